@@ -143,7 +143,7 @@ async def test_what_the_infrastructure_refuses_is_said_and_may_work_next_time(en
         assert is_true(await finished(engine, namespace, "first"), "Failed")
         end = ended(await pod_of(engine, namespace, "first"))
         assert end["exitCode"] == 1
-        assert end["message"].startswith("the simulated cloud did not make m-1")
+        assert end["message"].startswith("the simulated cloud did not create m-1")
         assert (await state_of(engine, namespace)).phase == "creating", "the intent stays: something may have been made"
         await program.submit(namespace, provision("second"))
         assert is_true(await finished(engine, namespace, "second"), "Complete")
@@ -154,8 +154,8 @@ async def test_what_the_infrastructure_refuses_is_said_and_may_work_next_time(en
     [
         (an_order(bootSeconds="soon"), {}, "bootSeconds: expected `float`, got `str`"),
         (an_order(bootSecnds=1), {}, "driver sim has no option bootSecnds"),
-        (an_order(driver="nosuch"), {}, "there is no driver nosuch; there are"),
-        (an_order(), {"token": "wrong"}, "does not know this customer"),
+        (an_order(driver="nosuch"), {}, "driver nosuch not found; installed drivers:"),
+        (an_order(), {"token": "wrong"}, "rejects the token"),
     ],
 )
 async def test_what_cannot_work_ends_with_3_and_names_it(

@@ -136,7 +136,7 @@ async def test_what_the_control_plane_says_is_what_the_cluster_says(ranch: Ranch
         await ranch.made()
         await ranch.control_plane_says("Unknown", "Waiting", "waiting for something named")
         said = await ranch.until(
-            CLUSTER, "prairie", lambda obj: condition(obj, "Ready").get("message", "")[:7] == "waiting"
+            CLUSTER, "prairie", lambda obj: condition(obj, "Ready").get("message", "") == "waiting for something named"
         )
         for type in ("Ready", "Updated", "Provisioned"):
             assert condition(said, type)["message"] == "waiting for something named"

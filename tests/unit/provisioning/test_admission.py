@@ -67,8 +67,8 @@ def test_nulls_of_exported_manifests_are_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "path", "words"),
     [
-        ({"name": "local"}, "metadata.name", "kept"),
-        ({"name": "c-abc12"}, "metadata.name", "kept"),
+        ({"name": "local"}, "metadata.name", "reserved"),
+        ({"name": "c-abc12"}, "metadata.name", "reserved"),
         ({"name": "x" * 64}, "metadata.name", "63"),
         ({"version": ""}, "spec.kubernetesVersion", "Required value"),
         ({"version": "v1.36.4"}, "spec.kubernetesVersion", "not a version of a distribution"),
@@ -123,8 +123,8 @@ POOL = "spec.rkeConfig.machinePools[0]"
         ({"unhealthyNodeTimeout": "5"}, f"{POOL}.unhealthyNodeTimeout", "no span of time"),
         ({"maxUnhealthy": "many"}, f"{POOL}.maxUnhealthy", "percentage"),
         ({"unhealthyRange": "1-3"}, f"{POOL}.unhealthyRange", "[1-3]"),
-        ({"unhealthyRange": "[3-1]"}, f"{POOL}.unhealthyRange", "begins after its end"),
-        ({"rollingUpdate": {"maxSurge": 0}}, f"{POOL}.rollingUpdate", "nothing could move"),
+        ({"unhealthyRange": "[3-1]"}, f"{POOL}.unhealthyRange", "an empty range"),
+        ({"rollingUpdate": {"maxSurge": 0}}, f"{POOL}.rollingUpdate", "no machine could be replaced"),
         ({"rollingUpdate": {"maxSurge": "x"}}, f"{POOL}.rollingUpdate.maxSurge", "percentage"),
         ({"hostnameLengthLimit": 64}, f"{POOL}.hostnameLengthLimit", "between 10 and 63"),
         ({"autoscalingMinSize": 1}, f"{POOL}.autoscalingMaxSize", "autoscalingMaxSize, or neither"),

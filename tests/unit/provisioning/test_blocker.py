@@ -366,7 +366,7 @@ def test_object_that_a_controller_creates_again_is_no_trouble() -> None:
     gone = tree.missing("RKECluster", "prairie", obj("Cluster", "prairie", group="x/v1"), declared=True)
     assert gone is not None
     assert not gone.judgement.trouble
-    assert "creates it again" in blocker.then([gone])
+    assert "recreates it" in blocker.then([gone])
 
 
 def test_machine_that_never_had_a_server_gets_it_from_its_set() -> None:

@@ -32,7 +32,7 @@ def find(name: str) -> type[Driver[Any]]:
     """Raises NoSuchDriver."""
     points = [point for point in _points() if point.name == name]
     if not points:
-        raise NoSuchDriver(f"there is no driver {name}; there are {', '.join(names())}")
+        raise NoSuchDriver(f"driver {name} not found; installed drivers: {', '.join(names())}")
     return _load(points[0])
 
 
@@ -41,7 +41,7 @@ def find_cluster(name: str) -> type[ClusterDriver[Any]]:
     found = find(name).cluster
     if found is None:
         able = [other for other in names() if _makes_clusters(other)]
-        raise NoSuchDriver(f"the driver {name} makes nothing for a cluster as a whole; {', '.join(able)} do")
+        raise NoSuchDriver(f"driver {name} cannot create cluster infrastructure; these drivers can: {', '.join(able)}")
     return found
 
 
@@ -56,7 +56,7 @@ def _load(point: EntryPoint) -> type[Driver[Any]]:
     try:
         found = point.load()
     except ImportError as error:
-        raise NoSuchDriver(f"the driver {point.name} cannot be used: {error}") from None
+        raise NoSuchDriver(f"cannot load driver {point.name}: {error}") from None
     if not (isinstance(found, type) and issubclass(found, Driver)):
-        raise NoSuchDriver(f"the driver {point.name} is not one: {point.value} is no subclass of Driver")
+        raise NoSuchDriver(f"cannot load driver {point.name}: {point.value} is not a subclass of Driver")
     return found

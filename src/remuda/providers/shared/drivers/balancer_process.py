@@ -21,9 +21,9 @@ from remuda.providers.shared.drivers import balancer, proc
 from remuda.providers.shared.drivers.spi import DriverError
 from remuda.runtime.steps import step
 
-CONFIGURE = step("balancer.configure", "tells a balancer where to listen and what stands behind it")
-START = step("balancer.start", "starts the process of a balancer")
-STOP = step("balancer.stop", "ends the process of a balancer")
+CONFIGURE = step("balancer.configure", "writes a load balancer's configuration")
+START = step("balancer.start", "starts the process of a load balancer")
+STOP = step("balancer.stop", "stops the process of a load balancer")
 
 _LOOK_SECONDS = 0.05
 _READY_SECONDS = 15.0
@@ -69,7 +69,7 @@ class Balancing:
             await self._until(balancer.revision(content), where)
             if await asyncio.to_thread(self.runs):  # what it has said may have been its last words
                 return
-        raise DriverError(f"the balancer at {where} ends as soon as it was started: {self._last_words()}")
+        raise DriverError(f"the load balancer at {where} exits right after its start: {self._last_words()}")
 
     async def stop(self) -> None:
         """Stop the balancer and return once its process has ended. Raises DriverError."""
@@ -115,9 +115,9 @@ class Balancing:
             if said is not None and said.revision == revision and not said.error:
                 return
             if said is not None and said.error and loop.time() > started + _PATIENCE_SECONDS:
-                raise DriverError(f"the balancer cannot listen at {where}: {said.error}")
+                raise DriverError(f"the load balancer cannot listen at {where}: {said.error}")
             if loop.time() > started + _READY_SECONDS:
-                raise DriverError(f"the balancer at {where} does not answer; its last words: {self._last_words()}")
+                raise DriverError(f"the load balancer at {where} does not answer; last output: {self._last_words()}")
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _last_words(self) -> str:
@@ -134,7 +134,9 @@ class Balancing:
             waited = loop.time() - started
             left = await asyncio.to_thread(members.end, hard=waited > _GRACE_SECONDS)
             if waited > _LONGEST_END_SECONDS:
-                raise DriverError(f"the balancer of {self.folder.name} does not end: {left or 'its lock is held'}")
+                raise DriverError(
+                    f"the load balancer of {self.folder.name} does not exit: {left or 'its lock is held'}"
+                )
             starting = await asyncio.to_thread(self.runs)
             quiet = 0 if left or starting else quiet + 1
             await asyncio.sleep(_LOOK_SECONDS)

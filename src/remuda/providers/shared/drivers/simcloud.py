@@ -124,7 +124,7 @@ class Table:
             user_data=wish.user_data,
         )
         lost = attempts < wish.failures + wish.answers_lost
-        answer = "the connection broke before it had answered" if lost else ""
+        answer = "the connection was lost before the answer" if lost else ""
         return Entry(event="made", name=wish.name, uid=wish.key[1], server=server, answer=answer)
 
     def remove(self, name: str, uid: str, failures: int) -> Entry | None:

@@ -32,8 +32,8 @@ from remuda.providers.shared.drivers.spi import (
 from remuda.runtime.steps import step
 
 TAKE = step("existingdriver.take-server", "the driver existing writes its claim on a server")
-UNINSTALL = step("existingdriver.uninstall-agent", "the driver existing takes the agent off a server")
-RELEASE = step("existingdriver.release-server", "the driver existing takes its claim off a server")
+UNINSTALL = step("existingdriver.uninstall-agent", "the driver existing uninstalls the agent from a server")
+RELEASE = step("existingdriver.release-server", "the driver existing removes its claim from a server")
 
 _LOOK_SECONDS = 30.0
 _UNINSTALL_SECONDS = 300.0
@@ -45,24 +45,23 @@ class ExistingOptions(Options):
     address: Annotated[str, Field("The server: host, host:port or [IPv6 address]:port.")] = ""
     addresses: Annotated[
         Sequence[str],
-        Field("Several servers; the machine takes one that is free.", list_type="atomic", max_items=1000),
+        Field("Several servers; the machine claims a free one.", list_type="atomic", max_items=1000),
     ] = ()
-    ssh_user: Annotated[
-        str, Field("Whom to log in as; whoever is not root must be allowed sudo without a password.", min_length=1)
-    ] = "root"
-    ssh_port: Annotated[int, Field("The port, where an address has none.", minimum=1, maximum=65535)] = 22
-    private_key: Annotated[
-        str, Field("The private key to log in with, in the form of OpenSSH or PEM.", format="password")
-    ] = ""
+    ssh_user: Annotated[str, Field("SSH user. A user other than root needs sudo without a password.", min_length=1)] = (
+        "root"
+    )
+    ssh_port: Annotated[int, Field("SSH port for addresses without a port.", minimum=1, maximum=65535)] = 22
+    private_key: Annotated[str, Field("Private SSH key, in OpenSSH or PEM format.", format="password")] = ""
     host_keys: Annotated[
         Sequence[str],
         Field(
-            "Keys the servers are known by, as OpenSSH writes them, each for all servers or with an address before it."
-            " Without any, the key a server shows when it is taken is the one it must show from then on.",
+            "Host keys of the servers in OpenSSH format, each for all servers or prefixed with an address. Without "
+            "any, "
+            "the first key that a server shows is pinned.",
             list_type="atomic",
         ),
     ] = ()
-    timeout_seconds: Annotated[int, Field("How long a server may take to answer.", minimum=1, maximum=300)] = 15
+    timeout_seconds: Annotated[int, Field("Connection timeout, in seconds.", minimum=1, maximum=300)] = 15
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,15 +80,15 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def complaint(self) -> str:
         if self.claim is not None:
-            return f"{self.place} is taken by {self.claim.machine}"
-        return f"{self.place} has an agent of another management server"
+            return f"{self.place} is already claimed by {self.claim.machine}"
+        return f"{self.place} runs an agent of another management server"
 
 
 class Existing(Driver[ExistingOptions]):
     name: ClassVar[str] = "existing"
     doc: ClassVar[str] = (
-        "Servers that exist already, over SSH. A machine takes one that is free, and gives it back without the agent "
-        "when it is deleted. Needs a key for root, or for a user who may use sudo."
+        "Servers that already exist, over SSH. A machine claims a free server; when the machine is deleted, the agent "
+        "is uninstalled and the server released. Needs an SSH key for root, or for a user with sudo."
     )
     options_type: ClassVar[type[ExistingOptions]] = ExistingOptions
     credential_fields: ClassVar[tuple[str, ...]] = ("privateKey",)
@@ -125,10 +124,10 @@ class Existing(Driver[ExistingOptions]):
             mine = await self._mine(order)
         if mine is not None:
             async with UNINSTALL:
-                await self._do(mine, claims.uninstall(), "its agent could not be uninstalled", _UNINSTALL_SECONDS)
+                await self._do(mine, claims.uninstall(), "cannot uninstall the agent", _UNINSTALL_SECONDS)
             async with RELEASE:
-                await self._do(mine, claims.release(), "the claim could not be taken off", _LOOK_SECONDS)
-            self.context.say(f"{mine.place} has been given back")
+                await self._do(mine, claims.release(), "cannot remove the claim", _LOOK_SECONDS)
+            self.context.say(f"{mine.place} is released")
         if self.context.record.value:
             await self.context.record.save({})
 
@@ -155,12 +154,12 @@ class Existing(Driver[ExistingOptions]):
                 async with TAKE:
                     each = await self._ask(each.place, claims.take(claims.of_order(order)))
                 if _of([each], order):
-                    self.context.say(f"{each.place} has been taken; its host key is {_fingerprint(each.host_key)}")
+                    self.context.say(f"claimed {each.place}; its host key is {_fingerprint(each.host_key)}")
                     return each
             complaints.append(each.complaint)
         if self.context.record.value:
             await self.context.record.save({})
-        raise DriverError(f"no server is free: {'; '.join(complaints)}")
+        raise DriverError(f"no free server: {'; '.join(complaints)}")
 
     async def _look_at_all(self) -> tuple[list[Seen], list[str]]:
         """Return the hosts that answer, and error messages for the others."""
@@ -188,7 +187,7 @@ class Existing(Driver[ExistingOptions]):
     async def _ask(self, place: Place, script: str) -> Seen:
         answer = await remote.run(place, await self._login(), self._trusted(place), script, _LOOK_SECONDS)
         if answer.code:
-            raise DriverError(f"{place} does not do what it is asked: {remote.last_words(answer)}")
+            raise DriverError(f"{place}: the command failed: {remote.last_words(answer)}")
         try:
             sight = claims.read(answer.output)
         except claims.Unreadable as error:
@@ -214,7 +213,7 @@ class Existing(Driver[ExistingOptions]):
         if options.address:
             given.insert(0, remote.place(options.address, options.ssh_port, "address"))
         if not given:
-            raise BadOptions("addresses: no server is named, neither here nor in address")
+            raise BadOptions("addresses: no server is given; set address or addresses")
         return list(dict.fromkeys(given))
 
     async def _login(self) -> Login:

@@ -133,7 +133,7 @@ def release() -> str:
 def read(output: str) -> Sight:
     _, mark, answer = output.partition(f"{_MARK}\n")
     if not mark:
-        raise Unreadable("it did not run what it was asked to; is the user's shell one?")
+        raise Unreadable("it did not run the script; is the user's login shell a POSIX shell?")
     hostname, _, content = answer.partition("\n")
     if not content.strip():
         return Sight(hostname.strip(), None)
@@ -142,4 +142,6 @@ def read(output: str) -> Sight:
     try:
         return Sight(hostname.strip(), msgspec.json.decode(content, type=Claim))
     except msgspec.MsgspecError:
-        raise Unreadable("its /etc/remuda/claim.json cannot be read; if nobody uses the server, delete it") from None
+        raise Unreadable(
+            "cannot decode its /etc/remuda/claim.json; if the server is unused, delete that file"
+        ) from None

@@ -22,12 +22,12 @@ from remuda.runtime.steps import step
 _BOOK = Path("/run/remuda/bridges")
 _OURS = "made"  # marks a bridge that was made here and goes with its last host
 
-MAKE_BRIDGE = step("nspawn.make-bridge", "makes the bridge and gives it an address")
-TAKE_ADDRESS = step("nspawn.take-address", "enters the host's address into the machine's book")
-GIVE_BACK = step("nspawn.give-back-address", "strikes the host's address out, and removes the bridge after the last")
+MAKE_BRIDGE = step("nspawn.make-bridge", "creates the bridge with its address")
+TAKE_ADDRESS = step("nspawn.take-address", "reserves the host's address on this machine")
+GIVE_BACK = step("nspawn.give-back-address", "releases the host's address, and deletes the bridge after the last host")
 
-ADD_ADDRESS = step("nspawn.add-address", "gives the bridge the address of what stands before a control plane")
-REMOVE_ADDRESS = step("nspawn.remove-address", "takes the address of what stood before a control plane off the bridge")
+ADD_ADDRESS = step("nspawn.add-address", "adds the address of a control plane's load balancer to the bridge")
+REMOVE_ADDRESS = step("nspawn.remove-address", "removes the address of a control plane's load balancer from the bridge")
 
 
 class Place(NamedTuple):
@@ -100,7 +100,7 @@ class Bridge:
                 return address.ip
         if addresses or not ours.exists():
             has = ", ".join(map(str, addresses)) or "no address"
-            raise BadOptions(f"subnet: {network} is not that of the bridge {self.name}, which has {has}")
+            raise BadOptions(f"subnet: {network} does not match the bridge {self.name}, which has {has}")
         first = next(network.hosts())
         await run("ip", "address", "add", f"{first}/{network.prefixlen}", "dev", self.name)
         await run("ip", "link", "set", self.name, "up")
@@ -112,7 +112,7 @@ class Bridge:
             return False
         kind = json.loads(printed)[0].get("linkinfo", {}).get("info_kind", "")
         if kind != "bridge":
-            raise BadOptions(f"bridge: {self.name} is an interface of this machine, but not a bridge")
+            raise BadOptions(f"bridge: interface {self.name} of this machine is not a bridge")
         return True
 
     async def _addresses(self) -> list[ipaddress.IPv4Interface]:
@@ -139,8 +139,8 @@ class Bridge:
             if address != gateway and str(address) not in taken:
                 return address
         raise DriverError(
-            f"no address is free: all {len(taken)} of the subnet {network} on the bridge {self.name} are taken by "
-            "hosts; remove some, or take a larger subnet"
+            f"no free address: hosts use all {len(taken)} addresses of subnet {network} on bridge {self.name}; remove "
+            "hosts, or choose a larger subnet"
         )
 
 

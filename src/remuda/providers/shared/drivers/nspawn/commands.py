@@ -27,7 +27,7 @@ async def attempt(program: str, *arguments: str) -> tuple[int, str, str]:
             program, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=ENVIRONMENT
         )
     except FileNotFoundError:
-        raise DriverError(f"there is no program {program} on this machine") from None
+        raise DriverError(f"program {program} is not installed on this machine") from None
     try:
         printed, complaint = await process.communicate()
     except asyncio.CancelledError:

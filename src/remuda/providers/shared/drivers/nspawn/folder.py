@@ -98,7 +98,7 @@ class Folder:
         except FileNotFoundError:
             return None
         except PermissionError:
-            raise DriverError(f"{self.path} can be read by root only") from None
+            raise DriverError(f"{self.path} is readable by root only") from None
         except msgspec.MsgspecError as error:
             raise DriverError(f"{self.path / 'host.json'} is damaged: {error}") from None
 
@@ -148,9 +148,9 @@ class Folder:
         try:
             text = (self.path / "console.log").read_text(errors="replace")
         except FileNotFoundError:
-            return "its console is silent"
+            return "its console is empty"
         lines = [line for line in (_plain(line) for line in text.splitlines()) if line]
-        return " | ".join(lines[-_CONSOLE_LINES:]) or "its console is silent"
+        return " | ".join(lines[-_CONSOLE_LINES:]) or "its console is empty"
 
     # The machine.
 
@@ -193,7 +193,7 @@ class Folder:
             )
         while not self.leader:
             if process.returncode is not None:
-                raise DriverError(f"the host did not start: {self.last_words()}")
+                raise DriverError(f"the host failed to start: {self.last_words()}")
             await asyncio.sleep(0.01)
         return made.complaints
 
@@ -208,7 +208,7 @@ class Folder:
             for pid in await asyncio.to_thread(groups.processes, self.machine, found):
                 _signal(pid, signal.SIGKILL)
             if not await self._ended(found, _KILLED_SECONDS):
-                raise DriverError(f"processes of the host do not end, not even by SIGKILL: {self._left(found)}")
+                raise DriverError(f"processes of the host survive SIGKILL: {self._left(found)}")
         await self._forget_interface()
         try:
             await asyncio.to_thread(groups.remove, self.machine, found)
@@ -234,7 +234,7 @@ class Folder:
         if await _has_interface(name):
             _, _, complaint = await attempt("ip", "link", "delete", name)
             if await _has_interface(name):
-                raise DriverError(f"the interface {name} of the host cannot be removed: {complaint}")
+                raise DriverError(f"cannot remove the host's interface {name}: {complaint}")
 
 
 async def _has_interface(name: str) -> bool:

@@ -16,7 +16,7 @@ from remuda.providers.shared.drivers.nspawn.commands import run
 from remuda.providers.shared.drivers.nspawn.locks import dissolve, inhabitants, locked
 from remuda.runtime.steps import step
 
-UNPACK = step("nspawn.unpack-image", "unpacks the tarball hosts start from")
+UNPACK = step("nspawn.unpack-image", "unpacks the image tarball of hosts")
 _PART = ".part"
 
 

@@ -16,6 +16,6 @@ def judge_machine() -> None:
     if sys.platform != "linux":
         raise BadOptions("hosts in systemd-nspawn need Linux")
     if os.geteuid() != 0:
-        raise BadOptions("hosts in systemd-nspawn need root: run Remuda as root, or take the driver process")
+        raise BadOptions("hosts in systemd-nspawn need root: run Remuda as root, or use the driver process")
     if absent := missing(*_PROGRAMS):
         raise BadOptions(f"this machine has no {', '.join(absent)}; install systemd-container and iproute2")

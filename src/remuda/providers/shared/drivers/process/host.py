@@ -168,7 +168,7 @@ class Host:
         except FileNotFoundError:
             lines = []
         said = [line.strip() for line in lines if line.strip()][-_LAST_LINES:]
-        return f"Its last words: {' / '.join(said)}" if said else "It has said nothing."
+        return f"Last output: {' / '.join(said)}" if said else "It printed nothing."
 
     def _environment(self, details: Details) -> dict[str, str]:
         """Nothing of the Job's own: it may hold credentials."""
@@ -208,7 +208,7 @@ class Hosts:
             found = host.details()
             if found is not None:
                 if found.tags.get(TAG_UID) != wanted.tags[TAG_UID]:
-                    raise Taken(f"there is a host {wanted.name} already: it belongs to {_whose(found)}")
+                    raise Taken(f"host {wanted.name} already exists and belongs to {_whose(found)}")
                 return found
             details = msgspec.structs.replace(wanted, address=self._address(wanted, network))
             draft = self._draft(wanted.name)
@@ -251,7 +251,7 @@ class Hosts:
             address = str(network[1 + (first + number) % usable])
             if address not in taken:
                 return address
-        raise Taken(f"all addresses of {network} belong to hosts")
+        raise Taken(f"no free address left in {network}")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

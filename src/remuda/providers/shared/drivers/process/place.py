@@ -23,7 +23,7 @@ async def do(act: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     except Taken as taken:
         raise DriverError(str(taken)) from None
     except OSError as error:
-        raise DriverError(f"this machine does not do it: {error.strerror or error} ({error.filename})") from None
+        raise DriverError(f"the operating system refuses: {error.strerror or error} ({error.filename})") from None
 
 
 def check_address(text: str) -> None:
@@ -33,4 +33,4 @@ def check_address(text: str) -> None:
     except ValueError:
         inside = False
     if not inside:
-        raise BadOptions(f"address: {text!r} is no address of 127.0.0.0/8, where process hosts are")
+        raise BadOptions(f"address: {text!r} is not an address of 127.0.0.0/8, which process hosts use")

@@ -29,11 +29,14 @@ def test_the_defaults_are_good() -> None:
         (NspawnOptions(image="relative"), "image: 'relative' is not an absolute path"),
         (NspawnOptions(image="/a/../b"), "image: '/a/../b' is not an absolute path"),
         (NspawnOptions(image="/a:b"), "a colon"),
-        (NspawnOptions(image="/nowhere/at/all"), "image: there is no /nowhere/at/all"),
+        (NspawnOptions(image="/nowhere/at/all"), "image: /nowhere/at/all does not exist"),
         (NspawnOptions(binds=["/nowhere/at/all"]), "binds: /nowhere/at/all does not exist"),
         (NspawnOptions(binds=["/tmp:there"]), "binds: '/tmp:there' is not of the form"),
         (NspawnOptions(binds=["/tmp:/there:rw"]), "binds: '/tmp:/there:rw' is not of the form"),
-        (NspawnOptions(system_calls=["keyctl", "bpf --bind=/"]), "systemCalls: 'bpf --bind=/' is no system call"),
+        (
+            NspawnOptions(system_calls=["keyctl", "bpf --bind=/"]),
+            "systemCalls: 'bpf --bind=/' is neither a system call",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(options: NspawnOptions, said: str) -> None:
