@@ -192,7 +192,7 @@ def test_last_pool_of_a_role_cannot_be_deleted() -> None:
     bare = deepcopy(old)
     bare["spec"]["rkeConfig"]["machinePools"] = []
     assert [text.partition("would be left")[0] for text in refused(bare, old)] == [
-        "spec.rkeConfig.machinePools: Forbidden: no member of etcd ",
+        "spec.rkeConfig.machinePools: Forbidden: no etcd member ",
         "spec.rkeConfig.machinePools: Forbidden: no control plane ",
     ]
 
