@@ -1,9 +1,9 @@
-"""The object of a cluster's tree that holds it up, and what comes next. Pure.
+"""The object of a cluster's tree that blocks the cluster, and the next step. Pure.
 
-Lost quorum is told before everything else, then what needs a person, then what merely waits. Of what waits, the order
-of branches is that of the hand-offs, so the first that is not well is where the work stands: following it down leads to
-the object that everything above it waits for. A deletion goes the other way round: machines, then the control plane,
-then the infrastructure; in it, only what is being deleted or in trouble is waited for.
+Lost quorum comes first, then objects that need a user, then objects that only wait. Branches are in the order in which
+controllers hand over, so the first unhealthy branch is where the work stands: following it down leads to the object
+that everything above it waits for. A deletion runs in reverse: machines, then the control plane, then the
+infrastructure; it waits only for objects that are being deleted or in trouble.
 """
 
 from __future__ import annotations

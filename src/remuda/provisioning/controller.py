@@ -1,11 +1,12 @@
-"""The provisioning Cluster: from one declaration to every object under it, and back to nothing.
+"""Controller of provisioning Clusters: it creates, updates and deletes every object that one declaration implies.
 
-    its name as management Cluster, and its finalizer → the management Cluster → what its pools are made of → the
-    objects: Cluster API's Cluster first, which owns the others → what is no longer wanted goes → one status
+    finalizer and name of the management Cluster → the management Cluster → Configs and credentials of the pools →
+    the objects: Cluster API's Cluster first, which owns the others → objects that are no longer declared are
+    deleted → one status
 
-Nothing is made while anything is wrong with the declaration: it is told, and what is there stays as it is. A pool
-that may not replace its machines keeps what they were made from, and the Cluster says so (Held). Whether the Cluster
-of Cluster API is paused is the user's affair.
+While the declaration has an error, nothing is created: the status reports the error, and existing objects stay. A pool
+that may not replace its machines keeps its machine template, and the condition Held reports that. The controller never
+changes spec.paused of the Cluster of Cluster API.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _NAMESPACE_SECONDS = 1.0
 
 
 class _Stopped(Exception):
-    """Nothing more is done in this run; the problem says why."""
+    """Stop this reconcile because of a problem."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -138,7 +139,7 @@ class ProvisioningController:
 
     @staticmethod
     def _check(cluster: Cluster) -> None:
-        """Admission refuses all of it before; where nobody asked it, it is held all the same."""
+        """Check the declaration again: without our webhooks, admission has not done so. Raises _Stopped."""
         wrong = generate.complaints(cluster) or [str(one) for one in judging.complaints(cluster)]
         try:
             stale_hosts.grace_period(cluster)
@@ -167,7 +168,7 @@ class ProvisioningController:
                 await self._client.delete(kind.target, *obj.key, uid=obj.metadata.uid)
 
     async def _protect(self, cluster: Cluster, value: bytes) -> bytes:
-        """The name is known before anything bears it: a second run does not choose another."""
+        """Record finalizer and management name before anything is created, so that a second run keeps the name."""
         draft = Draft(CLUSTER.target, value)
         draft.add_finalizer(FINALIZER)
         if not cluster.status.cluster_name:

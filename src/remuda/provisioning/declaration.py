@@ -32,7 +32,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 class BadRequest(ValueError):
-    """In the user's words."""
+    """Error with a message for users."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ def check_name(name: str) -> str:
 
 
 def declare(wanted: Request) -> list[Json]:
-    """In the order in which they are to be created. Raises BadRequest."""
+    """Return the objects in the order of their creation. Raises BadRequest."""
     check_name(wanted.name)
     if wanted.servers < 1:
         raise BadRequest("a cluster needs at least 1 server")

@@ -1,7 +1,7 @@
-"""Edits of a declared Cluster that people ask for by name, as JSON patches that touch nothing else. Pure.
+"""Edits of a declared Cluster (scale, upgrade) as JSON patches that change nothing else. Pure.
 
-A patch tests what it was made from: the very Cluster, and the pools where they were. If that has changed, the server
-refuses it, and it is made anew from the object as it is then.
+A patch tests that the Cluster and the positions of its pools are unchanged. Otherwise the server rejects the patch, and
+the caller computes a new one from the current object.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def scaled(cluster: Json, wanted: Scale) -> dict[str, int]:
 
 
 def scale_patch(cluster: Json, wanted: Mapping[str, int]) -> list[Json]:
-    """Empty: it is so already. Raises BadRequest where a pool is gone meanwhile."""
+    """Return the JSON patch; empty if nothing changes. Raises BadRequest if a pool was deleted in the meantime."""
     names = [pool.name for pool in _pools(cluster)]
     present = quantities(cluster)
     found: list[Json] = []
@@ -71,7 +71,7 @@ def scale_patch(cluster: Json, wanted: Mapping[str, int]) -> list[Json]:
 
 
 def version_patch(cluster: Json, version: str) -> list[Json]:
-    """Empty: it is so already."""
+    """Return the JSON patch; empty if nothing changes."""
     present = declared_version(cluster)
     if present == version:
         return []

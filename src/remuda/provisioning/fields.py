@@ -1,4 +1,4 @@
-"""Every field of a provisioning Cluster, and what becomes of it. Its page in docs/reference is made of this table."""
+"""Support for each field of a provisioning Cluster. The page in docs/reference is generated from this table."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class _Problem(Exception):
 
 
 class Materials:
-    """To be made before the caches start."""
+    """Loader of the Configs and credentials of pools. Create it before the caches start."""
 
     def __init__(self, manager: Manager, externals: Externals) -> None:
         self._client = manager.client
@@ -45,7 +45,7 @@ class Materials:
         self._options: dict[str, tuple[object, Mapping[str, Mapping[str, Any]]]] = {}  # by definition, as it is
 
     async def gather(self, cluster: Cluster) -> dict[str, Material]:
-        """By pool, for those that take a Config. Raises CannotBeMade."""
+        """Return the inputs of each pool's template, for pools with a Config. Raises CannotBeMade."""
         found: dict[str, Material] = {}
         problems: list[str] = []
         config = cluster.spec.rke_config
@@ -93,7 +93,7 @@ class Materials:
         await save(self._client, draft, OWN_CONFIG)
 
     async def _options_of(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
-        """Read once for each state of the definition."""
+        """Return the options of a CRD, decoded once per resourceVersion."""
         name = definition_name(names.CONFIG_GROUP, kind)
         head = self._definitions.get("", name)
         state = None if head is None else (head.metadata.uid, head.metadata.resource_version)

@@ -1,7 +1,7 @@
 """The management Cluster: the id a cluster is reached by (`/k8s/clusters/<id>`), and a namespace of the same name.
 
-Its name is chosen once, by chance or by the user, and written into the status of the provisioning Cluster before it is
-made: so there are never two. Whichever of both is deleted takes the other along; the management Cluster goes last.
+Its name is chosen once, at random or by the user, and written to the status of the provisioning Cluster before it is
+created, so there are never two. Deleting either of the two deletes the other; the management Cluster is deleted last.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _NAMESPACE_SECONDS = 1.0
 
 
 class BadName(Exception):
-    """In words for users."""
+    """Error with a message for users."""
 
 
 def choose_name(cluster: Cluster) -> str:
@@ -93,14 +93,14 @@ def desired(cluster: Cluster, name: str) -> dict[str, Any]:
 
 
 def provisioning_key(management: ManagementCluster) -> Key | None:
-    """The provisioning Cluster it stands for."""
+    """Return the key of its provisioning Cluster."""
     if management.metadata.annotations.get(ADMINISTRATED) != "true":
         return None
     return Key(management.spec.fleet_workspace_name, management.spec.display_name)
 
 
 def machine_provider(cluster: Cluster) -> str:
-    """As Rancher calls it: the driver of the first pool."""
+    """Return Rancher's name of the provider: the driver of the first pool."""
     said = cluster.metadata.annotations.get(PROVIDER)
     config = cluster.spec.rke_config
     if said or config is None:
@@ -121,7 +121,7 @@ class Management:
         return self.objects.select(_BY_PROVISIONING, str(key))
 
     async def end(self, management: ManagementCluster) -> bool:
-        """Takes away its namespace, then itself; whether both are gone."""
+        """Delete the namespace, then the management Cluster; return whether both are deleted."""
         name = management.metadata.name
         if not await self._namespace_gone(name):
             return False

@@ -56,7 +56,7 @@ def _least(pool: MachinePool, wanted: Mapping[str, int]) -> int:
 
 
 def last_one(role: str) -> str:
-    """Say why a role must keep a machine."""
+    """Return why a role must keep a machine."""
     return f"no {role} would be left: without one, the cluster and its data are lost"
 
 
@@ -126,7 +126,7 @@ def machine_deployment(
 
 
 def machine_health_check(cluster: str, pool: MachinePool) -> Json | None:
-    """None: nobody is healed. Raises durations.BadDuration."""
+    """Return the MachineHealthCheck; None if remediation is off. Raises durations.BadDuration."""
     timeout = seconds(pool.unhealthy_node_timeout)
     if not timeout:
         return None
@@ -157,7 +157,7 @@ def machine_health_check(cluster: str, pool: MachinePool) -> Json | None:
 
 
 def seconds(text: str | None) -> int | None:
-    """As Cluster API counts. Raises durations.BadDuration."""
+    """Return a duration in whole seconds. Raises durations.BadDuration."""
     return None if not text else max(0, min(int(durations.parse(text)), _LONGEST_SECONDS))
 
 

@@ -59,7 +59,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(status: Json, cluster: Cluster, facts: Facts) -> None:
-    """Into a raw status."""
+    """Write all conditions and fields into a raw status."""
     problem = facts.not_created or facts.not_made
     missing = _missing_machines(facts.deployments)
     ready = _ready(facts, problem or missing)
@@ -165,7 +165,7 @@ def exceeded_quota(deployment: MachineDeployment) -> Exceeded | None:
 
 
 def _progress(ready: Condition, problem: Problem | None) -> list[Condition]:
-    """As kstatus has it: what is under way, and what will not get on by itself."""
+    """Return the kstatus conditions Reconciling and Stalled."""
     lasting = problem if problem is not None and problem.lasting else None
     working = lasting is None and ready.status != conditions.TRUE
     reason, message = (lasting.reason, lasting.message) if lasting is not None else ("NotStalled", "")

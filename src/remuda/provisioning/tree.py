@@ -1,7 +1,7 @@
 """A cluster as a tree, from the object that was applied down to its servers. Pure.
 
-Every object says for itself, in its metadata and its conditions, whether it is well, what it waits for, and whether it
-gets on by itself; `judge` reads it. Which of the objects holds up all others is found by `blocker`.
+The metadata and conditions of each object tell whether it is healthy, what it waits for, and whether it continues by
+itself; `judge` reads them. `blocker` finds the object that blocks all others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gathers the tree of one cluster through the API, as any user could: nothing is asked of controllers."""
+"""Loader of one cluster's tree: it reads the API with the user's rights and asks no controller."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ T = TypeVar("T")
 
 
 class NoSuchCluster(Exception):
-    """In the user's words."""
+    """Error with a message for users."""
 
 
 async def find(client: Client, namespace: str, name: str) -> str:
-    """The namespace of a cluster; raises NoSuchCluster when there is none of that name, or several."""
+    """Return the namespace of a cluster. Raises NoSuchCluster if no cluster, or several, have the name."""
     places = set()
     for kind in (CLUSTER, CAPI_CLUSTER):
         for value in await _listed(client, kind.target, namespace, f"metadata.name={name}"):
@@ -191,7 +191,7 @@ class _Ending:
 
     @staticmethod
     async def _allowed(request: Awaitable[T]) -> T | None:
-        """None where the user may not read it: a tenant sees the objects of his clusters only."""
+        """Return the result, or None if the user may not read it: tenants see only objects of their own clusters."""
         try:
             return await request
         except Forbidden:

@@ -1,4 +1,4 @@
-"""Troubles that keep an object from getting on until somebody acts, and what that person can do. Pure.
+"""Problems that block an object until a user acts, and advice for that user. Pure.
 
 All of it is read from the object alone: finalizers, the pause, and the words in which API servers refuse a request,
 because Kubernetes has no other sign of those. Advice is a command or an act that works as it stands.

@@ -100,7 +100,7 @@ class RKEClusterController:
         conditions.put(scope.draft.status, [news], generation=scope.obj.metadata.generation)
 
     async def _move_copy(self, scope: Scope) -> None:
-        """Cluster API never takes an endpoint twice: see `endpoint`."""
+        """Update the Cluster's copy of the endpoint, which Cluster API never does: see `endpoint`."""
         cluster, said = scope.cluster, scope.obj.spec.control_plane_endpoint
         if cluster is None or said is None or not endpoint.outdated(scope.obj, cluster):
             return

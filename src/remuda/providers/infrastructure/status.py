@@ -44,7 +44,7 @@ def waits(status: Json, wait: Wait, check_after: float | None = None) -> Outcome
 
 
 def making(status: Json, known: InfrastructureStatus, what: str, job: str, rules: Rules) -> None:
-    """One that was there before is there meanwhile."""
+    """Report a running Job. Infrastructure that already exists stays ready meanwhile."""
     attempt = f"{budget.attempt(rules, known.failures + 1)}{_last_error(known)}: " if known.failures else ""
     message = (
         f"{attempt}the driver is creating or updating the infrastructure of {what}; its log: kubectl logs job/{job}"

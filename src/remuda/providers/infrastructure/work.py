@@ -162,7 +162,7 @@ async def _state(scope: Scope) -> ClusterState:
 
 
 def _busy(scope: Scope, job: Job, message: str) -> Outcome:
-    """Said in the status when the Job was made; until it has ended there is nothing to add."""
+    """Wait for a Job. The status was written when the Job was created and does not change until it ends."""
     return Blocked("WaitingForJob", f"Job {job.key}", message)
 
 
@@ -227,7 +227,7 @@ async def _remove_again(scope: Scope, job: Job | None) -> Outcome:
 
 
 async def _cannot(scope: Scope, why: str) -> Outcome:
-    """The removal cannot even be tried."""
+    """Report why the removal cannot be attempted."""
     if scope.obj.metadata.annotations.get(names.ABANDON) == "true":
         return await _abandon(scope)
     wait = Wait(

@@ -19,7 +19,7 @@ from remuda.providers.shared.jobs.state import KNOWN_HOSTS, PRIVATE_KEY, State
 
 
 class NoAccess(Exception):
-    """The text is for users."""
+    """Error with a message for users."""
 
 
 class Doorway(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Doorway(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def find_machine(client: Client, name: str, namespace: str = "") -> Key:
-    """The <Driver>Machine of a Machine, or the one of that name itself. Raises NoAccess."""
+    """Return the <Driver>Machine of a Machine, or the <Driver>Machine of that name. Raises NoAccess."""
     found = await _of_machines(client, name, namespace) or await _of_states(client, name, namespace)
     if not found:
         removed = {machine for machine, _ in await removals(client)}
@@ -81,7 +81,7 @@ async def removals(client: Client) -> list[tuple[Key, Key]]:
 
 
 async def doorway(client: Client, machine: Key) -> Doorway:
-    """Raises NoAccess."""
+    """Return the address, login and host keys of a machine's server. Raises NoAccess."""
     secret = names.state_secret(machine.name)
     try:
         data = SECRET.decode(await client.get(SECRETS, machine.namespace, secret)).data
@@ -107,7 +107,7 @@ async def doorway(client: Client, machine: Key) -> Doorway:
 
 
 async def pin(client: Client, machine: Key, known_hosts: str) -> None:
-    """Notes the first host key seen, unless somebody has noted one meanwhile."""
+    """Pin the first host key seen, unless another client has pinned one in the meantime."""
     secret = names.state_secret(machine.name)
     value: dict[str, Any] = msgspec.json.decode(await client.get(SECRETS, machine.namespace, secret))
     if (value.get("data") or {}).get(KNOWN_HOSTS):

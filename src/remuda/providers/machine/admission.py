@@ -1,4 +1,4 @@
-"""Admission of NodeDrivers: what could never become kinds is refused before anything is made of it."""
+"""Admission of NodeDrivers: a driver that could never have valid kinds is denied."""
 
 from __future__ import annotations
 

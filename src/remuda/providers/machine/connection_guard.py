@@ -1,4 +1,4 @@
-"""Denies connections of a Job to addresses that only the manager's machine can reach.
+"""Deny connections of a Job to addresses that only the manager's machine can reach.
 
 It is an audit hook of the interpreter, so it sees the address that each socket connects to, after names were resolved,
 whatever library resolved them. A name that changes between a check and its use gains nothing. It holds for drivers in

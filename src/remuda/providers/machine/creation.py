@@ -185,7 +185,7 @@ def _stall(scope: Scope, stall: Stall) -> Outcome:
 
 
 def _bad_format(scope: Scope, secret: str, bootstrap: Mapping[str, bytes]) -> Stall | None:
-    """Drivers run a script. Cloud-config of another bootstrap provider would be run as one, and fail every time."""
+    """Return a Stall if the bootstrap data is no script: a cloud-config run as a script would fail every time."""
     known = bootstrap.get("format", b"").decode("utf-8", "replace")
     if known == _SCRIPT.decode() or (not known and bootstrap["value"].startswith(b"#!")):
         return None
@@ -256,7 +256,7 @@ async def _state(scope: Scope) -> State:
 
 
 def _exists(known: State) -> bool:
-    """With all that a Job has to do for it: over SSH, the script has ended well."""
+    """Return whether the Job has finished its work on the server; over SSH, the script must have succeeded."""
     return known.phase == "bootstrapped" or (known.phase == "created" and known.by_user_data)
 
 
@@ -276,7 +276,7 @@ async def _publish_server(scope: Scope, owner: Machine | None, known: State) -> 
 
 
 async def _settle(scope: Scope) -> Outcome:
-    """The server is there: is it a managed host? What the Job needed goes either way."""
+    """Report the server as provisioned once its agent has connected, and delete the objects that the Job needed."""
     if scope.job is not None:
         await job_start.clear(scope.desk, credential=bool(scope.credential))
     machine = scope.machine

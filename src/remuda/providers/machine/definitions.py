@@ -1,7 +1,7 @@
-"""The definitions of NodeDriver, and of the three kinds every driver has: its Config, MachineTemplate and Machine.
+"""CRDs of NodeDriver and of the three kinds of every driver: its Config, MachineTemplate and Machine.
 
-What all drivers have in common comes from the types, the driver's own fields from its option model. A server is what
-it was made with: the options of a machine and of a template cannot change, and the schema itself says so.
+Common fields come from the types, the driver's own fields from its option model. The options of a machine and of a
+template are immutable; the schema itself enforces that.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def node_driver() -> Json:
 
 
 def of_driver(model: OptionModel) -> list[Json]:
-    """The definitions of its three kinds."""
+    """Return the CRDs of the driver's three kinds."""
     return [_config(model), _template(model), _machine(model)]
 
 
@@ -147,8 +147,8 @@ def _add(schema: Json, model: OptionModel, *, defaults: bool) -> None:
 
 
 def _freeze(spec: Json, model: OptionModel, why: str) -> None:
-    """No option changes, appears or goes. A rule on the field runs where it is and was; the one on the whole says
-    that it is where it was."""
+    """Make all options immutable. A rule on a field runs only if the field is in both objects; the rule on the whole
+    object forbids adding or removing one."""
     for option in model.options:
         field = spec["properties"][option.name]
         field["x-kubernetes-validations"] = [

@@ -1,8 +1,8 @@
-"""The NodeDriver controller: an active driver has its three kinds served and its machines looked after, live.
+"""The NodeDriver controller: it installs the three kinds of an active driver and starts the controller of its machines.
 
-A driver that changes gets new definitions; machines that are there stay as they are. One that is switched off or
-deleted waits until nothing of its kinds is left, and says what there is; only then do its kinds go. Definitions of
-somebody else are never touched.
+A changed driver gets new CRDs; existing machines keep their servers. A driver that is deactivated or deleted waits
+until no object of its kinds is left, and lists those that are; only then are its CRDs deleted. CRDs of other programs
+are never changed.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ DOWNLOADED = "Downloaded"
 INSTALLED = "Installed"
 ACTIVE = "Active"
 
-_NAMED = 5  # objects in use that are told by name
-_FOREIGN_SECONDS = 60.0  # somebody else's definition may go some day
-_UNAVAILABLE_SECONDS = 60.0  # a program may be put where it is looked for
+_NAMED = 5  # objects in use that a message names
+_FOREIGN_SECONDS = 60.0  # another program may delete its CRD
+_UNAVAILABLE_SECONDS = 60.0  # an administrator may install the program
 
 
 Find = Callable[[NodeDriver, MachineSettings], Awaitable[FoundDriver]]
@@ -112,7 +112,7 @@ class NodeDrivers:
         return DONE
 
     async def _find(self, driver: NodeDriver) -> FoundDriver:
-        """Once for each state of the NodeDriver: a program is not asked again for nothing. Raises NotAvailable."""
+        """Find the driver, once for each state of the NodeDriver: starting its program is slow. Raises NotAvailable."""
         spec, name = driver.spec, driver.metadata.name
         by = (spec.url, spec.checksum, spec.description, driver.metadata.annotations, driver.metadata.uid)
         present = self._found.get(name)

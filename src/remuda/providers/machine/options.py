@@ -1,7 +1,7 @@
-"""One model of a driver's options: the only source of its kinds' schemas, of its flags and of its pages.
+"""Model of a driver's options: the only source of its CRD schemas, flags and documentation.
 
-Our drivers write their options as a Part (`spi.Options`); a driver that is a program reports its flags. Either becomes
-the same model. Names are those of rancher-machine, so that manifests and flags of others fit.
+Our drivers define their options as a Part (`spi.Options`); a driver that is a program reports its flags. Both become
+the same model. Option names are those of rancher-machine, so that existing manifests and flags fit.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def type(self) -> str:
-        """For people."""
+        """Return the type as shown to users."""
         return _type(self.schema)
 
 
@@ -158,7 +158,7 @@ def of_flags(
 
 
 def _without_prefix(driver: str, flag: str) -> str:
-    """Everything up to the first dash is the driver's name."""
+    """Return a flag without the driver's name, which is everything up to the first dash."""
     prefix, dash, rest = flag.partition("-")
     if not dash or not rest:
         raise BadModel(f"driver {driver} has a flag {flag!r} with no name after the prefix {prefix!r}")

@@ -103,7 +103,7 @@ async def _start(scope: Scope) -> Outcome:
 
 
 async def _cannot(scope: Scope, why: str, on: str) -> Outcome:
-    """The removal cannot even be tried."""
+    """Report why the removal cannot be attempted."""
     if _abandon_wanted(scope):
         return await _abandon(scope)
     status.cannot_remove(scope.draft.status, f"cannot remove the server: {why}", _HINT)

@@ -48,7 +48,7 @@ class SecretGuard:
         return DONE
 
     async def _replaced(self, key: Key) -> Outcome:
-        """A credential that was deleted may be created again, without our label: nobody would see that."""
+        """Protect a deleted credential again if a user recreates it: without our label, no watch reports it."""
         if not await self._in_use(key):
             self._credentials.discard(key)
             return DONE

@@ -45,7 +45,7 @@ _FAILURE = ("failureReason", "failureMessage", "failures", "lastFailureTime")
 
 
 def say(status: Json, *said: tuple[str, str, str, str], remove: tuple[str, ...] = ()) -> None:
-    """Conditions as (type, status, reason, message)."""
+    """Set conditions, each given as (type, status, reason, message)."""
     conditions.put(status, [condition(*one) for one in said], generation=0, remove=remove)
 
 
@@ -54,7 +54,7 @@ def not_paused(status: Json) -> None:
 
 
 def waits(status: Json, reason: str, message: str) -> None:
-    """Not ready, and why. The failure of the attempt before stays in its own fields."""
+    """Report why the machine is not ready. The failure of the previous attempt stays in its own fields."""
     say(status, (READY, FALSE, reason, message))
 
 
@@ -62,7 +62,7 @@ def waits(status: Json, reason: str, message: str) -> None:
 
 
 def creating(status: Json, before: DriverMachineStatus, what: str, job: str, rules: Rules) -> None:
-    """Also the record that a server may have been asked for."""
+    """Report a running create Job. The condition also records that a server may have been requested."""
     status["jobName"] = job
     attempt = f"{budget.attempt(rules, before.failures + 1)}{last_error(before)}: " if before.failures else ""
     message = f"{attempt}creating the server of {what}; its log: kubectl logs job/{job}"
@@ -91,7 +91,7 @@ def create_failed(
 
 
 def stalled(status: Json, before: DriverMachineStatus, stall: Stall) -> None:
-    """A permanent failure. Where nothing was tried, it is all that there is to say of it."""
+    """Report a permanent failure. Without a failed attempt, it also sets failureReason and failureMessage."""
     if not before.failures:
         status |= {"failureReason": stall.reason, "failureMessage": stall.message}
     last = last_error(before) if before.failures else ""
@@ -103,7 +103,7 @@ def stalled(status: Json, before: DriverMachineStatus, stall: Stall) -> None:
 
 
 def begin_anew(status: Json, retry: str, what: str = CREATE_JOB) -> None:
-    """As if nothing had failed."""
+    """Reset the recorded failures and report the retry."""
     status["retried"] = retry
     _forget_failure(status)
     say(status, (what, UNKNOWN, RETRYING, f"retry requested by annotation {RETRY}={retry}"), remove=(STALLED,))
@@ -189,7 +189,7 @@ def _seconds(time: str | None) -> float:
 
 
 def retry_wanted(machine: DriverMachine) -> str:
-    """The value of the annotation, where it has not been acted on."""
+    """Return the value of the retry annotation if it has not been handled yet, else an empty string."""
     said: Mapping[str, str] = machine.metadata.annotations
     value = said.get(RETRY, "")
     return value if value != machine.status.retried else ""

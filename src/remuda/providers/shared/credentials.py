@@ -19,7 +19,7 @@ _SUFFIX = "-credentials"
 
 
 class BadReference(Exception):
-    """The text is for users."""
+    """Error with a message for users."""
 
 
 def namespace_for(namespace: str) -> str:

@@ -46,7 +46,7 @@ def _part(request: Request, tag: str, size: int) -> range | None:
 
 def _produce(file: FileIO, part: range) -> Callable[[Sink], Awaitable[None]]:
     async def produce(sink: Sink) -> None:
-        """A piece at a time, as fast as the host takes it."""
+        """Yield the file in pieces, as fast as the client reads them."""
         at = part.start
         with file:
             while at < part.stop:

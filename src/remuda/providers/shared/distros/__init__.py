@@ -79,7 +79,7 @@ class Version(msgspec.Struct, frozen=True, order=True):
 
 
 class BadVersion(ValueError):
-    """In the user's words."""
+    """Error with a message for users."""
 
 
 _VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?:-(rc\d+))?\+(k3s|rke2r|nano)(\d+)(-rc\d+)?")

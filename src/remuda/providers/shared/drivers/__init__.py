@@ -20,7 +20,7 @@ class NoSuchDriver(Exception):
 
 @cache
 def _points() -> tuple[EntryPoint, ...]:
-    """Looking through all packages that are installed takes tens of milliseconds: once is enough for a process."""
+    """Return the entry points of drivers, cached: scanning all installed packages takes tens of milliseconds."""
     return tuple(entry_points(group=ENTRY_POINTS))
 
 

@@ -129,7 +129,7 @@ class Balancer:
                 links.abort()
 
     def _report(self, error: str) -> None:
-        """Only what has changed since."""
+        """Write the status file if it has changed."""
         places = sorted(set(self._checks) | {place for place, links in self._links.items() if links.open})
         status = {
             "pid": os.getpid(),
@@ -171,7 +171,7 @@ class Balancer:
             await asyncio.sleep(_HEALTHY_SECONDS if self._healthy[place] else _UNHEALTHY_SECONDS)
 
     def _candidates(self, port: int) -> list[Place]:
-        """The best first; those that did not answer last time come after all others."""
+        """Return the backends in order of preference; those that failed their last check come last."""
         places = [(backend, port) for backend in self._config["backends"]]
         return sorted(places, key=lambda place: (not self._healthy.get(place, False), len(self._of(place).open)))
 
@@ -218,7 +218,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def _relay(outer: Stream, inner: Stream) -> None:
-    """Until both directions have ended; an error in one ends the other."""
+    """Relay until both directions have ended; an error in one direction ends the other."""
     for _, writer in (outer, inner):
         _keep_alive(writer.get_extra_info("socket"))
     pumps = [

@@ -93,7 +93,7 @@ class Balancing:
             return b""
 
     def _start(self) -> None:
-        """By its file: it needs nothing of this package, and is spared the time to load it."""
+        """Start the load balancer by its file path: it imports nothing of this package, so it starts faster."""
         (self.folder / balancer.STATUS).unlink(missing_ok=True)
         with open(os.open(self.folder / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             subprocess.run(  # noqa: S603
@@ -143,7 +143,7 @@ class Balancing:
 
 
 def _keep(path: Path, content: bytes) -> None:
-    """All of it or nothing, for our eyes only."""
+    """Write a file atomically, readable by the owner only."""
     part = path.with_name(f".{path.name}.part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)

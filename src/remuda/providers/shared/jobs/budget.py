@@ -49,7 +49,7 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Go(msgspec.Struct, frozen=True):
-    """Try now."""
+    """Verdict: try now."""
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """No further attempt until a person says so."""
+    """Verdict: no further attempt until a user requests it."""
 
     reason: str
     message: str
@@ -112,7 +112,7 @@ def judge(rules: Rules, machine: Attempts, pool: Pool, trying: Collection[str], 
 
 
 def rest(rules: Rules, machine: Attempts, now: float, salt: str) -> float:
-    """Seconds until its next attempt; not positive: now."""
+    """Return the seconds until the next attempt; zero or less: now."""
     return _left(machine.last_failure, back_off(rules, machine.failures, salt), now)
 
 
@@ -130,7 +130,7 @@ def attempt(rules: Rules, number: int) -> str:
 
 
 def failed(rules: Rules, pool: Pool, failure: Failure, now: float) -> Pool:
-    """With one failure more; the same if it has been counted."""
+    """Return the pool with one more failure; unchanged if the Job has been counted."""
     if any(one.job == failure.job for one in pool.history):
         return pool
     history = (*pool.history, failure)[-rules.history :]
@@ -138,7 +138,7 @@ def failed(rules: Rules, pool: Pool, failure: Failure, now: float) -> Pool:
 
 
 def succeeded(pool: Pool) -> Pool:
-    """The circuit is closed; what was stays readable."""
+    """Return the pool with its failure count reset; the history stays readable."""
     return msgspec.structs.replace(pool, failures=0, last_failure=0.0)
 
 
@@ -147,7 +147,7 @@ def _pool_steps(rules: Rules, pool: Pool) -> int:
 
 
 def _left(since: float, seconds: float, now: float) -> float:
-    """Never more than the whole: a clock that was set back does not make anybody wait for ever."""
+    """Return the rest of a delay; at most the whole delay, even if the clock was set back."""
     return min(seconds, since + seconds - now)
 
 

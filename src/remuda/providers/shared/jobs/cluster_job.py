@@ -84,7 +84,7 @@ class Notes:
             self.private_key = private_key
 
     async def note(self, act: Step, **changes: Any) -> None:
-        """Writes what has changed; nothing if nothing has."""
+        """Write changed fields to the Secret; no request if nothing changed."""
         after = msgspec.structs.replace(self.state, **changes)
         if after != self.state:
             await self._write(act, STATE, msgspec.json.encode(after))
@@ -97,7 +97,7 @@ class Notes:
 
 
 class ClusterJob:
-    """One order, with all that it takes."""
+    """One order with its inputs."""
 
     def __init__(
         self, order: ClusterOrder, driver: type[ClusterDriver[Any]], credentials: Mapping[str, str], client: Client,

@@ -1,4 +1,4 @@
-"""One order carried out by one driver: intent, server, script, each noted before the next begins."""
+"""Execution of one machine order by one driver: intent, server and script are each recorded before the next step."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 
 class Job:
-    """One order, with all that it takes."""
+    """One order with its inputs."""
 
     def __init__(
         self, order: Order, driver: type[Driver[Any]], credentials: Mapping[str, str], client: Client, directory: Path,
@@ -187,7 +187,7 @@ def _login(server: Server, notebook: Notebook) -> login.Login:
 
 
 def options(order: Order, driver: type[Driver[Any]]) -> Any:
-    """The options of an order as their driver wants them. Raises BadOptions, which names the one that is wrong."""
+    """Return an order's options in the driver's type. Raises BadOptions that names the invalid option."""
     return convert(order.driver, order.options, driver.options_type)
 
 

@@ -1,4 +1,4 @@
-"""Starting a Job for a machine or a cluster, and clearing away what it needed.
+"""Creation of a Job for a machine or a cluster, and cleanup of the objects that it needed.
 
 What a Job needs is written before the Job and goes before it: a Job that is there is the mark that there is something
 to clear away. The state Secret is the exception: it stays for as long as what it is of.
@@ -40,7 +40,7 @@ _HEAD = Kind("", "", "", Object)
 
 
 class Missing(Exception):
-    """Something the Job would need is not there; the text is for users."""
+    """An input of the Job is missing; the message is for users."""
 
     def __init__(self, reason: str, on: str, message: str, check_after: float = 15.0) -> None:
         """`check_after`: seconds; what is missing is not watched, because it is somebody else's."""
@@ -64,7 +64,7 @@ class Desk(msgspec.Struct, frozen=True):
 
 
 async def credential_fields(context: JobContext, reference: str, namespace: str, who: str) -> Mapping[str, bytes]:
-    """Read anew for each Job, so that credentials that were changed are used. Raises Missing."""
+    """Return the fields of the credential, read for each Job so that changes take effect. Raises Missing."""
     if not reference:
         return {}
     try:
@@ -179,7 +179,7 @@ async def stop(desk: Desk, job: Job) -> None:
 
 
 async def clear(desk: Desk, *, credential: bool) -> None:
-    """Everything but the state Secret; the Job last."""
+    """Delete the Job's objects except the state Secret; the Job itself is last."""
     for target in (ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SECRETS):
         await _delete(desk, target, desk.place.job_key, CLEAR)
     if credential:
@@ -189,7 +189,7 @@ async def clear(desk: Desk, *, credential: bool) -> None:
 
 
 async def clear_all(context: JobContext, desk: Desk, *, credential: bool) -> None:
-    """Everything, also what there is elsewhere."""
+    """Delete all objects of a Job, including those in the manager's namespace."""
     places = [desk.place]
     if await context.terminating(desk.place.metadata.namespace):
         places.append(context.elsewhere(desk.place))

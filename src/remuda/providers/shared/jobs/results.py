@@ -27,7 +27,7 @@ def removes(job: Job) -> bool:
 
 
 def result(job: Job, pods: Sequence[Pod]) -> Result | None:
-    """None while it runs. `pods`: the Job's own."""
+    """Return the result of a Job; None while it is running. `pods`: the Job's own."""
     end = job.finished
     if end is None:
         return None
@@ -52,7 +52,7 @@ def _newest_first(pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _words(pods: Sequence[Pod]) -> str:
-    """The last words of the newest Pod that has some."""
+    """Return the termination message of the newest Pod that has one."""
     for pod in _newest_first(pods):
         ended = pod.terminated
         text = (ended.message if ended is not None else "") or pod.status.message

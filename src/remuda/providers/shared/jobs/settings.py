@@ -1,4 +1,4 @@
-"""Settings for creating machines that are not part of their objects."""
+"""Settings of the manager for the creation of machines."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ async def run_script(login: Login, script: bytes, say: Say, pin: Callable[[Login
 
 
 async def connect(login: Login, say: Say) -> asyncssh.SSHClientConnection:
-    """As soon as sshd is up and takes the key. Raises DriverError."""
+    """Connect once sshd is up and accepts the key. Raises DriverError."""
     if not login.addresses:
         raise DriverError("the server has no address")
     options = _options(login)

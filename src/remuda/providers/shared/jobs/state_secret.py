@@ -1,4 +1,4 @@
-"""The machine-state Secret as a Job keeps it: every change is in the Secret before the Job goes on."""
+"""The machine-state Secret as a Job writes it: every change is stored before the Job continues."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SAVE_KEY = step("machinejob.save-private-key", "writes the private key of a serv
 
 
 class Notebook:
-    """Implements `spi.Record` for the driver's own part of it."""
+    """Writer of the state Secret; also the driver's `spi.Record`."""
 
     def __init__(self, client: Client, order: Order, data: Mapping[str, bytes]) -> None:
         self._client = client
@@ -47,7 +47,7 @@ class Notebook:
         await self.note(SAVE_KEY, private_key=private_key)
 
     async def note(self, act: Step, *, private_key: str = "", known_hosts: str = "", **changes: Any) -> None:
-        """Writes what has changed; nothing if nothing has."""
+        """Write changed fields to the Secret; no request if nothing changed."""
         after = msgspec.structs.replace(self.state, **changes)
         data: dict[str, bytes] = {}
         if after != self.state:
@@ -66,7 +66,7 @@ class Notebook:
         self.known_hosts = known_hosts or self.known_hosts
 
     async def forget(self, act: Step) -> None:
-        """The server is another one: nothing that was done to the first holds of it, nor its host keys."""
+        """Drop the recorded state and host keys: the server was replaced by another one."""
         blank = State(driver=self.state.driver, phase="creating", name=self.state.name, record=self.state.record)
         data = {STATE: base64.b64encode(state.write(blank)).decode(), KNOWN_HOSTS: None}
         async with act:

@@ -49,7 +49,7 @@ def compose(script: bytes, hostname: str, own: str = "") -> bytes:
 
 
 def fit(user_data: bytes, limit: int) -> bytes:
-    """As it is where that is short enough, else compressed, which cloud-init understands. Raises BadOptions."""
+    """Return user data within a limit, compressed if it must be: cloud-init unpacks it. Raises BadOptions."""
     if len(user_data) <= limit:
         return user_data
     small = gzip.compress(user_data, mtime=0)

@@ -162,7 +162,7 @@ class Amazonec2(Driver[Amazonec2Options]):
         return await self._ask(f"look for instances by their {what}", read)
 
     async def _place(self) -> tuple[str, str]:
-        """VPC and subnet."""
+        """Return the VPC and the subnet."""
         options = self.options
         if options.subnet_id:
             answer = await self._ask("look up the subnet", self._client.describe_subnets, SubnetIds=[options.subnet_id])
@@ -257,7 +257,7 @@ class Amazonec2(Driver[Amazonec2Options]):
         raise DriverError(f"AWS has terminated {_MOST_LIVES} instances of this machine: check the reason in AWS")
 
     async def _gone(self, ids: list[str]) -> None:
-        """An instance on its way out still holds addresses and volumes."""
+        """Wait until instances are terminated: until then they still hold addresses and volumes."""
         for _ in range(int(_END_SECONDS / _LOOK_SECONDS)):
             filters = [{"Name": "instance-id", "Values": ids}, {"Name": "instance-state-name", "Values": list(_LIVING)}]
             answer = await self._ask(

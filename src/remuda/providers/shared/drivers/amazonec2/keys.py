@@ -49,7 +49,7 @@ class KeyPair:
             await self._ask("upload the key to AWS", import_key)
 
     async def delete(self) -> None:
-        """Idempotent: AWS is content when there is none."""
+        """Delete the key pair; AWS accepts the deletion of a missing one."""
         async with DELETE_KEY:
             await self._ask("delete the key pair", self._client.delete_key_pair, KeyName=self.name)
 

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 def instance(
     options: Amazonec2Options, order: Order, user_data: bytes, *, subnet: str, group_ids: list[str], key_name: str
 ) -> Json:
-    """The request that starts one."""
+    """Return the parameters that start an instance."""
     _, root_size = numbers(options)
     volume: Json = {"VolumeSize": root_size, "VolumeType": options.volume_type, "DeleteOnTermination": True}
     if options.encrypt_ebs_volume:

@@ -65,7 +65,7 @@ class ExistingOptions(Options):
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that has answered."""
+    """Server that has answered, with its claim."""
 
     place: Place
     hostname: str
@@ -138,12 +138,12 @@ class Existing(Driver[ExistingOptions]):
     # Which one.
 
     async def _mine(self, order: Order) -> Seen | None:
-        """The server that carries this machine's claim."""
+        """Return the server that carries this machine's claim."""
         recorded = await self._recorded_one(order)
         return recorded or _of((await self._look_at_all())[0], order)
 
     async def _recorded_one(self, order: Order) -> Seen | None:
-        """The one that was about to be taken, if it was. It must answer: nobody else knows."""
+        """Return the server recorded as about to be claimed, if it carries the claim. It must answer."""
         recorded = self._recorded()
         return None if recorded is None else _of([await self._look(recorded)], order)
 
@@ -223,7 +223,7 @@ class Existing(Driver[ExistingOptions]):
         return Login(user=options.ssh_user, key=key, patience=float(options.timeout_seconds))
 
     def _trusted(self, place: Place) -> list[asyncssh.SSHKey] | None:
-        """None: whatever it shows."""
+        """Return the accepted host keys; None: any key."""
         if self.options.host_keys:
             known = [remote.host_key(text) for text in self.options.host_keys]
             return [key for address, key in known if address in ("", place.host, str(place))]
@@ -252,12 +252,12 @@ class Existing(Driver[ExistingOptions]):
 
 
 def _of(seen: Sequence[Seen], order: Order) -> Seen | None:
-    """The one that carries the claim of this machine."""
+    """Return the server with the claim of this machine."""
     return next((each for each in seen if each.claim is not None and each.claim.uid == order.uid), None)
 
 
 def _in_turn(seen: Sequence[Seen], uid: str) -> Sequence[Seen]:
-    """Each machine begins at another one: those that come at a time do not all want the same."""
+    """Order the servers differently for each machine, so that concurrent machines do not all try the same one."""
     first = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:4], "big") % max(1, len(seen))
     return [*seen[first:], *seen[:first]]
 

@@ -98,7 +98,7 @@ class Sight(msgspec.Struct, frozen=True):
 
 
 class Unreadable(Exception):
-    """The server has answered something else than was asked for."""
+    """The server's answer cannot be decoded."""
 
 
 def of_order(order: Order) -> Claim:
@@ -117,7 +117,7 @@ def look() -> str:
 
 
 def take(claim: Claim) -> str:
-    """Answers as `look` does: with the claim of whoever was first."""
+    """Return a script that claims the server; it answers like `look`, with the claim of the first claimant."""
     return _TAKE.replace("@claim@", shlex.quote(msgspec.json.encode(claim).decode()))
 
 
@@ -126,7 +126,7 @@ def uninstall() -> str:
 
 
 def release() -> str:
-    """Only for whoever has the claim."""
+    """Return a script that removes the claim. Only its holder may run it."""
     return _RELEASE
 
 

@@ -96,7 +96,7 @@ def private_key(text: str) -> asyncssh.SSHKey:
 async def run(
     place: Place, login: Login, trusted: Sequence[asyncssh.SSHKey] | None, script: str, seconds: float
 ) -> Answer:
-    """Runs a script as root. `trusted` None: any key. Raises DriverError when it could not be run."""
+    """Run a script as root. `trusted` None: accept any host key. Raises DriverError if it could not be run."""
     try:
         async with asyncio.timeout(_CONNECT_SECONDS + seconds):
             connection = await asyncssh.connect(

@@ -44,7 +44,7 @@ class Bridge:
         self._folder = _BOOK / name
 
     async def join(self, host: Path, network: ipaddress.IPv4Network) -> Place:
-        """The host's place: the one it has, or a free one. Raises DriverError."""
+        """Return the host's address: the one it has, or a free one. Raises DriverError."""
         async with locked(self._folder):
             gateway = await self._ensure(network)
             address = self._address_of(host, network)
@@ -87,7 +87,7 @@ class Bridge:
         dissolve(self._folder)
 
     async def _ensure(self, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
-        """The bridge's own address in the network."""
+        """Create the bridge if needed and return its own address in the network."""
         ours = self._folder / _OURS
         if not await self._exists():
             ours.touch()  # before the bridge: one that nobody marked would stay

@@ -21,7 +21,7 @@ async def run(program: str, *arguments: str) -> str:
 
 
 async def attempt(program: str, *arguments: str) -> tuple[int, str, str]:
-    """The code it ended with, what it printed, what it complained of."""
+    """Run a program and return its exit code, stdout and stderr."""
     try:
         process = await asyncio.create_subprocess_exec(
             program, *arguments, stdin=DEVNULL, stdout=PIPE, stderr=PIPE, env=ENVIRONMENT

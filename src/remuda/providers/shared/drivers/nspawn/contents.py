@@ -77,7 +77,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(layer: Layer, contents: Contents) -> None:
-    """Into an empty layer. Raises BadOptions for an image that cannot be a host."""
+    """Write all files into an empty layer. Raises BadOptions if the image cannot boot as a host."""
     _refuse(layer, contents)
     if contents.whole_machine:
         for path in _EMPTIED:

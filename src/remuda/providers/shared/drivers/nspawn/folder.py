@@ -117,7 +117,7 @@ class Folder:
         keep(self.path / "key", key.encode())
 
     def blank(self) -> None:
-        """An empty layer, whatever there was."""
+        """Replace the layer with an empty one."""
         for name in ("upper", "work", "root"):
             shutil.rmtree(self.path / name, ignore_errors=True)
             (self.path / name).mkdir(mode=0o755)
@@ -144,7 +144,7 @@ class Folder:
             pass
 
     def last_words(self) -> str:
-        """The end of what it said, in one line."""
+        """Return the end of the console output in one line."""
         try:
             text = (self.path / "console.log").read_text(errors="replace")
         except FileNotFoundError:
@@ -242,7 +242,7 @@ async def _has_interface(name: str) -> bool:
 
 
 def keep(path: Path, content: bytes) -> None:
-    """All of it or nothing, for our eyes only."""
+    """Write a file atomically, readable by the owner only."""
     part = path.with_name(f".{path.name}.part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
@@ -259,7 +259,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _plain(line: str) -> str:
-    """Without the colours of a console."""
+    """Return text without terminal escape sequences."""
     kept, coloured = [], False
     for sign in line:
         if sign == "\x1b":

@@ -144,7 +144,7 @@ def _write(group: Path, values: dict[str, str]) -> None:
 
 
 def processes(name: str, found: Hierarchies) -> set[int]:
-    """All processes of a host, from outside and within."""
+    """Return all processes of a host, inside and outside its namespaces."""
     return {pid for folder in found.tracking for pid in _below(folder / name)}
 
 

@@ -47,7 +47,7 @@ async def unpack(tarball: Path, into: Path) -> None:
 
 
 async def clear(home: Path, used: Callable[[], set[str]]) -> None:
-    """Deletes what no host needs."""
+    """Delete the images that no host needs."""
     if not await asyncio.to_thread(home.is_dir):
         return
     async with locked(home):

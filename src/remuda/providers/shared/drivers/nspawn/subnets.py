@@ -28,7 +28,7 @@ GIVE_BACK_SUBNET = step("nspawn.give-back-subnet", "releases a cluster's subnet 
 
 
 async def take(folder: Path) -> ipaddress.IPv4Network:
-    """The one the folder has, or a free one. Raises DriverError."""
+    """Return the folder's subnet, or reserve a free one. Raises DriverError."""
     async with locked(_BOOK):
         for link, owner in _entries():
             if owner == folder:

@@ -135,7 +135,7 @@ class Process(Driver[ProcessOptions]):
         return [_server(host, details) for host, details in ours if not details.balancer]
 
     async def _finish(self, host: Host) -> None:
-        """Waits for the script, whoever has started it, and repeats what it prints."""
+        """Wait for the script, also one that an earlier Job started, and repeat its output."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.options.timeout_seconds
         output = host.output()
@@ -157,7 +157,7 @@ class Process(Driver[ProcessOptions]):
             raise DriverError(f"the bootstrap script of {host.name} {how}. {host.last_words()}")
 
     async def _settled(self, host: Host, details: Details) -> Server:
-        """A process that is just becoming another one is not seen for a moment."""
+        """Return whether a process of the host keeps running; one that calls exec is invisible for a moment."""
         for _ in range(_LOOKS):
             server = await do(_server, host, details)
             if server.state != "stopped":

@@ -97,7 +97,7 @@ class Host:
         self._exit = directory / "script.exit"
 
     def details(self) -> Details | None:
-        """None: there is no such host."""
+        """Return the host's details; None if the host does not exist."""
         try:
             return msgspec.json.decode((self.directory / _DETAILS).read_bytes(), type=Details)
         except FileNotFoundError:
@@ -151,7 +151,7 @@ class Host:
         return proc.is_locked(self._lock)
 
     def exit_code(self) -> int | None:
-        """None: it has not ended, or not been able to say how."""
+        """Return the script's exit code; None if it has not ended or could not record it."""
         try:
             return int(self._exit.read_text())
         except FileNotFoundError:
@@ -171,7 +171,7 @@ class Host:
         return f"Last output: {' / '.join(said)}" if said else "It printed nothing."
 
     def _environment(self, details: Details) -> dict[str, str]:
-        """Nothing of the Job's own: it may hold credentials."""
+        """Return the environment of the script, without the Job's own: that may contain credentials."""
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         return {
             **kept,
@@ -201,7 +201,7 @@ class Hosts:
         return [Host(path) for path in sorted(self._directory.iterdir()) if not path.name.startswith(".")]
 
     def claim(self, wanted: Details, network: ipaddress.IPv4Network) -> Details:
-        """Makes the host's directory, or finds it. Raises Taken."""
+        """Create the host's directory, or find it. Raises Taken."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._locked():
             host = self.host(wanted.name)
@@ -220,7 +220,7 @@ class Hosts:
             return details
 
     def delete(self, host: Host) -> None:
-        """Whole or half made, or not there at all."""
+        """Delete a host's directory, complete or partial; do nothing if there is none."""
         if not self._directory.is_dir():
             return
         with self._locked():
@@ -237,7 +237,7 @@ class Hosts:
         return self._directory / f"{_NEW}{name}"
 
     def _address(self, wanted: Details, network: ipaddress.IPv4Network) -> str:
-        """The one asked for; or one that follows from the name, the next one where two names meet."""
+        """Return the requested address; otherwise one derived from the name, or the next free one."""
         taken = {details.address for host in self.all() if (details := host.details()) is not None}
         if wanted.address:
             if wanted.address in taken:
@@ -268,7 +268,7 @@ def _whose(details: Details) -> str:
 
 
 def _remove_tree(path: Path) -> None:
-    """Also what its owner has made read-only; links are removed, never followed."""
+    """Delete a directory tree, also read-only parts; symbolic links are removed, never followed."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 async def do(act: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-    """In a thread, and what this machine refuses in words."""
+    """Run a blocking call in a thread; raise its OSError as DriverError."""
     try:
         return await asyncio.to_thread(act, *arguments, **named)
     except Taken as taken:
