@@ -25,8 +25,7 @@ from remuda.providers.shared.drivers.simcloud import FileCloud, SimCloud
 from remuda.providers.shared.drivers.spi import TAG_UID, Address, Driver, DriverError, Options, Order, Server, SshAccess
 from remuda.providers.shared.jobs.execution import Job
 from remuda.providers.shared.jobs.log_redaction import Scrubber
-from remuda.providers.shared.jobs.state import STATE, State, read
-from remuda.providers.shared.jobs.state_secret import Notebook
+from remuda.providers.shared.jobs.state import STATE, State, StateSecret, read
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import CRASHED
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, condition, is_true
@@ -288,14 +287,14 @@ async def test_a_drivers_private_key_is_kept_apart_from_what_caches_hold(engine:
     namespace = await engine.namespace()
     order = msgspec.structs.replace(an_order(), namespace=namespace)
     await ask(engine, namespace, order)
-    notebook = await Notebook.open(engine.client, order)
+    notebook = await StateSecret.open(engine.client, order)
     await notebook.save({"life": 1})
     await notebook.save_private_key("the very secret key")
     secret = await engine.client.get(SECRETS, namespace, STATE_SECRET)
     data = SECRET.decode(secret).data
     assert data["id_rsa"] == b"the very secret key"
     assert b"very secret" not in data[STATE]
-    again = await Notebook.open(engine.client, order)
+    again = await StateSecret.open(engine.client, order)
     assert (again.private_key, again.value) == ("the very secret key", {"life": 1})
 
 

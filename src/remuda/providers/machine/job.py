@@ -29,7 +29,7 @@ from remuda.jobs.launcher import Work
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.providers.machine import addresses
-from remuda.providers.machine.connection_guard import ConnectionGuard
+from remuda.providers.machine.addresses import ConnectionGuard
 from remuda.providers.shared import drivers
 from remuda.providers.shared.drivers.spi import BadOptions, ClusterDriver, ClusterOrder, Driver, DriverError, Order
 from remuda.providers.shared.jobs import log_redaction

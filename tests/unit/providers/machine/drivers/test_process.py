@@ -19,8 +19,7 @@ import pytest
 from remuda.lab.driver_conformance.worker import Request, Worker
 from remuda.providers.bootstrap.assets import agent_zipapp
 from remuda.providers.shared.drivers import proc, process
-from remuda.providers.shared.drivers.process.host import Details, Hosts, Taken
-from remuda.providers.shared.drivers.process.place import NETWORK
+from remuda.providers.shared.drivers.process.host import NETWORK, Details, Hosts, Taken
 from remuda.providers.shared.drivers.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, DriverError, Order
 from tests.lab.conformance import Conformance
 from tests.lab.drivers import Processes, processes_below

@@ -18,10 +18,9 @@ import msgspec
 from remuda.providers.shared.drivers.nspawn import contents, groups, images
 from remuda.providers.shared.drivers.nspawn.bridges import Bridge, Place
 from remuda.providers.shared.drivers.nspawn.cluster import NspawnCluster
-from remuda.providers.shared.drivers.nspawn.commands import attempt
+from remuda.providers.shared.drivers.nspawn.commands import attempt, judge_machine
 from remuda.providers.shared.drivers.nspawn.folder import About, Folder
 from remuda.providers.shared.drivers.nspawn.layer import Layer
-from remuda.providers.shared.drivers.nspawn.machine import judge_machine
 from remuda.providers.shared.drivers.nspawn.options import NspawnOptions, bind_flags, judge, net, system_call_flags
 from remuda.providers.shared.drivers.spi import (
     TAG_MACHINE,

@@ -21,8 +21,8 @@ from remuda.kube.objects import Field
 from remuda.providers.shared.drivers.balancer_process import Balancing
 from remuda.providers.shared.drivers.nspawn import subnets
 from remuda.providers.shared.drivers.nspawn.bridges import Bridge
+from remuda.providers.shared.drivers.nspawn.commands import judge_machine
 from remuda.providers.shared.drivers.nspawn.folder import keep
-from remuda.providers.shared.drivers.nspawn.machine import judge_machine
 from remuda.providers.shared.drivers.nspawn.options import judge_subnet
 from remuda.providers.shared.drivers.spi import (
     TAG_OWNER,

@@ -18,8 +18,7 @@ from typing import Annotated, Any, ClassVar
 from remuda.kube.objects import Field
 from remuda.providers.shared.drivers import proc
 from remuda.providers.shared.drivers.process.cluster import ProcessCluster
-from remuda.providers.shared.drivers.process.host import Details, Host, Hosts
-from remuda.providers.shared.drivers.process.place import NETWORK, check_address, do
+from remuda.providers.shared.drivers.process.host import NETWORK, Details, Host, Hosts, check_address, do
 from remuda.providers.shared.drivers.spi import (
     TAG_OWNER,
     TAG_UID,

@@ -14,8 +14,7 @@ from typing import Annotated, ClassVar
 from remuda.kube.objects import Field
 from remuda.providers.shared.drivers import proc
 from remuda.providers.shared.drivers.balancer_process import Balancing
-from remuda.providers.shared.drivers.process.host import Details, Host, Hosts
-from remuda.providers.shared.drivers.process.place import NETWORK, check_address, do
+from remuda.providers.shared.drivers.process.host import NETWORK, Details, Host, Hosts, check_address, do
 from remuda.providers.shared.drivers.spi import (
     TAG_OWNER,
     TAG_UID,

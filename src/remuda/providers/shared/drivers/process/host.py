@@ -14,6 +14,7 @@ process goes, however it does, so no script is ever started twice at a time nor 
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import hashlib
 import ipaddress
@@ -21,14 +22,28 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
 from remuda.providers.shared.drivers import proc
-from remuda.providers.shared.drivers.spi import TAG_CLUSTER, TAG_MACHINE, TAG_OWNER, TAG_UID, ServerState
+from remuda.providers.shared.drivers.spi import (
+    TAG_CLUSTER,
+    TAG_MACHINE,
+    TAG_OWNER,
+    TAG_UID,
+    BadOptions,
+    DriverError,
+    ServerState,
+)
+
+NETWORK = ipaddress.IPv4Network("127.64.0.0/10")  # addresses of hosts
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _DETAILS = "host.json"
 _NEW = ".new-"
@@ -281,3 +296,26 @@ def _remove_tree(path: Path) -> None:
                 if not os.path.islink(inner):
                     os.chmod(inner, 0o700)
         shutil.rmtree(path)
+
+
+# ---- used by the driver ----------------------------------------------------------------------------------------------
+
+
+async def do(act: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Run a blocking call in a thread; raise its OSError as DriverError."""
+    try:
+        return await asyncio.to_thread(act, *arguments, **named)
+    except Taken as taken:
+        raise DriverError(str(taken)) from None
+    except OSError as error:
+        raise DriverError(f"the operating system refuses: {error.strerror or error} ({error.filename})") from None
+
+
+def check_address(text: str) -> None:
+    """Check that an address is one that hosts can have. Raises BadOptions."""
+    try:
+        inside = ipaddress.ip_address(text) in ipaddress.ip_network("127.0.0.0/8")
+    except ValueError:
+        inside = False
+    if not inside:
+        raise BadOptions(f"address: {text!r} is not an address of 127.0.0.0/8, which process hosts use")
