@@ -287,9 +287,9 @@ async def test_a_drivers_private_key_is_kept_apart_from_what_caches_hold(engine:
     namespace = await engine.namespace()
     order = msgspec.structs.replace(an_order(), namespace=namespace)
     await ask(engine, namespace, order)
-    notebook = await StateSecret.open(engine.client, order)
-    await notebook.save({"life": 1})
-    await notebook.save_private_key("the very secret key")
+    stored = await StateSecret.open(engine.client, order)
+    await stored.save({"life": 1})
+    await stored.save_private_key("the very secret key")
     secret = await engine.client.get(SECRETS, namespace, STATE_SECRET)
     data = SECRET.decode(secret).data
     assert data["id_rsa"] == b"the very secret key"

@@ -25,10 +25,7 @@ _THEN: Mapping[State, str] = {
     "paused": "it continues when it is no longer paused",
     "deleting": "it is deleted by itself when that is done",
 }
-_WITHOUT_QUORUM = (
-    "the cluster cannot recover by itself: restart the servers that are down, or restore the cluster from a "
-    "snapshot of etcd"
-)
+_WITHOUT_QUORUM = "a user must act: restart the servers that are down, or restore the cluster from a snapshot of etcd"
 _RECOVERS = ("by itself", "automatically")  # in the wait of a control plane that promises to recover
 _LOGS = ("see ", "its log: ")
 

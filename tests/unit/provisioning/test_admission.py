@@ -293,7 +293,7 @@ def test_nothing_is_said_of_a_cluster_that_has_all_it_needs() -> None:
         (cluster(pool(machineConfigRef={"kind": "FogConfig", "name": "x"})), "NodeDriver fog is not registered"),
         (
             cluster(pool(machineConfigRef={"kind": "SimConfig", "name": "x"})),
-            "SimConfig fleet-default/x does not exist yet",
+            "no SimConfig fleet-default/x yet",
         ),
         (cluster(pool(cloudCredentialSecretName="cattle-global-data:gone")), "Secret cattle-global-data/gone "),
         (cluster(version="v1.99.0+k3s1"), "not of a release that is known"),

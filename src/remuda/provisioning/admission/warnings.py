@@ -96,7 +96,7 @@ def _absent(review: Review, cluster: Cluster, pool: MachinePool, path: str) -> I
     plural = inflection.plural(reference.kind.lower())
     if _is_missing(review, names.CONFIG_API_VERSION, plural, review.namespace, reference.name):
         yield (
-            f"{path}.machineConfigRef.name: {reference.kind} {review.namespace}/{reference.name} does not exist yet: "
+            f"{path}.machineConfigRef.name: there is no {reference.kind} {review.namespace}/{reference.name} yet: "
             "the cluster is created once it exists"
         )
     said = credential(cluster, pool)
@@ -104,7 +104,7 @@ def _absent(review: Review, cluster: Cluster, pool: MachinePool, path: str) -> I
         return
     place = credentials.place(said, review.namespace)
     if _is_missing(review, SECRETS.api_version, SECRETS.plural, *place):
-        yield f"{path}: Secret {place} (cloudCredentialSecretName {said}) does not exist yet"
+        yield f"{path}: there is no Secret {place} yet (cloudCredentialSecretName {said})"
 
 
 def _is_missing(review: Review, api_version: str, plural: str, namespace: str, name: str) -> bool:
