@@ -96,14 +96,14 @@ async def doorway(client: Client, machine: Key) -> Doorway:
             f"there in DATA_DIR/hosts/{known.driver}/{known.name or machine.name}"
         )
     pinned = data.get(KNOWN_HOSTS, b"").decode("utf-8", "replace")
-    way = login.Login(
+    access = login.Login(
         addresses=login.reachable(known.addresses),
         port=known.ssh_port or 22,
         user=known.ssh_user,
         private_key=data[PRIVATE_KEY].decode("utf-8", "replace"),
         host_keys=login.host_keys(pinned),
     )
-    return Doorway(machine=machine, state=known, login=way, known_hosts=pinned)
+    return Doorway(machine=machine, state=known, login=access, known_hosts=pinned)
 
 
 async def pin(client: Client, machine: Key, known_hosts: str) -> None:

@@ -18,7 +18,7 @@ from remuda.providers.shared.drivers.spi import Driver
 FlagType = Literal["string", "integer", "boolean", "strings"]
 PASSWORD = "password"  # noqa: S105  the format of an option nobody may see
 
-# Flags that hold a secret, whatever their driver says of them: it has no way to say so.
+# Flags with these names hold a secret: drivers cannot mark a flag as secret.
 _SECRET = re.compile(
     r"sshKeyContents|sshKey|privateKey(File|Contents)?|rootPass|.*(password|secret|secretKey|token)", re.I
 )

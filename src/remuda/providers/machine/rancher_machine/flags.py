@@ -41,7 +41,7 @@ _TYPES: dict[str, FlagType] = {
 
 
 class NoFlags(Exception):
-    """The program does not tell its options; the text says what it did instead."""
+    """The program does not report its options; the message says what it did instead."""
 
 
 async def read(program: Program) -> list[Flag]:
@@ -106,7 +106,7 @@ class _Calls:
             raise NoFlags("the driver's program does not speak the plugin protocol")
 
     def find_service(self) -> None:
-        """Old plugins spell it otherwise."""
+        """Find the name of the RPC service, which old plugins spell differently."""
         for service in _SERVICES:
             self._service = service
             try:
@@ -142,7 +142,7 @@ class _Calls:
 
 @contextmanager
 def _started(program: Program) -> Iterator[tuple[str, int]]:
-    """The address it listens on, as long as it lives."""
+    """Start the plugin and yield the address that it listens on; stop it afterwards."""
     path = program.plugin or program.machine
     with tempfile.TemporaryDirectory(prefix="remuda-driver-") as home:
         os.chmod(home, 0o777)  # noqa: S103  it holds nothing, and its user may be nobody
@@ -183,7 +183,7 @@ def _open_to_all(path: Path) -> bool:
 
 
 def _address(process: subprocess.Popen[bytes], program: Program) -> tuple[str, int]:
-    """The first line it prints."""
+    """Return the address, which is the first line that the plugin prints."""
     assert process.stdout is not None
     until = time.monotonic() + _START_SECONDS
     line = b""

@@ -1,4 +1,4 @@
-"""Getting hold of a driver's program: rancher-machine itself, and plugins beside it.
+"""Location and download of a driver's program: rancher-machine itself, and its plugins.
 
 A driver is built into rancher-machine (`local://`), or it is a plugin of its own, given by a path or a URL: a program
 called `docker-machine-driver-<name>`, plain or in a zip or tar.gz. A download is checked by its sha256 and kept under
@@ -31,7 +31,7 @@ _DOWNLOAD_SECONDS = 300.0
 
 
 class Unobtainable(Exception):
-    """The program cannot be had; the text says why and what to do."""
+    """The program is not available; the message says why and what to do."""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +130,7 @@ async def _download(url: str) -> bytes:
 
 
 def _keep(content: bytes, url: str, folder: Path, name: str) -> Path:
-    """In place only when it is whole."""
+    """Store a download atomically."""
     program = unpack(content, url)
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:

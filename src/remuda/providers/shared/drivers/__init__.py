@@ -1,6 +1,6 @@
-"""The drivers at hand: ours, and those of other packages, found by the entry point group `remuda.drivers`.
+"""Installed drivers: ours and those of other packages, found by the entry point group `remuda.drivers`.
 
-A driver is imported when it is asked for, so that nobody pays for a cloud's SDK who does not use that cloud.
+A driver is imported only when it is used, so that an unused cloud's SDK costs nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ENTRY_POINTS = "remuda.drivers"
 
 
 class NoSuchDriver(Exception):
-    """No package that is installed brings it, or what brings it cannot be imported; the text says which."""
+    """No installed package has the driver, or the package cannot be imported; the message says which."""
 
 
 @cache

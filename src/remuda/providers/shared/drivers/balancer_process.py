@@ -1,8 +1,7 @@
-"""A balancer as a driver has it: the folder it is told by, and the process that serves it.
+"""Load balancer of a driver: the folder with its configuration, and its process.
 
-The process is a session of its own, so it goes on when the Job that started it has ended and when the manager has; it
-is found by its environment and its lock, never by a number that was written down. Everything here may be killed
-anywhere and done again.
+The process has its own session, so it outlives the Job that started it and the manager. It is found by its environment
+and its lock, never by a recorded process id. Every operation may be killed at any point and repeated.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """`sim`: servers that are entries in a table, for tests, demonstrations of failures, and fleets of thousands.
 
-What goes well and what does not is said by the options of each server, so that whatever is provisioned can be made
-to fail in a given way. There are no agents in these servers: whoever holds a cloud in memory can listen to it and give
-each server that has booted the agent it should have.
+The options of each server decide what succeeds and what fails, so that a test can make any step fail. These servers
+have no agents: a simulation that holds a cloud in memory can listen to it and start an agent for each server that has
+booted.
 
-A cloud lives in memory, where Jobs are tasks of one process and somebody has opened it by name (`clouds`); else in a
-file below the drivers' directory, shared by every process.
+A cloud is in memory if Jobs are tasks of one process and a simulation has opened it by name (`clouds`); otherwise it is
+a file below the drivers' directory that all processes share.
 """
 
 from __future__ import annotations

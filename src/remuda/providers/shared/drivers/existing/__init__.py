@@ -1,8 +1,8 @@
-"""`existing`: servers you already own, over SSH. Taken over, managed, and given back as they were.
+"""`existing`: servers that you already own, managed over SSH and released as they were.
 
-Nothing is made here: `create` takes one of the servers named by the options, `remove` gives it back. That a server is
-taken is written on the server (`claims`), so that nobody who knows of it takes it a second time. The machine's record
-says beforehand which one is about to be taken: a Job that is killed at any point is continued at that one.
+The driver creates no server: `create` claims one of the servers in the options, `remove` releases it. The claim is a
+file on the server (`claims`), so that no other machine or management plane claims it too. The machine's record names
+the server before it is claimed: a Job that was killed at any point continues with that server.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The claim: a file on the server itself that says who has taken it. Pure: what is asked of a server, what it answers.
+"""Claim: a file on the server that names the machine using it. Pure: the scripts to run, and their answers.
 
-It is on the server because nobody else knows of all who might want it: two machines, two clusters, two management
-planes. It comes into being whole or not at all, by a hard link, and whoever was first stays; only whoever has it takes
-it away. A server that nobody has claimed but that has an agent belongs to somebody who writes no claims: it is left
-alone, so whatever agent is found on a server that is ours came with us, and goes with us.
+It is on the server because only there all possible users meet: machines, clusters and management planes. A hard link
+creates it atomically, so the first claimant wins; only its holder removes it. A server without a claim but with an
+agent belongs to a manager that writes no claims, and is left alone. So an agent on a server of ours was installed by
+us, and is uninstalled by us.
 
 A login that names a REMUDA_HOST_ROOT has its file system there.
 """

@@ -1,7 +1,7 @@
-"""Servers over SSH: where they are, how they are trusted, and what they said.
+"""SSH access to servers: addresses, trusted host keys, and the output of scripts.
 
-A server is trusted by the host keys it is known by. Without any, the key it shows first is taken and, once the server
-is ours, recorded: from then on it must show that one.
+A server must show one of its known host keys. Without any, the first key that it shows is accepted and, once the server
+is claimed, pinned.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Hosts in systemd-nspawn: real enough for everything a server does, on the machine of the management plane.
+"""Hosts in systemd-nspawn on the manager's machine; they behave like real servers.
 
-Each host has systemd, sshd and an address of its own on a bridge; its file system is a layer over the machine's own or
-over an image. It outlives the Job that made it and the management plane. Hosts are not a wall against whoever is root
-in them: they have all capabilities, as a kubelet needs them. Nothing of a host outlives its removal.
+Each host has systemd, sshd and its own address on a bridge; its file system is a layer over the machine's own or over
+an image. It outlives the Job that created it and the management plane. Hosts do not isolate the machine from their root
+user: they have all capabilities, because a kubelet needs them. Removal leaves nothing of a host.
 """
 
 from __future__ import annotations

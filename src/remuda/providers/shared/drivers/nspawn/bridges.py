@@ -1,8 +1,8 @@
 """Bridges, and the addresses of the hosts on them.
 
-Several management planes may share a bridge of one machine, so who has which address is known to the machine: below
-/run, a folder per bridge, a link per address that points to the host's folder. Like bridges, this is gone after a
-reboot. A link whose host is gone counts for nothing. What is done here is done under the bridge's lock.
+Several management planes may share a bridge, so the machine records which host has which address: below /run, a folder
+per bridge with a link per address that points to the host's folder. Like bridges, these links are lost on reboot. A
+link whose host is deleted does not reserve its address. All changes are made under the bridge's lock.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Bridge:
             return Place(address, gateway, network.prefixlen)
 
     async def also(self, place: Place) -> None:
-        """The bridge itself answers at this place, too: something of this machine listens there."""
+        """Add a further address to the bridge, for a program of this machine that listens there."""
         async with locked(self._folder):
             if place.address not in [address.ip for address in await self._addresses()]:
                 async with ADD_ADDRESS:
@@ -69,7 +69,7 @@ class Bridge:
                 await run("ip", "address", "delete", f"{address}/32", "dev", self.name)
 
     async def leave(self, host: Path) -> None:
-        """Nothing of the host is in the book afterwards; a bridge that was made here goes with its last host."""
+        """Release the host's address; delete a bridge of ours with its last host."""
         if not self._folder.is_dir():
             return
         async with locked(self._folder), GIVE_BACK:
