@@ -284,7 +284,9 @@ async def test_revoked_author_gets_no_new_server_but_their_servers_are_removed(e
         await bench.bootstrap("n")
         obj = await bench.says("CredentialForbidden", "n")
         said = condition(obj, "Ready")["message"]
-        assert f"{user}, who chose the credential Secret {bench.namespace}/cred, has no right to get it" in said
+        assert (
+            f"{user}, who chose the credential Secret {bench.namespace}/cred, no longer has the right to get it" in said
+        )
         assert [one["metadata"]["name"] for one in await bench.jobs() if "n-" in one["metadata"]["name"]] == []
         await bench.delete("m")
         await bench.succeed(await bench.job("m", removes=True))

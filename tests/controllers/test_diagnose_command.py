@@ -253,7 +253,7 @@ async def test_a_file_that_is_there_is_overwritten_only_by_force(ranch: Ranch, t
 
 async def test_what_cannot_be_is_told_before_anything_is_gathered(ranch: Ranch, tmp_path: Path) -> None:
     done = await diagnose(ranch, "meadow", "-o", tmp_path / "b.tar.gz")
-    assert (done.code, "there is no cluster meadow" in done.err) == (1, True)
+    assert (done.code, "cluster meadow not found" in done.err) == (1, True)
     done = await diagnose(ranch, "-o", tmp_path / "nowhere" / "b.tar.gz")
     assert (done.code, "there is no folder" in done.err) == (1, True)
     done = await diagnose(ranch, "--log", tmp_path / "none.log", "-o", tmp_path / "b.tar.gz")

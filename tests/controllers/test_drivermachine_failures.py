@@ -81,7 +81,7 @@ async def test_permanent_failure_is_the_reason_of_ready(bench: Bench) -> None:
 
     ready = condition(found, "Ready")
     assert (ready["status"], is_true(found, "Stalled")) == ("False", True)
-    assert "last error: size: there is no size huge. No further attempt is made." in ready["message"]
+    assert "last error: size: there is no size huge. The controller no longer retries." in ready["message"]
 
 
 async def test_bootstrap_data_of_another_format_is_a_permanent_failure(bench: Bench) -> None:
@@ -99,7 +99,7 @@ async def test_bootstrap_data_of_another_format_is_a_permanent_failure(bench: Be
         assert await bench.jobs() == []
         assert condition(found, "Ready")["reason"] == "Stalled"
         assert (
-            f"{bench.namespace}/{secret} holds bootstrap data in the format cloud-config"
+            f"{bench.namespace}/{secret} has bootstrap data in format cloud-config"
             in (condition(found, "Ready")["message"])
         )
         assert found["status"]["failureReason"] == "BadBootstrapFormat"
@@ -224,7 +224,7 @@ async def test_machines_that_wait_for_another_say_for_which(bench: Bench) -> Non
         await bench.job("a")
         await bench.machine("b", pool="workers")
         found = await bench.says("PoolTriesOneAtATime", "b")
-        assert "now a" in condition(found, "Ready")["message"]
+        assert "waiting for machine a" in condition(found, "Ready")["message"]
 
 
 async def test_when_the_one_that_tries_is_deleted_another_tries(bench: Bench) -> None:
@@ -276,7 +276,7 @@ async def test_a_job_that_ends_well_without_a_server_has_failed(bench: Bench) ->
         await bench.machine()
         await bench.succeed(await bench.job(), State(phase="creating"))
         found = await bench.says("CreateError", type="CreateJob")
-        assert "tells of no server" in condition(found, "Ready")["message"]
+        assert "records no server" in condition(found, "Ready")["message"]
 
 
 async def _next(bench: Bench) -> Json:

@@ -198,7 +198,7 @@ async def test_what_cannot_work_stalls_and_says_what_to_do(place: Range) -> None
     async with place.running():
         stalled = await place.until(lambda obj: is_true(obj, "Stalled"))
         message = condition(stalled, "Stalled")["message"]
-        assert "no address of 127.0.0.0/8" in message
+        assert "not an address of 127.0.0.0/8" in message
         assert "Change spec.infrastructure" in message
         assert not stalled["status"].get("initialization", {}).get("provisioned")
         spec = {"infrastructure": {"options": {"address": None}}}
@@ -210,7 +210,7 @@ async def test_what_cannot_work_stalls_and_says_what_to_do(place: Range) -> None
 
 
 @pytest.mark.parametrize(
-    ("driver", "said"), [("sim", "makes nothing for a cluster"), ("nowhere", "there is no driver nowhere")]
+    ("driver", "said"), [("sim", "cannot create cluster infrastructure"), ("nowhere", "driver nowhere not found")]
 )
 async def test_a_driver_that_makes_no_such_thing_is_held_and_told(place: Range, driver: str, said: str) -> None:
     await place.cluster(infrastructure={"driver": driver})
@@ -228,9 +228,9 @@ async def test_what_was_made_is_kept_when_it_is_not_asked_for_any_more(place: Ra
         spec = {"infrastructure": {"driver": "nspawn"}}
         await place.engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"spec": spec})
         held = await place.until(lambda obj: condition(obj, "Ready").get("reason") == "CannotChange")
-        assert "process has made what the cluster shares" in condition(held, "Ready")["message"]
+        assert "driver process created the cluster infrastructure" in condition(held, "Ready")["message"]
         await place.engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"spec": {"infrastructure": None}})
-        await place.until(lambda obj: "nothing any more" in condition(obj, "Ready")["message"])
+        await place.until(lambda obj: "no longer asks for any" in condition(obj, "Ready")["message"])
         assert processes_below(place.jobs.settings.hosts)
         await place.engine.delete(RKE_CLUSTER.target, place.namespace, "c")
         await place.engine.gone(RKE_CLUSTER.target, place.namespace, "c")

@@ -55,7 +55,7 @@ async def test_the_program_is_remuda_itself(engine: Engine, tmp_path: Path) -> N
     async with engine.running(namespace, setup):
         await runner.submit(namespace, job("bare"))
         assert is_true(await finished(engine, namespace, "bare"), "Failed")
-        assert "the order of this Job cannot be read" in ended(await pod_of(engine, namespace, "bare"))["message"]
+        assert "cannot read the order of this Job" in ended(await pod_of(engine, namespace, "bare"))["message"]
 
 
 async def test_a_failing_program_fails_the_job_with_its_last_lines(engine: Engine, runner: Runner) -> None:

@@ -117,7 +117,7 @@ async def test_a_machine_that_is_not_there_is_said(engine: Engine, command: str)
     namespace = await engine.namespace()
     done = await remuda(engine, "machine", command, "nobody", "-n", namespace)
     assert done.code == 1
-    assert f"there is no machine nobody in the namespace {namespace}" in done.err
+    assert f"machine nobody not found in namespace {namespace}" in done.err
 
 
 async def removal(engine: Engine, subject: str, group: str, message: str) -> None:
@@ -152,7 +152,7 @@ async def test_logs_finds_removals_of_a_deleted_namespace_in_the_managers(engine
     assert (done.code, done.out) == (0, "it ended with exit code 1: no route to the cloud\n"), done.err
     for name, where in (("m-1", await engine.namespace()), ("c-1", namespace)):
         nobody = await remuda(engine, "machine", "logs", name, "-n", where)
-        assert (nobody.code, f"there is no machine {name}" in nobody.err) == (1, True)
+        assert (nobody.code, f"machine {name} not found" in nobody.err) == (1, True)
 
 
 # ---- leaks ----------------------------------------------------------------------------------------------------------
@@ -215,6 +215,6 @@ async def test_leaks_that_cannot_be_looked_for_are_not_called_none(engine: Engin
     )
     assert (nobody.code, foo.code, nowhere.code) == (2, 2, 2)
     assert "no manager answers there" in nobody.err
-    assert "foo: there is no such NodeDriver; there are" in foo.err
+    assert "foo: NodeDriver not found; known drivers:" in foo.err
     assert "there is no such folder" in nowhere.err
     assert "no leaks" not in nobody.err + foo.err + nowhere.err

@@ -25,8 +25,7 @@ from remuda.providers.shared.drivers.simcloud import FileCloud, SimCloud
 from remuda.providers.shared.drivers.spi import TAG_UID, Address, Driver, DriverError, Options, Order, Server, SshAccess
 from remuda.providers.shared.jobs.execution import Job
 from remuda.providers.shared.jobs.log_redaction import Scrubber
-from remuda.providers.shared.jobs.state import STATE, State, read
-from remuda.providers.shared.jobs.state_secret import Notebook
+from remuda.providers.shared.jobs.state import STATE, State, StateSecret, read
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import CRASHED
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, condition, is_true
@@ -130,7 +129,7 @@ async def test_a_job_makes_a_server_and_another_removes_it(engine: Engine, progr
     assert made.addresses[0].address == server.address
     assert server.tags[TAG_UID] == "uid-1"
     assert server.user_data.startswith(b"#cloud-config\n")
-    assert "the server m-1 is starting; waiting until it runs" in log
+    assert "server m-1 is starting; waiting until it is running" in log
     assert await program.cloud().servers() == []
     assert (await state_of(engine, namespace)).phase == "removed"
 
@@ -143,7 +142,7 @@ async def test_what_the_infrastructure_refuses_is_said_and_may_work_next_time(en
         assert is_true(await finished(engine, namespace, "first"), "Failed")
         end = ended(await pod_of(engine, namespace, "first"))
         assert end["exitCode"] == 1
-        assert end["message"].startswith("the simulated cloud did not make m-1")
+        assert end["message"].startswith("the simulated cloud did not create m-1")
         assert (await state_of(engine, namespace)).phase == "creating", "the intent stays: something may have been made"
         await program.submit(namespace, provision("second"))
         assert is_true(await finished(engine, namespace, "second"), "Complete")
@@ -153,9 +152,9 @@ async def test_what_the_infrastructure_refuses_is_said_and_may_work_next_time(en
     ("order", "credentials", "words"),
     [
         (an_order(bootSeconds="soon"), {}, "bootSeconds: expected `float`, got `str`"),
-        (an_order(bootSecnds=1), {}, "the driver sim has no option bootSecnds"),
-        (an_order(driver="nosuch"), {}, "there is no driver nosuch; there are"),
-        (an_order(), {"token": "wrong"}, "does not know this customer"),
+        (an_order(bootSecnds=1), {}, "driver sim has no option bootSecnds"),
+        (an_order(driver="nosuch"), {}, "driver nosuch not found; installed drivers:"),
+        (an_order(), {"token": "wrong"}, "rejects the token"),
     ],
 )
 async def test_what_cannot_work_ends_with_3_and_names_it(
@@ -201,7 +200,7 @@ async def test_as_tasks_of_this_process_many_are_made_at_once(engine: Engine, tm
             await runner.submit(namespace, provision("create"))
             assert is_true(await finished(engine, namespace, "create"), "Complete")
             log = await runner.log(await pod_of(engine, namespace, "create"))
-        assert log.splitlines()[-1] == "the server m-1 is there"
+        assert log.splitlines()[-1] == "server m-1 is created"
         assert [server.name for server in await cloud.servers()] == ["m-1"]
         assert not runner.settings.directory.exists(), "nothing of it is on disk"
     finally:
@@ -277,7 +276,7 @@ async def test_a_host_key_nobody_knew_is_pinned_and_then_kept_to(
     impostor.key, Barn.host = Barn.host.key, impostor
     await engine.patch(SECRETS, namespace, STATE_SECRET, {"stringData": {STATE: '{"phase": "created", "id": "1"}'}})
     async with impostor.serving():
-        with pytest.raises(DriverError, match="is not the one that was pinned"):
+        with pytest.raises(DriverError, match="does not match the pinned key"):
             await run()
         monkeypatch.setattr(Barn, "id", "2")  # the driver itself says that it is another server
         await run()
@@ -288,14 +287,14 @@ async def test_a_drivers_private_key_is_kept_apart_from_what_caches_hold(engine:
     namespace = await engine.namespace()
     order = msgspec.structs.replace(an_order(), namespace=namespace)
     await ask(engine, namespace, order)
-    notebook = await Notebook.open(engine.client, order)
-    await notebook.save({"life": 1})
-    await notebook.save_private_key("the very secret key")
+    stored = await StateSecret.open(engine.client, order)
+    await stored.save({"life": 1})
+    await stored.save_private_key("the very secret key")
     secret = await engine.client.get(SECRETS, namespace, STATE_SECRET)
     data = SECRET.decode(secret).data
     assert data["id_rsa"] == b"the very secret key"
     assert b"very secret" not in data[STATE]
-    again = await Notebook.open(engine.client, order)
+    again = await StateSecret.open(engine.client, order)
     assert (again.private_key, again.value) == ("the very secret key", {"life": 1})
 
 
@@ -421,7 +420,7 @@ async def test_a_script_over_ssh_that_is_killed_runs_again_until_it_is_noted(eng
     finally:
         await stop_all(pets.pets)
     assert code == 0, said
-    assert "its bootstrap script has run already" in said
+    assert "the bootstrap script has already run" in said
     assert pets.private_key.splitlines()[1] not in said
     made = await state_of(engine, namespace)
     assert (made.phase, made.by_user_data, made.ssh_user) == ("bootstrapped", False, USER)

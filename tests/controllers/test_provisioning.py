@@ -136,7 +136,7 @@ async def test_what_the_control_plane_says_is_what_the_cluster_says(ranch: Ranch
         await ranch.made()
         await ranch.control_plane_says("Unknown", "Waiting", "waiting for something named")
         said = await ranch.until(
-            CLUSTER, "prairie", lambda obj: condition(obj, "Ready").get("message", "")[:7] == "waiting"
+            CLUSTER, "prairie", lambda obj: condition(obj, "Ready").get("message", "") == "waiting for something named"
         )
         for type in ("Ready", "Updated", "Provisioned"):
             assert condition(said, type)["message"] == "waiting for something named"
@@ -250,8 +250,8 @@ async def test_all_that_is_missing_is_named_and_nothing_is_made_until_it_is_ther
     async with ranch.running():
         await ranch.cluster(pool("servers", cloudCredentialSecretName="gold"), pool("workers", workerRole=True))
         said = await ranch.says("RKECluster", "False")
-        assert f"there is no Secret {ranch.namespace}/gold" in said["message"]
-        assert f"machine pool workers: there is no SimConfig {ranch.namespace}/workers" in said["message"]
+        assert f"Secret {ranch.namespace}/gold does not exist" in said["message"]
+        assert f"machine pool workers: SimConfig {ranch.namespace}/workers does not exist" in said["message"]
         assert await ranch.engine.get(CAPI_CLUSTER.target, ranch.namespace, "prairie") is None
         assert (await ranch.says("Stalled", "True"))["message"] == said["message"]
         await ranch.credential("gold")

@@ -115,7 +115,7 @@ async def test_a_cluster_is_stored_and_its_version_may_only_go_forward(engine: E
         ("v1.35.9+k3s1", "is a downgrade"),
         ("v1.38.0+k3s1", "skips a minor version"),
         ("v1.36.2+rke2r1", "cannot change the distribution of a cluster from k3s to rke2"),
-        ("newest", "no version of a distribution"),
+        ("newest", "not a version of a distribution"),
     ):
         with pytest.raises(StatusError, match=words):
             await engine.patch(CLUSTER.target, ranch, name, {"spec": {"kubernetesVersion": version}})
@@ -136,7 +136,7 @@ async def test_null_is_as_good_as_nothing(engine: Engine, ranch: str) -> None:
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
-        ({"autoscalingMinSize": 1}, "both, or neither"),
+        ({"autoscalingMinSize": 1}, "autoscalingMaxSize, or neither"),
         ({"autoscalingMinSize": 3, "autoscalingMaxSize": 2}, "autoscalingMaxSize"),
         ({"autoscalingMinSize": 0, "autoscalingMaxSize": 2}, "must be more than 0 for etcd and control plane pools"),
     ],

@@ -81,7 +81,7 @@ async def test_a_paused_cluster_says_who_must_unpause_it(ranch: Ranch) -> None:
         found = await ranch.until(
             CLUSTER, "prairie", lambda obj: "paused" in condition(obj, "Removed").get("message", "")
         )
-        assert "take the pause back" in condition(found, "Removed")["message"]
+        assert "resume it: kubectl" in condition(found, "Removed")["message"]
         await ranch.engine.patch(CAPI_CLUSTER.target, ranch.namespace, "prairie", {"spec": {"paused": False}})
         await ranch.nothing_left()
 

@@ -208,7 +208,7 @@ async def test_machines_above_the_quota_of_a_namespace_are_a_condition_of_the_cl
         stalled = condition(found, "Stalled")
         assert stalled["reason"] == "QuotaExceeded"
         assert stalled["message"] == (
-            f"pool servers: machines are missing, because the ResourceQuota small of namespace {place} allows no more "
+            f"pool servers: cannot create machines: ResourceQuota small of namespace {place} is exhausted "
             f"(used {MACHINE_COUNT}=2, limited {MACHINE_COUNT}=2); delete machines, or ask an administrator to raise it"
         )
         await ranch.machines(2)

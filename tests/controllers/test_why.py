@@ -119,7 +119,7 @@ async def test_pool_whose_template_kind_is_not_installed_is_named(ranch: Ranch) 
         )
     leaf, reason, then = await holds_up(ranch)
     assert (leaf, reason) == ("MachineDeployment wild", "ScalingUpBlocked")
-    assert f"install the provider that brings {kind.lower()}s.{group}" in then
+    assert f"install the provider that has {kind.lower()}s.{group}" in then
 
 
 async def test_server_object_that_was_deleted_alone_is_replaced_with_its_machine(ranch: Ranch) -> None:

@@ -51,7 +51,7 @@ def test_files_of_a_release_are_kept_listed_and_verified(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("k3s", "v1.36.4", "k3s-arm64"), "no version of a distribution"),
+        (("k3s", "v1.36.4", "k3s-arm64"), "not a version of a distribution"),
         (("k3s", "v1.36.4+rke2r1", "k3s-arm64"), "is a version of rke2"),
         (("k3s", VERSION, "k3s-arm64", "--arch", "amd64"), "more than one architecture"),
         (("k3s", VERSION, "k3s-arm64", "--sha256", "0" * 64), "wrong checksum of"),
@@ -144,7 +144,7 @@ def test_server_is_asked_for_leaks_on_its_own_machine(up: Up, folder: Path) -> N
     assert f"process in {up.data / 'hosts'} of " in found.err
     nobody = at(up, folder, "leaks", "--driver", "foo")
     assert nobody.code == 2
-    assert "foo: there is no such NodeDriver; there are amazonec2" in nobody.err
+    assert "foo: NodeDriver not found; known drivers: amazonec2" in nobody.err
     assert "no leaks" not in nobody.err
 
 

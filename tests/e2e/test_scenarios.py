@@ -83,8 +83,8 @@ def test_data_directories(fleet: Fleet) -> None:
 @pytest.mark.parametrize(
     ("sizes", "words"),
     [
-        ({"autoscalingMinSize": 1}, "both, or neither"),
-        ({"autoscalingMaxSize": 1}, "both, or neither"),
+        ({"autoscalingMinSize": 1}, "autoscalingMaxSize, or neither"),
+        ({"autoscalingMaxSize": 1}, "autoscalingMaxSize, or neither"),
         ({"autoscalingMinSize": 3, "autoscalingMaxSize": 2}, "must be from 0 to autoscalingMaxSize, which is 2"),
         ({"autoscalingMinSize": -1, "autoscalingMaxSize": 2}, "autoscalingMinSize"),
         ({"autoscalingMinSize": 1, "autoscalingMaxSize": 0}, "autoscalingM"),

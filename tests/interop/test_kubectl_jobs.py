@@ -83,10 +83,10 @@ def test_a_job_is_followed_and_looked_at_with_kubectl(kubectl: Kubectl) -> None:
     kubectl("create", "-f", "-", stdin=json.dumps(marks.sign(key, JOB, {"secrets/order": content}, Sim.needs.rights)))
     kubectl("wait", "--for=jsonpath={.status.ready}=1", "job/m-1-machine-provision", f"--timeout={LIMIT_SECONDS:.0f}s")
     followed = kubectl("logs", "-f", "job/m-1-machine-provision")
-    assert followed.splitlines()[0] == "asking sim for the server m-1"
-    assert followed.splitlines()[-1] == "the server m-1 is there"
+    assert followed.splitlines()[0] == "requesting server m-1 from driver sim"
+    assert followed.splitlines()[-1] == "server m-1 is created"
     kubectl("wait", "--for=condition=Complete", "job/m-1-machine-provision", f"--timeout={LIMIT_SECONDS:.0f}s")
-    assert kubectl("logs", "job/m-1-machine-provision", "--tail=1") == "the server m-1 is there\n"
+    assert kubectl("logs", "job/m-1-machine-provision", "--tail=1") == "server m-1 is created\n"
     assert server(kubectl).remuda("machine", "logs", "m-1").stdout == followed
     assert kubectl("get", "pods", "--no-headers").split()[1:3] == ["0/1", "Completed"]
     assert "1/1" in kubectl("get", "job", "m-1-machine-provision", "--no-headers")

@@ -25,7 +25,7 @@ def driver(kubeconfig: Path | None) -> str:
     """nspawn, whose hosts are real ones, where it works: for root, on the machine of a management plane that such hosts
     can reach; else process, which works everywhere."""
     from remuda.kube import kubeconfig as kubeconfigs
-    from remuda.providers.shared.drivers.nspawn.machine import judge_machine
+    from remuda.providers.shared.drivers.nspawn.commands import judge_machine
     from remuda.providers.shared.drivers.spi import BadOptions
 
     try:

@@ -1,7 +1,7 @@
-"""Admission of what uses drivers and credentials: which rights its author needs, and who is recorded as author.
+"""Admission of objects that use drivers and credentials: the rights that their author needs, and who that author is.
 
-Kinds of drivers come and go, so two of these are for every kind of a group. They stand beside the kinds' own
-admission, because they concern every version of what a user sends, also what only metadata changes.
+Kinds of drivers are installed and removed at run time, so two of the guards cover every kind of a group. They are
+separate from the kinds' own admission, because they apply to every write, even one that changes only metadata.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Puts the providers together: what a process that runs them needs, and which of them run.
+"""Setup of the providers: their settings, CRDs, webhooks and controllers.
 
-The bootstrap controllers and what hosts are served stand on one Site. Where this process runs the Jobs of machines
-itself, the runner is one more controller; elsewhere the cluster runs them.
+The bootstrap controllers and the server for hosts share one Site. If this process runs the Jobs of machines itself, the
+job runner is one more controller; otherwise the cluster runs them.
 """
 
 from __future__ import annotations

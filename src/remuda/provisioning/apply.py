@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def prepared(obj: Mapping[str, Any], owners: Sequence[OwnerReference] = (), *, free: Sequence[str] = ()) -> Json:
-    """The object as it is applied. `free`: fields of spec whose change alone is no reason to apply."""
+    """Return the object to apply. `free`: fields of spec whose change alone does not cause an apply."""
     wanted: Json = copy_json(dict(obj))
     spec = wanted.get("spec", {})
     judged = {**wanted, "spec": {key: value for key, value in spec.items() if key not in free}} if free else wanted
@@ -47,7 +47,7 @@ def is_applied(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
 
 
 async def apply(client: Client, target: Target, namespace: str, present: bytes | None, wanted: Json, by: Step) -> bytes:
-    """The object as it is now."""
+    """Apply the object if it differs, and return its current state."""
     before = {} if present is None else msgspec.json.decode(present)
     if present is not None and is_applied(before, wanted):
         return present
@@ -82,7 +82,7 @@ def _without_emptied(present: Mapping[str, Any], wanted: Mapping[str, Any]) -> t
 
 
 def _covers(present: Any, wanted: Any) -> bool:
-    """Everything wanted is there; more may be. Null is nothing."""
+    """Return whether `present` has every wanted field and value; additional fields are ignored, null equals absent."""
     if isinstance(wanted, Mapping):
         if not isinstance(present, Mapping):
             return not wanted and present is None

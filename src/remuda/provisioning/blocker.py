@@ -1,9 +1,9 @@
-"""The object of a cluster's tree that holds it up, and what comes next. Pure.
+"""The object of a cluster's tree that blocks the cluster, and the next step. Pure.
 
-Lost quorum is told before everything else, then what needs a person, then what merely waits. Of what waits, the order
-of branches is that of the hand-offs, so the first that is not well is where the work stands: following it down leads to
-the object that everything above it waits for. A deletion goes the other way round: machines, then the control plane,
-then the infrastructure; in it, only what is being deleted or in trouble is waited for.
+Lost quorum comes first, then objects that need a user, then objects that only wait. Branches are in the order in which
+controllers hand over, so the first unhealthy branch is where the work stands: following it down leads to the object
+that everything above it waits for. A deletion runs in reverse: machines, then the control plane, then the
+infrastructure; it waits only for objects that are being deleted or in trouble.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ _ENDING: tuple[State, ...] = ("deleting", "paused")
 
 # What comes next where an object says nothing of it, by its state.
 _THEN: Mapping[State, str] = {
-    "waiting": "it goes on by itself as soon as that is there",
-    "unknown": "a controller looks at it within seconds; if none does, the management plane is not running",
-    "held": "undo the change, or allow what it would do",
-    "stalled": "nothing goes on by itself: mend what the message names",
-    "paused": "nothing, until it is no longer paused",
-    "deleting": "it goes by itself when that is done",
+    "waiting": "it continues by itself when that is available",
+    "unknown": "a controller reconciles it within seconds; if none does, the management plane is not running",
+    "held": "revert the change, or allow its consequences",
+    "stalled": "no controller retries: fix the cause that the message names",
+    "paused": "it continues when it is no longer paused",
+    "deleting": "it is deleted by itself when that is done",
 }
-_WITHOUT_QUORUM = (
-    "nothing goes on by itself: start the servers that are down again, or restore the cluster from a snapshot of etcd"
-)
+_WITHOUT_QUORUM = "a user must act: restart the servers that are down, or restore the cluster from a snapshot of etcd"
+_RECOVERS = ("by itself", "automatically")  # in the wait of a control plane that promises to recover
 _LOGS = ("see ", "its log: ")
 
 
@@ -99,7 +98,7 @@ def then(chain: Sequence[Branch]) -> str:
     if said.advice:
         told = [said.advice]
     elif said.reason == QUORUM_LOST:
-        told = [part for part in told if "by itself" not in part] or [_WITHOUT_QUORUM]
+        told = [part for part in told if not any(word in part for word in _RECOVERS)] or [_WITHOUT_QUORUM]
     return "; ".join([*(told or [_THEN.get(said.state, "")]), *(dict.fromkeys(logs) or [_log(chain)])])
 
 

@@ -46,9 +46,9 @@ class Consequence(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         if self.action == "create":
-            return f"machine pool {self.pool} is new"
+            return f"machine pool {self.pool} is created"
         if self.action == "remove":
-            return f"machine pool {self.pool} goes, and with it {_named(self.machines)}"
+            return f"machine pool {self.pool} is deleted, with {_named(self.machines)}"
         if self.action == "keep":
             return f"machine pool {self.pool} keeps {_named(self.machines)}"
         because = f"because of {', '.join(self.options)}" if self.options else "because it refers to another template"
@@ -56,8 +56,8 @@ class Consequence(msgspec.Struct, frozen=True, kw_only=True):
         if not self.held:
             return text
         return (
-            f"{text}; it may not, as its replacement is {IN_PLACE_ONLY}: "
-            f"take the change back, or set replacement to {REPLACE}"
+            f"{text}; the change is held, because the pool's replacement is {IN_PLACE_ONLY}: revert the change, or set "
+            f"replacement to {REPLACE}"
         )
 
 
@@ -102,7 +102,7 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _named(machines: Sequence[str]) -> str:
     if not machines:
-        return "no machine"
+        return "no machines"
     shown = ", ".join(machines[:_MOST_NAMES])
     more = len(machines) - _MOST_NAMES
     return f"{'Machine' if len(machines) == 1 else 'Machines'} {shown}{f' and {more} more' if more > 0 else ''}"

@@ -1,11 +1,12 @@
-"""The provisioning Cluster: from one declaration to every object under it, and back to nothing.
+"""Controller of provisioning Clusters: it creates, updates and deletes every object that one declaration implies.
 
-    its name as management Cluster, and its finalizer → the management Cluster → what its pools are made of → the
-    objects: Cluster API's Cluster first, which owns the others → what is no longer wanted goes → one status
+    finalizer and name of the management Cluster → the management Cluster → Configs and credentials of the pools →
+    the objects: Cluster API's Cluster first, which owns the others → objects that are no longer declared are
+    deleted → one status
 
-Nothing is made while anything is wrong with the declaration: it is told, and what is there stays as it is. A pool
-that may not replace its machines keeps what they were made from, and the Cluster says so (Held). Whether the Cluster
-of Cluster API is paused is the user's affair.
+While the declaration has an error, nothing is created: the status reports the error, and existing objects stay. A pool
+that may not replace its machines keeps its machine template, and the condition Held reports that. The controller never
+changes spec.paused of the Cluster of Cluster API.
 """
 
 from __future__ import annotations
@@ -45,14 +46,16 @@ from remuda.runtime.steps import Step, step
 NAME = "provisioningcluster"
 FINALIZER = "remuda.dev/provisioning-cluster"
 
-PROTECT = step("provisioningcluster.protect", "writes a Cluster's finalizer, and the name its management Cluster gets")
-APPLY_MANAGEMENT = step("provisioningcluster.apply-management", "makes or changes a management Cluster")
-DELETE = step("provisioningcluster.delete", "deletes an object of a Cluster that goes")
-DELETE_MISSING = step(
-    "provisioningcluster.delete-missing", "deletes the Machine of a host that registered itself and is gone"
+PROTECT = step(
+    "provisioningcluster.protect", "adds a Cluster's finalizer and records the name of its management Cluster"
 )
-PUBLISH = step("provisioningcluster.publish", "writes what is known of a Cluster")
-RELEASE = step("provisioningcluster.release", "lets a Cluster go of which nothing is left")
+APPLY_MANAGEMENT = step("provisioningcluster.apply-management", "creates or updates a management Cluster")
+DELETE = step("provisioningcluster.delete", "deletes an object of a Cluster that is being deleted")
+DELETE_MISSING = step(
+    "provisioningcluster.delete-missing", "deletes the Machine of a self-registered host whose Node was deleted"
+)
+PUBLISH = step("provisioningcluster.publish", "writes a Cluster's status")
+RELEASE = step("provisioningcluster.release", "removes the finalizer of a Cluster whose objects are all deleted")
 
 _MACHINE_MAKERS: tuple[Kind[Any], ...] = (MACHINE_DEPLOYMENT, MACHINE_SET)
 _MEMBERS: tuple[Kind[Any], ...] = (*_MACHINE_MAKERS, MACHINE_HEALTH_CHECK, RKE_BOOTSTRAP_TEMPLATE)
@@ -62,7 +65,7 @@ _NAMESPACE_SECONDS = 1.0
 
 
 class _Stopped(Exception):
-    """Nothing more is done in this run; the problem says why."""
+    """Stop this reconcile because of a problem."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.message)
@@ -126,7 +129,7 @@ class ProvisioningController:
         except Conflict:
             raise
         except (Retryable, StatusError) as error:
-            problem = Problem("Failed", f"{error}; tried again", lasting=False)
+            problem = Problem("Failed", f"{error}; the controller retries", lasting=False)
             await self._publish(cluster, value, not_created, problem, held)
             raise
         await self._publish(cluster, value, not_created, problem, held)
@@ -136,7 +139,7 @@ class ProvisioningController:
 
     @staticmethod
     def _check(cluster: Cluster) -> None:
-        """Admission refuses all of it before; where nobody asked it, it is held all the same."""
+        """Check the declaration again: without our webhooks, admission has not done so. Raises _Stopped."""
         wrong = generate.complaints(cluster) or [str(one) for one in judging.complaints(cluster)]
         try:
             stale_hosts.grace_period(cluster)
@@ -152,10 +155,12 @@ class ProvisioningController:
         found = stale_hosts.find(members(self._caches, MACHINE, cluster.key), seconds, clock.time())
         for machine in found.overdue:
             await self._delete(MACHINE, machine, DELETE_MISSING)
-            self._events.normal(cluster, "HostMissing", f"the Node of Machine {machine.key} is gone: it is deleted")
+            self._events.normal(cluster, "HostMissing", f"deleting Machine {machine.key}: its Node was deleted")
         if found.next_seconds is None:
             return DONE
-        return Again(found.next_seconds, "a host that registered itself is gone; its Machine is deleted then")
+        return Again(
+            found.next_seconds, "the Machine of a self-registered host is due for deletion: its Node was deleted"
+        )
 
     async def _delete(self, kind: Kind[Any], obj: Object, by: Step) -> None:
         with ignore_not_found():
@@ -163,7 +168,7 @@ class ProvisioningController:
                 await self._client.delete(kind.target, *obj.key, uid=obj.metadata.uid)
 
     async def _protect(self, cluster: Cluster, value: bytes) -> bytes:
-        """The name is known before anything bears it: a second run does not choose another."""
+        """Record finalizer and management name before anything is created, so that a second run keeps the name."""
         draft = Draft(CLUSTER.target, value)
         draft.add_finalizer(FINALIZER)
         if not cluster.status.cluster_name:
@@ -179,9 +184,16 @@ class ProvisioningController:
         if value is not None:
             present = MANAGEMENT_CLUSTER.decode(value)
             if management.provisioning_key(present) != cluster.key:
-                raise _Stopped(Problem("NameTaken", f"Cluster {name} of {MANAGEMENT_CLUSTER.group} is another one's"))
+                raise _Stopped(
+                    Problem(
+                        "NameTaken",
+                        f"Cluster {name} of {MANAGEMENT_CLUSTER.group} belongs to another provisioning Cluster",
+                    )
+                )
             if present.metadata.deleting:
-                raise _Stopped(Problem("Removing", f"its management Cluster {name} is being deleted", lasting=False))
+                raise _Stopped(
+                    Problem("Removing", f"waiting for the deletion of management Cluster {name}", lasting=False)
+                )
         wanted = apply.prepared(management.desired(cluster, name))
         await apply.apply(self._client, MANAGEMENT_CLUSTER.target, "", value, wanted, APPLY_MANAGEMENT)
 
@@ -191,7 +203,10 @@ class ProvisioningController:
         if present is not None and (owner := _foreign_owner(present, cluster)):
             raise _Stopped(Problem("NameTaken", f"Cluster {CAPI_CLUSTER.group} {present.key} {owner}"))
         if present is not None and present.metadata.deleting:
-            why = f"Cluster {CAPI_CLUSTER.group} {present.key} is being deleted; it is made again when it is gone"
+            why = (
+                f"Cluster {CAPI_CLUSTER.group} {present.key} is being deleted; the controller creates it again "
+                "afterwards"
+            )
             raise _Stopped(Problem("Removing", why, lasting=False))
         try:
             materials = await self._materials.gather(cluster)
@@ -239,7 +254,7 @@ class ProvisioningController:
             if present.metadata.name != cluster.status.cluster_name:
                 continue
             if not await self._management.end(present):
-                why = f"namespace {present.metadata.name} of the management Cluster: it is still there"
+                why = f"waiting for the deletion of namespace {present.metadata.name} of the management Cluster"
                 await self._say_removing(cluster, value, "WaitingForNamespace", why)
                 return Again(_NAMESPACE_SECONDS, why)
         draft = Draft(CLUSTER.target, value)
@@ -271,7 +286,7 @@ def _foreign_owner(present: CapiCluster, cluster: Cluster) -> str:
     """Return why a Cluster API Cluster does not belong to this Cluster; empty if it does."""
     owner = present.metadata.controller
     if owner is None:
-        return "exists already, and was made by somebody else"
+        return "already exists, and was not created by this Cluster"
     return "" if owner.uid == cluster.metadata.uid else f"belongs to {owner.kind} {owner.name}"
 
 

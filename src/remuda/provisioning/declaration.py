@@ -32,7 +32,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 class BadRequest(ValueError):
-    """In the user's words."""
+    """Error with a message for users."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,17 +52,17 @@ def check_name(name: str) -> str:
     """Raises BadRequest."""
     if dns1123_label(name):
         raise BadRequest(
-            f"{name!r} cannot be the name of a cluster: lower-case letters, digits and '-' can be in it, no '-' at "
-            "either end, 63 characters at most"
+            f"{name!r} is not a valid cluster name: use at most 63 lower-case letters, digits and '-', with no '-' at "
+            "either end"
         )
     return name
 
 
 def declare(wanted: Request) -> list[Json]:
-    """In the order in which they are to be created. Raises BadRequest."""
+    """Return the objects in the order of their creation. Raises BadRequest."""
     check_name(wanted.name)
     if wanted.servers < 1:
-        raise BadRequest("a cluster needs a server: at least 1")
+        raise BadRequest("a cluster needs at least 1 server")
     pools = [_pool(wanted, SERVERS, wanted.servers)]
     if wanted.workers:
         pools.append(_pool(wanted, WORKERS, wanted.workers))
@@ -105,16 +105,16 @@ def read_options(
         if schema is None:
             near = difflib.get_close_matches(name, properties, 1)
             raise BadRequest(
-                f"the driver {driver} has no option {name}{f'; did you mean {near[0]}?' if near else ''}: {help}"
+                f"driver {driver} has no option {name}{f'; did you mean {near[0]}?' if near else ''}: {help}"
             )
         if schema.get("format") == PASSWORD:
             raise BadRequest(
-                f"the option {name} is a secret, which stands in no manifest: put it into a Secret and name that with "
-                "--credential"
+                f"option {name} is a secret and must not be in a manifest: put it into a Secret, and name the Secret "
+                "with --credential"
             )
         found[name] = _value(name, schema, text)
     if absent := [name for name in required if name not in found]:
-        raise BadRequest(f"the driver {driver} needs --option {'=… --option '.join(absent)}=…: {help}")
+        raise BadRequest(f"driver {driver} needs --option {'=… --option '.join(absent)}=…: {help}")
     return found
 
 

@@ -1,7 +1,7 @@
-"""Edits of a declared Cluster that people ask for by name, as JSON patches that touch nothing else. Pure.
+"""Edits of a declared Cluster (scale, upgrade) as JSON patches that change nothing else. Pure.
 
-A patch tests what it was made from: the very Cluster, and the pools where they were. If that has changed, the server
-refuses it, and it is made anew from the object as it is then.
+A patch tests that the Cluster and the positions of its pools are unchanged. Otherwise the server rejects the patch, and
+the caller computes a new one from the current object.
 """
 
 from __future__ import annotations
@@ -39,13 +39,11 @@ def scaled(cluster: Json, wanted: Scale) -> dict[str, int]:
     pools = _pools(cluster)
     name = cluster["metadata"]["name"]
     if not pools:
-        raise BadRequest(
-            f"the cluster {name} has no machine pools: hosts register themselves, as docs/bootstrap.md tells"
-        )
+        raise BadRequest(f"cluster {name} has no machine pools: its hosts register themselves, see docs/bootstrap.md")
     found: dict[str, int] = {}
     for pool, quantity in wanted.pools.items():
         if pool not in {one.name for one in pools}:
-            raise BadRequest(f"the cluster {name} has no pool {pool}; it has {_listed(pools)}")
+            raise BadRequest(f"cluster {name} has no pool {pool}; it has {_listed(pools)}")
         found[pool] = quantity
     if wanted.servers is not None:
         _put(found, _meant([one for one in pools if _is_server(one)], "servers", name, pools), wanted.servers)
@@ -56,13 +54,13 @@ def scaled(cluster: Json, wanted: Scale) -> dict[str, int]:
 
 
 def scale_patch(cluster: Json, wanted: Mapping[str, int]) -> list[Json]:
-    """Empty: it is so already. Raises BadRequest where a pool is gone meanwhile."""
+    """Return the JSON patch; empty if nothing changes. Raises BadRequest if a pool was deleted in the meantime."""
     names = [pool.name for pool in _pools(cluster)]
     present = quantities(cluster)
     found: list[Json] = []
     for pool, quantity in wanted.items():
         if pool not in present:
-            raise BadRequest(f"the pool {pool} is gone meanwhile")
+            raise BadRequest(f"pool {pool} was deleted in the meantime")
         if present[pool] != quantity:
             place = f"{_POOLS}/{names.index(pool)}"
             found += [
@@ -73,7 +71,7 @@ def scale_patch(cluster: Json, wanted: Mapping[str, int]) -> list[Json]:
 
 
 def version_patch(cluster: Json, version: str) -> list[Json]:
-    """Empty: it is so already."""
+    """Return the JSON patch; empty if nothing changes."""
     present = declared_version(cluster)
     if present == version:
         return []
@@ -115,33 +113,33 @@ def _meant(found: Sequence[MachinePool], word: str, name: str, pools: Sequence[M
         return found[0].name
     if found:
         example = " ".join(f"--pool {one.name}=N" for one in found)
-        raise BadRequest(f"the cluster {name} has several pools of {word}: say which, {example}")
+        raise BadRequest(f"cluster {name} has several pools of {word}: choose with {example}")
     raise BadRequest(
-        f"the cluster {name} has no pool of {word}; it has {_listed(pools)}. A new pool is added to its manifest: "
-        f"remuda get cluster {name} -o yaml"
+        f"cluster {name} has no pool of {word}; it has {_listed(pools)}. To add a pool, edit its manifest: remuda get "
+        f"cluster {name} -o yaml"
     )
 
 
 def _put(found: dict[str, int], pool: str, quantity: int) -> None:
     if pool in found and found[pool] != quantity:
-        raise BadRequest(f"the pool {pool} cannot have {found[pool]} and {quantity}: say it once")
+        raise BadRequest(f"pool {pool} has two quantities, {found[pool]} and {quantity}: give only one")
     found[pool] = quantity
 
 
 def _judge(pools: Sequence[MachinePool], wanted: Mapping[str, int]) -> None:
     for pool in pools:
         if pool.name in wanted and wanted[pool.name] < 0:
-            raise BadRequest(f"{pool.name}={wanted[pool.name]}: a pool has 0 machines or more")
+            raise BadRequest(f"{pool.name}={wanted[pool.name]}: the quantity must be 0 or more")
         if pool.name in wanted and pool_rules.is_autoscaled(pool):
             bounds = f"{pool.autoscaling_min_size} to {pool.autoscaling_max_size}"
             raise BadRequest(
-                f"the pool {pool.name} is scaled by an autoscaler, {bounds}: change autoscalingMinSize and "
+                f"pool {pool.name} is scaled by an autoscaler, from {bounds}: change autoscalingMinSize and "
                 "autoscalingMaxSize in its manifest instead"
             )
     before = pool_rules.roles_without_machines(pools)
     for role in pool_rules.roles_without_machines(pools, wanted):
         if role not in before:
-            raise BadRequest(f"{pool_rules.last_one(role)}. To get rid of it: remuda delete cluster NAME")
+            raise BadRequest(f"{pool_rules.last_one(role)}. To delete the cluster: remuda delete cluster NAME")
 
 
 def _listed(pools: Sequence[MachinePool]) -> str:

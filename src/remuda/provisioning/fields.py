@@ -1,4 +1,4 @@
-"""Every field of a provisioning Cluster, and what becomes of it. Its page in docs/reference is made of this table."""
+"""Support for each field of a provisioning Cluster. The page in docs/reference is generated from this table."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from remuda.providers.controlplane.rules.fields import Table, done, read_only, r
 from remuda.providers.shared.types import configuration as c
 from remuda.provisioning import types as t
 
-_NOT_LOOKED_AT = without_effect("an object is found by its kind and name")
-_NO_AGENT = refused("is not supported: nothing of the manager runs in Pods of the cluster")
-_DEPRECATED = without_effect("it is deprecated, and nobody reads it")
+_NOT_LOOKED_AT = without_effect("objects are identified by kind and name")
+_NO_AGENT = refused("is not supported: the manager runs no Pods in the cluster")
+_DEPRECATED = without_effect("it is deprecated and not used")
 
 CLUSTER: Table = {
     **fields.CONFIGURATION,
@@ -18,15 +18,15 @@ CLUSTER: Table = {
         **done("kubernetesVersion cloudCredentialSecretName rkeConfig agentEnvVars"),
         "localClusterAuthEndpoint": fields.AUTHORISED_ENDPOINT,
         "clusterAgentDeploymentCustomization": _NO_AGENT,
-        "fleetAgentDeploymentCustomization": refused("is not supported: there is no Fleet"),
+        "fleetAgentDeploymentCustomization": refused("is not supported: Remuda has no Fleet"),
         "webhookDeploymentCustomization": _NO_AGENT,
         "defaultPodSecurityAdmissionConfigurationTemplateName": refused(
-            "is not supported: there are no such templates; give the file itself in machineSelectorFiles, "
-            "and its path in machineGlobalConfig"
+            "is not supported: Remuda has no such templates; put the file into machineSelectorFiles, and its path "
+            "into machineGlobalConfig"
         ),
-        "enableNetworkPolicy": refused("is not supported: there are no projects to keep apart"),
-        "redeploySystemAgentGeneration": refused("is not supported, and not needed: agents replace themselves"),
-        "clusterAPIConfig": refused("is not supported: clusters that others have made are not imported"),
+        "enableNetworkPolicy": refused("is not supported: Remuda has no projects"),
+        "redeploySystemAgentGeneration": refused("is not supported, and not needed: agents update themselves"),
+        "clusterAPIConfig": refused("is not supported: Remuda does not import existing clusters"),
         "defaultClusterRoleForProjectMembers": _DEPRECATED,
     },
     t.RKEConfig: {
@@ -61,17 +61,17 @@ CLUSTER: Table = {
             "observedGeneration",
             "conditions",
         ),
-        read_only("it is told, not asked for"),
+        read_only("the manager writes it"),
     ),
 }
 
 # Annotations of a Cluster that upstream honours and that mean nothing here: whoever sets one is told.
 IGNORED_ANNOTATIONS = {
-    "provisioning.cattle.io/fleet-workspace-name": "there is no Fleet; the workspace is the namespace",
-    "provisioning.cattle.io/externally-managed": "there is no Fleet",
-    "provisioning.cattle.io/rke2-prime-enabled": "nodes install what the version names",
-    "provisioning.cattle.io/enable-scheduling-customization": "nothing of the manager runs in Pods of the cluster",
-    "provisioning.cattle.io/enable-fleet-scheduling-customization": "there is no Fleet",
+    "provisioning.cattle.io/fleet-workspace-name": "Remuda has no Fleet; the workspace is the namespace",
+    "provisioning.cattle.io/externally-managed": "Remuda has no Fleet",
+    "provisioning.cattle.io/rke2-prime-enabled": "nodes install the declared version",
+    "provisioning.cattle.io/enable-scheduling-customization": "the manager runs no Pods in the cluster",
+    "provisioning.cattle.io/enable-fleet-scheduling-customization": "Remuda has no Fleet",
     "provisioning.cattle.io/allow-dynamic-schema-drop": "a pool's dynamicSchemaSpec may be removed without it",
 }
 
@@ -85,7 +85,7 @@ def warnings(cluster: t.Cluster) -> list[str]:
     """Return warnings about fields and annotations that are set and have no effect."""
     annotations = cluster.metadata.annotations
     said = [
-        f"metadata.annotations[{name}] does nothing: {why}"
+        f"metadata.annotations[{name}] has no effect: {why}"
         for name, why in IGNORED_ANNOTATIONS.items()
         if annotations.get(name, "") not in ("", "false")
     ]

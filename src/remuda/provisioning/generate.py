@@ -1,7 +1,7 @@
-"""Everything that is made of one provisioning Cluster, as it shall be: pure.
+"""Desired state of all objects of one provisioning Cluster. Pure.
 
-Names, labels and hashes are those that Rancher gives, so that its manifests apply unchanged and its objects can be
-recognised. What cannot be made is told all at once, in the words of the user's manifest.
+Names, labels and hashes are those of Rancher, so that its manifests apply unchanged and tools recognise the objects.
+All errors of a declaration are reported at once, with the field names of the user's manifest.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class DesiredPool(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def infrastructure(self) -> Json:
-        """The reference to what its machines are made from."""
+        """Return the reference to the pool's infrastructure template."""
         found: Json = self.deployment["spec"]["template"]["spec"]["infrastructureRef"]
         return found
 
@@ -65,7 +65,7 @@ class Desired(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def objects(self) -> list[Json]:
-        """In the order in which they are to be made: each after what owns it and what it refers to."""
+        """Return the objects in the order of creation: each after its owner and the objects that it refers to."""
         found = [self.cluster, self.infrastructure, self.control_plane, *self.bootstrap_templates]
         found += [pool.template for pool in self.pools]
         found += [pool.deployment for pool in self.pools]
@@ -96,21 +96,23 @@ def complaints(cluster: Cluster) -> list[str]:
     """Return why nothing can be generated from the Cluster, whatever else exists. Admission denies all of it before."""
     config = cluster.spec.rke_config
     if config is None:
-        return ["spec.rkeConfig is not set: a cluster that is only imported is not supported"]
+        return ["spec.rkeConfig is not set: Remuda does not import existing clusters"]
     found = [] if cluster.spec.kubernetes_version else ["spec.kubernetesVersion is not set"]
     seen: dict[str, str] = {}
     for pool in config.machine_pools:
         here = f"machine pool {pool.name}"
         reference = pool.machine_config_ref
         if not pool.name or reference is None or not reference.kind or not reference.name:
-            found.append(f"{here}: it needs a name, and a machineConfigRef with kind and name")
+            found.append(f"{here}: name and machineConfigRef (with kind and name) are required")
         elif takes_config(pool) and not reference.kind.endswith("Config"):
-            found.append(f"{here}: machineConfigRef.kind {reference.kind} is no <Driver>Config")
+            found.append(f"{here}: machineConfigRef.kind {reference.kind} is not a <Driver>Config")
         if not (pool.etcd_role or pool.control_plane_role or pool.worker_role):
-            found.append(f"{here}: it has no role: set etcdRole, controlPlaneRole or workerRole")
+            found.append(f"{here}: no role is set: set etcdRole, controlPlaneRole or workerRole")
         deployment = pools.deployment_name(cluster.metadata.name, pool.name)
         if deployment in seen:
-            found.append(f"{here}: its MachineDeployment would be {deployment}, as that of the pool {seen[deployment]}")
+            found.append(
+                f"{here}: the name of its MachineDeployment, {deployment}, is already used by pool {seen[deployment]}"
+            )
         seen[deployment] = pool.name
     return found
 
@@ -172,7 +174,7 @@ def _our(kind: str, name: str) -> dict[str, str]:
 
 
 def _reference(reference: ObjectReference) -> dict[str, str]:
-    """As Cluster API has it now: without a version."""
+    """Return a reference in the form of Cluster API v1beta2, without a version."""
     group = reference.api_version.rpartition("/")[0]
     return {"apiGroup": group, "kind": reference.kind, "name": reference.name}
 
@@ -202,7 +204,7 @@ def _infrastructure(raw: Mapping[str, Any], cluster: Cluster) -> Json:
 
 
 def _control_plane(raw: Mapping[str, Any], cluster: Cluster, management: str) -> Json:
-    """The user's words as they are, also those a later version of this program will know."""
+    """Return the RKEControlPlane. It copies the user's configuration verbatim, including unknown fields."""
     name = cluster.metadata.name
     init_node = cluster.metadata.labels.get(INIT_NODE_MACHINE_ID)
     labels = {capi_names.CLUSTER_NAME: name, **({INIT_NODE_MACHINE_ID: init_node} if init_node else {})}
@@ -229,7 +231,7 @@ def _pool(cluster: Cluster, pool: MachinePool, material: Material | None) -> Des
     reference = _reference(pool.machine_config_ref)
     if takes_config(pool):
         if material is None:
-            raise ValueError(f"nothing is known of {pool.machine_config_ref.kind} {pool.machine_config_ref.name}")
+            raise ValueError(f"{pool.machine_config_ref.kind} {pool.machine_config_ref.name} was not loaded")
         deployment = pools.deployment_name(name, pool.name)
         template = machine_templates.machine_template(name, deployment, pool, credential(cluster, pool), material)
         template["metadata"]["annotations"] |= author.copied(cluster.metadata.annotations)
@@ -258,7 +260,7 @@ def _pool(cluster: Cluster, pool: MachinePool, material: Material | None) -> Des
 
 
 def _bootstrap_name(cluster: Cluster, pool: MachinePool) -> str:
-    """One for all pools; one for each where somebody else makes the infrastructure, since those may bring user data."""
+    """Return the template's name: shared by all our pools, one per pool of other providers, which may set user data."""
     config = cluster.spec.rke_config
     assert config is not None
     name = cluster.metadata.name

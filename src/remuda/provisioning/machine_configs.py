@@ -27,7 +27,7 @@ from remuda.runtime.draft import save
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import step
 
-OWN_CONFIG = step("provisioningcluster.own-config", "makes a Cluster the owner of a <Driver>Config that it uses")
+OWN_CONFIG = step("provisioningcluster.own-config", "sets a Cluster as owner of a <Driver>Config that it uses")
 
 
 class _Problem(Exception):
@@ -35,7 +35,7 @@ class _Problem(Exception):
 
 
 class Materials:
-    """To be made before the caches start."""
+    """Loader of the Configs and credentials of pools. Create it before the caches start."""
 
     def __init__(self, manager: Manager, externals: Externals) -> None:
         self._client = manager.client
@@ -45,7 +45,7 @@ class Materials:
         self._options: dict[str, tuple[object, Mapping[str, Mapping[str, Any]]]] = {}  # by definition, as it is
 
     async def gather(self, cluster: Cluster) -> dict[str, Material]:
-        """By pool, for those that take a Config. Raises CannotBeMade."""
+        """Return the inputs of each pool's template, for pools with a Config. Raises CannotBeMade."""
         found: dict[str, Material] = {}
         problems: list[str] = []
         config = cluster.spec.rke_config
@@ -65,7 +65,7 @@ class Materials:
         assert reference is not None
         config = await self._externals.get(reference, cluster.metadata.namespace)
         if config is None:
-            raise _Problem(f"there is no {reference.kind} {cluster.metadata.namespace}/{reference.name}")
+            raise _Problem(f"{reference.kind} {cluster.metadata.namespace}/{reference.name} does not exist")
         await self._own(cluster, config)
         deployment = self._deployments.get(
             cluster.metadata.namespace, pools.deployment_name(cluster.metadata.name, pool.name)
@@ -83,7 +83,8 @@ class Materials:
         owner = config.metadata.controller
         if owner is not None and owner.uid != cluster.metadata.uid:
             raise _Problem(
-                f"{config} belongs to {owner.kind} {owner.name}: one is for one cluster only, make another for this one"
+                f"{config} belongs to {owner.kind} {owner.name}: a Config can serve only one cluster, create another "
+                "one for this cluster"
             )
         if owner is not None:
             return
@@ -92,7 +93,7 @@ class Materials:
         await save(self._client, draft, OWN_CONFIG)
 
     async def _options_of(self, kind: str) -> Mapping[str, Mapping[str, Any]]:
-        """Read once for each state of the definition."""
+        """Return the options of a CRD, decoded once per resourceVersion."""
         name = definition_name(names.CONFIG_GROUP, kind)
         head = self._definitions.get("", name)
         state = None if head is None else (head.metadata.uid, head.metadata.resource_version)
@@ -111,7 +112,7 @@ class Materials:
         try:
             await self._client.get(SECRETS, *place)
         except NotFound:
-            raise _Problem(f"there is no Secret {place} (cloudCredentialSecretName {said})") from None
+            raise _Problem(f"Secret {place} does not exist (cloudCredentialSecretName {said})") from None
 
 
 def config_reference(pool: MachinePool) -> Reference | None:

@@ -39,7 +39,7 @@ class Material(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def known_options(definition: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The driver's options, out of the CustomResourceDefinition of its Config."""
+    """Return the driver's options from the CRD of its Config."""
     found: dict[str, Mapping[str, Any]] = {}
     for version in definition.get("spec", {}).get("versions", ()):
         properties = version.get("schema", {}).get("openAPIV3Schema", {}).get("properties", {})
@@ -54,7 +54,7 @@ def pinned_options(pool: MachinePool, noted: str | None) -> frozenset[str] | Non
         try:
             said = msgspec.json.decode(pool.dynamic_schema_spec, type=_DynamicSchema)
         except msgspec.DecodeError:
-            raise ValueError("dynamicSchemaSpec is not JSON with resourceFields: leave it out") from None
+            raise ValueError("dynamicSchemaSpec is not JSON with resourceFields: remove it") from None
         return frozenset(said.resource_fields)
     return None if noted is None else frozenset(filter(None, noted.split(",")))
 
@@ -129,7 +129,7 @@ def _taint(key: str, value: str, effect: str) -> Json:
 
 
 def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[str, ...]:
-    """The options by which two templates differ."""
+    """Return the options by which two templates differ."""
     before, after = template_options(old), template_options(new)
     return tuple(name for name in sorted({*before, *after}) if before.get(name) != after.get(name))
 

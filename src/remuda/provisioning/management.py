@@ -1,7 +1,7 @@
 """The management Cluster: the id a cluster is reached by (`/k8s/clusters/<id>`), and a namespace of the same name.
 
-Its name is chosen once, by chance or by the user, and written into the status of the provisioning Cluster before it is
-made: so there are never two. Whichever of both is deleted takes the other along; the management Cluster goes last.
+Its name is chosen once, at random or by the user, and written to the status of the provisioning Cluster before it is
+created, so there are never two. Deleting either of the two deletes the other; the management Cluster is deleted last.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ CONNECTED, NAMESPACE_CREATED = "Connected", "NamespaceCreated"
 
 MAKE_NAMESPACE = step("managementcluster.create-namespace", "creates the namespace of a management Cluster")
 DELETE_NAMESPACE = step("managementcluster.delete-namespace", "deletes the namespace of a management Cluster")
-PUBLISH = step("managementcluster.publish", "writes what is known of a management Cluster")
+PUBLISH = step("managementcluster.publish", "writes a management Cluster's status")
 DELETE_CLUSTER = step(
-    "managementcluster.delete-cluster", "deletes the provisioning Cluster of a management Cluster that goes"
+    "managementcluster.delete-cluster", "deletes the provisioning Cluster of a management Cluster that is being deleted"
 )
-DELETE = step("managementcluster.delete", "deletes the management Cluster of a cluster that is gone")
-RELEASE = step("managementcluster.release", "lets a management Cluster go whose cluster is gone")
+DELETE = step("managementcluster.delete", "deletes the management Cluster of a deleted cluster")
+RELEASE = step("managementcluster.release", "removes the finalizer of a management Cluster whose cluster is deleted")
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _BY_PROVISIONING = "provisioning cluster"
@@ -59,7 +59,7 @@ _NAMESPACE_SECONDS = 1.0
 
 
 class BadName(Exception):
-    """In words for users."""
+    """Error with a message for users."""
 
 
 def choose_name(cluster: Cluster) -> str:
@@ -68,7 +68,7 @@ def choose_name(cluster: Cluster) -> str:
     if said is None:
         return f"c-m-{random_source.letters(_ALPHABET, 8)}"
     if complaints := kube_names.dns1123_label(said):
-        raise BadName(f"the annotation {CHOSEN_NAME} cannot be a name: {complaints[0]}")
+        raise BadName(f"annotation {CHOSEN_NAME} is not a valid name: {complaints[0]}")
     return said
 
 
@@ -93,14 +93,14 @@ def desired(cluster: Cluster, name: str) -> dict[str, Any]:
 
 
 def provisioning_key(management: ManagementCluster) -> Key | None:
-    """The provisioning Cluster it stands for."""
+    """Return the key of its provisioning Cluster."""
     if management.metadata.annotations.get(ADMINISTRATED) != "true":
         return None
     return Key(management.spec.fleet_workspace_name, management.spec.display_name)
 
 
 def machine_provider(cluster: Cluster) -> str:
-    """As Rancher calls it: the driver of the first pool."""
+    """Return Rancher's name of the provider: the driver of the first pool."""
     said = cluster.metadata.annotations.get(PROVIDER)
     config = cluster.spec.rke_config
     if said or config is None:
@@ -121,7 +121,7 @@ class Management:
         return self.objects.select(_BY_PROVISIONING, str(key))
 
     async def end(self, management: ManagementCluster) -> bool:
-        """Takes away its namespace, then itself; whether both are gone."""
+        """Delete the namespace, then the management Cluster; return whether both are deleted."""
         name = management.metadata.name
         if not await self._namespace_gone(name):
             return False
@@ -191,7 +191,7 @@ class ManagementController:
         if management.metadata.deleting:
             return await self._end(management, cluster)
         if cluster is None or cluster.status.cluster_name != management.metadata.name:
-            return Blocked("NoCluster", f"Cluster {of}", "its provisioning Cluster does not name it")
+            return Blocked("NoCluster", f"Cluster {of}", "its provisioning Cluster does not refer to it")
         draft = Draft(MANAGEMENT_CLUSTER.target, value)
         if not conditions.is_true(management.status.conditions, NAMESPACE_CREATED):
             await self._management.make_namespace(key.name)
@@ -205,9 +205,9 @@ class ManagementController:
                 with ignore_not_found():
                     async with DELETE_CLUSTER:
                         await self._client.delete(CLUSTER.target, *cluster.key, uid=cluster.metadata.uid)
-            return Blocked("Removing", f"Cluster {cluster.key}", "its cluster is being removed")
+            return Blocked("Removing", f"Cluster {cluster.key}", "waiting for the deletion of its provisioning Cluster")
         if not await self._management.end(management):
-            return Again(_NAMESPACE_SECONDS, f"namespace {management.metadata.name} is being removed")
+            return Again(_NAMESPACE_SECONDS, f"waiting for the deletion of namespace {management.metadata.name}")
         return DONE
 
     def _describe(self, status: dict[str, Any], management: ManagementCluster, cluster: Cluster) -> None:
@@ -226,7 +226,7 @@ class ManagementController:
         found = self._capi_clusters.get(*cluster.key)
         said = None if found is None else conditions.find(found.status.conditions, REMOTE_PROBE)
         if said is None:
-            return condition(CONNECTED, UNKNOWN, "Waiting", "the cluster's API has not been asked yet")
+            return condition(CONNECTED, UNKNOWN, "Waiting", "waiting for the first probe of the cluster's API")
         return condition(CONNECTED, said.status, said.reason or "Reported", said.message)
 
 

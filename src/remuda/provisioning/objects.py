@@ -1,8 +1,8 @@
-"""The objects of one Cluster: made, kept as they shall be, and taken away when they are no longer wanted.
+"""The objects of one Cluster: created, kept in their desired state, and deleted when they are no longer declared.
 
-Cluster API's Cluster comes first and owns all others from their first moment, so that nothing can be left behind. Of an
-autoscaled pool the number of machines is the autoscaler's: it is written once, and after that only where it leaves the
-bounds. Machine templates go when no MachineSet uses them any more.
+Cluster API's Cluster comes first and owns all others from their creation, so that nothing can be left behind. In an
+autoscaled pool the autoscaler sets the number of machines: we write it once, and later only if it is out of bounds.
+Machine templates are deleted when no MachineSet uses them any more.
 """
 
 from __future__ import annotations
@@ -39,21 +39,25 @@ from remuda.provisioning.types import CLUSTER, Cluster
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import Step, step
 
-APPLY_CLUSTER = step("provisioningcluster.apply-cluster", "makes or changes the Cluster of Cluster API")
-APPLY_INFRASTRUCTURE = step("provisioningcluster.apply-infrastructure", "makes or changes the RKECluster")
-APPLY_CONTROL_PLANE = step("provisioningcluster.apply-control-plane", "makes or changes the RKEControlPlane")
-APPLY_BOOTSTRAP = step("provisioningcluster.apply-bootstrap-template", "makes or changes an RKEBootstrapTemplate")
-APPLY_TEMPLATE = step("provisioningcluster.apply-machine-template", "makes a machine template, or changes its metadata")
-APPLY_DEPLOYMENT = step("provisioningcluster.apply-deployment", "makes or changes the MachineDeployment of a pool")
-APPLY_HEALTH_CHECK = step("provisioningcluster.apply-health-check", "makes or changes the MachineHealthCheck of a pool")
-PRUNE = step("provisioningcluster.prune", "deletes an object that a Cluster does not want any more")
-COLLECT = step("provisioningcluster.collect-template", "deletes a machine template that nothing is made from any more")
+APPLY_CLUSTER = step("provisioningcluster.apply-cluster", "creates or updates the Cluster of Cluster API")
+APPLY_INFRASTRUCTURE = step("provisioningcluster.apply-infrastructure", "creates or updates the RKECluster")
+APPLY_CONTROL_PLANE = step("provisioningcluster.apply-control-plane", "creates or updates the RKEControlPlane")
+APPLY_BOOTSTRAP = step("provisioningcluster.apply-bootstrap-template", "creates or updates an RKEBootstrapTemplate")
+APPLY_TEMPLATE = step(
+    "provisioningcluster.apply-machine-template", "creates a machine template, or updates its metadata"
+)
+APPLY_DEPLOYMENT = step("provisioningcluster.apply-deployment", "creates or updates the MachineDeployment of a pool")
+APPLY_HEALTH_CHECK = step(
+    "provisioningcluster.apply-health-check", "creates or updates the MachineHealthCheck of a pool"
+)
+PRUNE = step("provisioningcluster.prune", "deletes an object that a Cluster no longer declares")
+COLLECT = step("provisioningcluster.collect-template", "deletes a machine template that is no longer used")
 
 _Used = frozenset[tuple[str, str]]  # kind and name of machine templates
 
 
 class Objects:
-    """To be made before the caches start."""
+    """Applies and prunes the objects of Clusters. Create it before the caches start."""
 
     def __init__(self, manager: Manager, externals: Externals) -> None:
         self._client = manager.client
@@ -117,7 +121,9 @@ class Objects:
             obj = pools.with_replicas(obj, found.spec.replicas)
         wanted = apply.prepared(obj, [owner], free=("replicas",) if pool.autoscaled else ())
         if version and not apply.is_applied(msgspec.json.decode(present or b"{}"), wanted):
-            wanted["metadata"]["resourceVersion"] = version  # or else the autoscaler's last word could be lost
+            wanted["metadata"]["resourceVersion"] = (
+                version  # otherwise a concurrent write of the autoscaler could be lost
+            )
         await apply.apply(self._client, MACHINE_DEPLOYMENT.target, namespace, present, wanted, APPLY_DEPLOYMENT)
 
     # ---- what is there -----------------------------------------------------------------------------------------------
@@ -142,7 +148,7 @@ class Objects:
     # ---- what goes ---------------------------------------------------------------------------------------------------
 
     async def _prune(self, cluster: CapiCluster, desired: Desired) -> None:
-        """Only what was made here. Health checks first: they would look after what goes."""
+        """Delete our objects that are no longer declared. Health checks go first, so that they replace no machine."""
         key = cluster.key
         checks = {pool.deployment_name for pool in desired.pools if pool.health_check is not None}
         await self._prune_kind(MACHINE_HEALTH_CHECK, key, checks)
@@ -161,7 +167,7 @@ class Objects:
                 await self._delete(kind.target, obj.key, obj.metadata.uid, PRUNE)
 
     async def _collect(self, cluster: CapiCluster, desired: Desired) -> None:
-        """Looked for only when what is in use has changed, which a MachineSet that comes or goes tells."""
+        """Delete unused machine templates. They are listed only when the set of templates in use has changed."""
         used = _Used(
             (reference.kind, reference.name)
             for owner in self._makers(cluster.key)
@@ -182,7 +188,7 @@ class Objects:
         self._collected[cluster.key] = used
 
     def _makers(self, cluster: Key) -> list[Any]:
-        """Whatever makes Machines of templates."""
+        """Return the MachineDeployments and MachineSets of a cluster."""
         return [*members(self._caches, MACHINE_DEPLOYMENT, cluster), *members(self._caches, MACHINE_SET, cluster)]
 
     async def _delete(self, target: Target, key: Key, uid: str, by: Step) -> None:

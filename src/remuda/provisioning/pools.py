@@ -43,7 +43,7 @@ def roles_without_machines(pools: Sequence[MachinePool], wanted: Mapping[str, in
     """Return the roles that no machine would have, of those that a cluster cannot do without. `wanted`: other
     quantities, by pool."""
     holders = {
-        "member of etcd": [pool for pool in pools if pool.etcd_role],
+        "etcd member": [pool for pool in pools if pool.etcd_role],
         "control plane": [pool for pool in pools if pool.control_plane_role],
     }
     return [role for role, held in holders.items() if not any(_least(pool, wanted) for pool in held)]
@@ -56,8 +56,8 @@ def _least(pool: MachinePool, wanted: Mapping[str, int]) -> int:
 
 
 def last_one(role: str) -> str:
-    """Say why a role must keep a machine."""
-    return f"no {role} would be left, and with the last one the cluster and its data are gone"
+    """Return why a role must keep a machine."""
+    return f"no {role} would be left: without one, the cluster and its data are lost"
 
 
 def with_replicas(deployment: Json, present: int | None) -> Json:
@@ -126,7 +126,7 @@ def machine_deployment(
 
 
 def machine_health_check(cluster: str, pool: MachinePool) -> Json | None:
-    """None: nobody is healed. Raises durations.BadDuration."""
+    """Return the MachineHealthCheck; None if remediation is off. Raises durations.BadDuration."""
     timeout = seconds(pool.unhealthy_node_timeout)
     if not timeout:
         return None
@@ -157,7 +157,7 @@ def machine_health_check(cluster: str, pool: MachinePool) -> Json | None:
 
 
 def seconds(text: str | None) -> int | None:
-    """As Cluster API counts. Raises durations.BadDuration."""
+    """Return a duration in whole seconds. Raises durations.BadDuration."""
     return None if not text else max(0, min(int(durations.parse(text)), _LONGEST_SECONDS))
 
 

@@ -125,7 +125,7 @@ def _scaled(pool: DesiredPool, present: Present, said: Consequence) -> list[Step
     there = [machine for machine in present.machines if machine.metadata.name in set(said.machines)]
     missing = count - len(there)
     if missing >= 0:
-        why = "the pool is new" if said.action == "create" else f"quantity is {count}"
+        why = "new pool" if said.action == "create" else f"quantity is {count}"
         return [Step(pool=pool.name, machine="", action="create", why=why) for _ in range(missing)]
     if said.action == "replace" and not said.held:
         return []

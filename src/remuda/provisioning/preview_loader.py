@@ -1,8 +1,8 @@
-"""Gathers what a preview needs through the API, as any user could; nothing is written.
+"""Loader of the inputs of a preview: it reads the API with the user's rights and writes nothing.
 
-Every object of the manifests is sent as a dry run, so that defaults are filled in and admission says what it thinks.
-As with `kubectl apply` of what was applied before, the manifest is the whole truth of a spec: what it does not mention
-is taken away. A `<Driver>Config` concerns every Cluster that refers to it, whether or not that is in the manifests.
+Every object of the manifests is sent as a dry run, so that defaults are set and admission reports its errors. As with a
+repeated `kubectl apply`, the manifest is the complete spec: fields that it does not mention are removed. A
+`<Driver>Config` concerns every Cluster that refers to it, whether or not that is in the manifests.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _KEPT = ("apiVersion", "kind", "metadata", "status")
 
 
 class PreviewRefused(Exception):
-    """The server would not take it, or nothing can be made of it; the text says why."""
+    """The server would deny the manifests, or they are incomplete; the message says why."""
 
 
 class Previews:
@@ -67,7 +67,7 @@ class Previews:
         return [await self._preview(cluster) for cluster in await self._clusters()]
 
     async def _dry_run(self, manifest: Json) -> Json:
-        """Controllers write statuses meanwhile: then once more."""
+        """Send an object as a dry run; retry if a controller has changed it in the meantime."""
         for _ in range(_TRIES - 1):
             with contextlib.suppress(AlreadyExists, Conflict):
                 return await self._try(manifest)
@@ -168,17 +168,17 @@ class Previews:
         return await self._get(target, namespace, reference["name"])
 
     async def _material(self, cluster: Cluster, pool: Any, standing: Mapping[str, Standing]) -> Material:
-        """Raises LookupError, in words."""
+        """Return the inputs of a pool's template. Raises LookupError with a message for users."""
         reference, namespace = pool.machine_config_ref, cluster.metadata.namespace
         config = self._overlay.get((reference.kind, Key(namespace, reference.name)))
         if config is None:
             target = Target(names.CONFIG_API_VERSION, plural(reference.kind).lower())
             config = await self._get(target, namespace, reference.name)
         if config is None:
-            raise LookupError(f"there is no {reference.kind} {namespace}/{reference.name}")
+            raise LookupError(f"{reference.kind} {namespace}/{reference.name} does not exist")
         definition = await self._get(DEFINITION.target, "", definition_name(names.CONFIG_GROUP, reference.kind))
         if definition is None:
-            raise LookupError(f"there is no kind {reference.kind}: its NodeDriver is not active")
+            raise LookupError(f"kind {reference.kind} does not exist: its NodeDriver is not active")
         present = standing.get(pools.deployment_name(cluster.metadata.name, pool.name))
         notes = (present.deployment["metadata"].get("annotations") or {}) if present is not None else {}
         try:

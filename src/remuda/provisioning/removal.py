@@ -74,20 +74,20 @@ def _of_cluster(cluster: CapiCluster) -> Wait:
         return Wait(
             reason="Paused",
             on=on,
-            missing="it is paused, and so nothing of it goes",
+            missing="it is paused, so its deletion does not proceed",
             since=_since(cluster),
-            then=f"take the pause back: kubectl patch clusters.cluster.x-k8s.io -n {cluster.metadata.namespace} "
+            then=f"resume it: kubectl patch clusters.cluster.x-k8s.io -n {cluster.metadata.namespace} "
             f'{cluster.metadata.name} --type merge -p \'{{"spec":{{"paused":false}}}}\'',
         )
     said = conditions.find(cluster.status.conditions, "Deleting")
-    missing = " ".join(said.message.split()) if said is not None and said.message else "it is still there"
+    missing = " ".join(said.message.split()) if said is not None and said.message else "waiting for its deletion"
     return Wait(reason=_reason(said), on=on, missing=missing, since=_since(cluster))
 
 
 def _of_machine(machine: Machine) -> Wait:
     said = conditions.find(machine.status.conditions, "Deleting")
     deleting = said is not None and said.status == conditions.TRUE
-    missing = "it is still there"
+    missing = "waiting for its deletion"
     if deleting and said is not None:
         missing = said.message or said.reason
     infrastructure = machine.spec.infrastructure_ref
@@ -105,7 +105,7 @@ def _of_object(kind: Kind[Any], obj: Object) -> Wait:
     if isinstance(obj, Machine):
         return _of_machine(obj)
     held = ", ".join(obj.metadata.finalizers)
-    missing = f"it is still there{f', held by {held}' if held else ''}"
+    missing = f"waiting for its deletion{f', blocked by finalizer {held}' if held else ''}"
     return Wait(reason=f"WaitingFor{kind.name}", on=f"{kind.name} {obj.key}", missing=missing, since=_since(obj))
 
 

@@ -1,4 +1,4 @@
-"""Declared clusters as one thing to be added to a manager."""
+"""Setup of declared clusters: their controllers, CRDs and namespaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from remuda.runtime.steps import step
 CONTROLLERS = (controller.NAME, management.NAME)
 WORKSPACES = ("fleet-default", "cattle-global-data")  # where manifests of Rancher put clusters and credentials
 
-MAKE_WORKSPACE = step("provisioningcluster.create-workspace", "creates a namespace that manifests expect")
+MAKE_WORKSPACE = step("provisioningcluster.create-workspace", "creates a namespace that Rancher manifests expect")
 
 
 def definitions() -> list[dict[str, Any]]:
@@ -28,7 +28,7 @@ def definitions() -> list[dict[str, Any]]:
 
 
 def add(manager: Manager, *, only: Collection[str] = CONTROLLERS) -> None:
-    """To a manager that has not started yet."""
+    """Add the controllers to a manager that has not started yet."""
     if not set(only) & set(CONTROLLERS):
         return
     shared = Management(manager)

@@ -1,7 +1,7 @@
-"""Hosts that registered themselves and are gone: their Machines are deleted after a time the user says. Pure.
+"""Machines of self-registered hosts whose Node was deleted; they are deleted after a time that the user sets. Pure.
 
-Nobody makes such a host again, so a Machine whose Node was deleted would stay for ever. Only those are meant whose Node
-was there and is known to be deleted; one that merely does not answer is left alone.
+No controller recreates such a host, so its Machine would stay forever. Only Machines whose Node existed and is known to
+be deleted count; a host that merely does not answer is left alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Missing(NamedTuple):
 
 
 def grace_period(cluster: Cluster) -> float | None:
-    """Seconds; None: nobody is deleted. Raises durations.BadDuration."""
+    """Return the seconds until Machines of missing hosts are deleted; None: never. Raises durations.BadDuration."""
     said = cluster.metadata.annotations.get(DELETE_MISSING)
     return durations.parse(said) if said else None
 

@@ -59,7 +59,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(status: Json, cluster: Cluster, facts: Facts) -> None:
-    """Into a raw status."""
+    """Write all conditions and fields into a raw status."""
     problem = facts.not_created or facts.not_made
     missing = _missing_machines(facts.deployments)
     ready = _ready(facts, problem or missing)
@@ -115,9 +115,13 @@ def _ready(facts: Facts, problem: Problem | None) -> Condition:
         else conditions.find(facts.control_plane.status.conditions, CONTROL_PLANE_READY)
     )
     if said is None or facts.control_plane is None:
-        return condition(READY, UNKNOWN, "Waiting", "the RKEControlPlane has said nothing yet")
+        return condition(
+            READY, UNKNOWN, "Waiting", "waiting for the RKEControlPlane to report its first Ready condition"
+        )
     if said.status == conditions.TRUE and _outdated(facts.control_plane):
-        return condition(READY, UNKNOWN, "Waiting", "the RKEControlPlane has not seen the last change yet")
+        return condition(
+            READY, UNKNOWN, "Waiting", "waiting for the RKEControlPlane controller to reconcile the last change"
+        )
     return condition(READY, said.status, said.reason or "Reported", _one_line(facts.control_plane, said))
 
 
@@ -147,9 +151,9 @@ def _missing_machines(deployments: Sequence[MachineDeployment]) -> Problem | Non
         if exceeded is not None:
             pool = one.spec.template.metadata.labels.get(POOL_NAME, one.metadata.name)
             said.append(
-                f"pool {pool}: machines are missing, because the ResourceQuota {exceeded.name} of namespace "
-                f"{one.metadata.namespace} allows no more (used {exceeded.used}, limited {exceeded.limited}); "
-                "delete machines, or ask an administrator to raise it"
+                f"pool {pool}: cannot create machines: ResourceQuota {exceeded.name} of namespace "
+                f"{one.metadata.namespace} is exhausted (used {exceeded.used}, limited {exceeded.limited}); delete "
+                "machines, or ask an administrator to raise it"
             )
     return Problem("QuotaExceeded", "; ".join(said)) if said else None
 
@@ -161,7 +165,7 @@ def exceeded_quota(deployment: MachineDeployment) -> Exceeded | None:
 
 
 def _progress(ready: Condition, problem: Problem | None) -> list[Condition]:
-    """As kstatus has it: what is under way, and what will not get on by itself."""
+    """Return the kstatus conditions Reconciling and Stalled."""
     lasting = problem if problem is not None and problem.lasting else None
     working = lasting is None and ready.status != conditions.TRUE
     reason, message = (lasting.reason, lasting.message) if lasting is not None else ("NotStalled", "")

@@ -74,7 +74,7 @@ async def gather(client: Client, namespace: str, name: str) -> Timeline:
     for target in (CLUSTER.target, CAPI_CLUSTER.target, RKE_CONTROL_PLANE.target):
         objects += await _listed(client, target, namespace, field_selector=f"metadata.name={name}")
     if not objects:
-        raise NoSuchCluster(f"there is no cluster {namespace}/{name}")
+        raise NoSuchCluster(f"cluster {namespace}/{name} not found")
     for target in (MACHINE_DEPLOYMENT.target, MACHINE.target):
         objects += await _listed(client, target, namespace, label_selector=labelled)
     events = await _listed(client, _EVENTS, namespace)

@@ -1,7 +1,7 @@
 """A cluster as a tree, from the object that was applied down to its servers. Pure.
 
-Every object says for itself, in its metadata and its conditions, whether it is well, what it waits for, and whether it
-gets on by itself; `judge` reads it. Which of the objects holds up all others is found by `blocker`.
+The metadata and conditions of each object tell whether it is healthy, what it waits for, and whether it continues by
+itself; `judge` reads them. `blocker` finds the object that blocks all others.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def judge(obj: Json) -> Judgement:
         advice = _advice_on_refusal(obj, str(summary.get("message") or ""))
         return _said(summary, "waiting", trouble=bool(advice), advice=advice)
     if 0 < int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0):
-        return Judgement(state="waiting", reason="NotSeenYet", message="its last change has not been looked at yet")
+        return Judgement(
+            state="waiting", reason="NotSeenYet", message="waiting for its controller to reconcile the last change"
+        )
     for type in _UNDER_WAY:
         if (one := found.get(type)) and one.get("status") == "True":
             return _said(one, "waiting")
@@ -109,7 +111,7 @@ def _judge_deletion(obj: Json, found: Mapping[str, Json]) -> Judgement:
         return Judgement(
             state="deleting",
             reason="ForeignFinalizer",
-            message=f"everything of it is done, but it has the finalizer {', '.join(finalizers)} of another program",
+            message=f"its deletion is complete except for the finalizer {', '.join(finalizers)} of another program",
             since=asked,
             trouble=True,
             advice=troubles.advice_on_finalizers(obj, finalizers),
@@ -124,7 +126,7 @@ def _judge_deletion(obj: Json, found: Mapping[str, Json]) -> Judgement:
         if one.get("message") and one.get("status") != "False":
             return _said(one, "deleting")
     waits = ", ".join(metadata.get("finalizers") or ["the garbage collector"])
-    return Judgement(state="deleting", message=f"waits for {waits}", since=asked)
+    return Judgement(state="deleting", message=f"waiting for {waits}", since=asked)
 
 
 def _quorum_lost(found: Mapping[str, Json]) -> Json | None:
@@ -209,7 +211,7 @@ def missing(kind: str, name: str, of: Json, *, installed: bool = True, declared:
     elif of.get("kind") == "Machine":
         advice, trouble = _instead_of_part(of), _had_server(of)
     elif declared:
-        advice, trouble = "the manager creates it again within seconds; if it does not, see the manager's log", False
+        advice, trouble = "the manager recreates it within seconds; if it does not, see the manager's log", False
     judgement = Judgement(
         state="waiting",
         reason=NOT_FOUND,
@@ -242,7 +244,7 @@ def _instead_of_part(machine: Json) -> str:
     owners = {str(one.get("kind")) for one in metadata.get("ownerReferences") or () if one.get("controller")}
     if not _had_server(machine) and "MachineSet" in owners:
         return "its MachineSet creates it within seconds"
-    then = "its MachineSet creates another one with a new server" if "MachineSet" in owners else "then create it anew"
+    then = "its MachineSet creates another one with a new server" if "MachineSet" in owners else "then create it again"
     return f"delete Machine {name} (remuda delete machine {name} -n {place}): {then}"
 
 

@@ -1,4 +1,4 @@
-"""Gathers the tree of one cluster through the API, as any user could: nothing is asked of controllers."""
+"""Loader of one cluster's tree: it reads the API with the user's rights and asks no controller."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ T = TypeVar("T")
 
 
 class NoSuchCluster(Exception):
-    """In the user's words."""
+    """Error with a message for users."""
 
 
 async def find(client: Client, namespace: str, name: str) -> str:
-    """The namespace of a cluster; raises NoSuchCluster when there is none of that name, or several."""
+    """Return the namespace of a cluster. Raises NoSuchCluster if no cluster, or several, have the name."""
     places = set()
     for kind in (CLUSTER, CAPI_CLUSTER):
         for value in await _listed(client, kind.target, namespace, f"metadata.name={name}"):
             places.add(str(value["metadata"]["namespace"]))
     if not places:
-        raise NoSuchCluster(f"there is no cluster {name}{f' in namespace {namespace}' if namespace else ''}")
+        raise NoSuchCluster(f"cluster {name} not found{f' in namespace {namespace}' if namespace else ''}")
     if len(places) > 1:
-        raise NoSuchCluster(f"there is a cluster {name} in each of {', '.join(sorted(places))}: say which with -n")
+        raise NoSuchCluster(
+            f"several clusters are called {name}, in namespaces {', '.join(sorted(places))}: choose one with -n"
+        )
     return places.pop()
 
 
@@ -46,7 +48,7 @@ async def look(client: Client, namespace: str, name: str) -> Branch:
     cluster = await _get(client, CAPI_CLUSTER.target, namespace, name)
     declared = await _get(client, CLUSTER.target, namespace, name)
     if declared is None and cluster is None:
-        raise NoSuchCluster(f"there is no cluster {namespace}/{name}")
+        raise NoSuchCluster(f"cluster {namespace}/{name} not found")
     known = _Known(client)
     below = None if cluster is None else await _Below(known, cluster, declared=declared is not None).look()
     ending = await _Ending(known, below).look(_namespaces(namespace, declared))
@@ -189,7 +191,7 @@ class _Ending:
 
     @staticmethod
     async def _allowed(request: Awaitable[T]) -> T | None:
-        """None where the user may not read it: a tenant sees the objects of his clusters only."""
+        """Return the result, or None if the user may not read it: tenants see only objects of their own clusters."""
         try:
             return await request
         except Forbidden:

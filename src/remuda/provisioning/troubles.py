@@ -1,4 +1,4 @@
-"""Troubles that keep an object from getting on until somebody acts, and what that person can do. Pure.
+"""Problems that block an object until a user acts, and advice for that user. Pure.
 
 All of it is read from the object alone: finalizers, the pause, and the words in which API servers refuse a request,
 because Kubernetes has no other sign of those. Advice is a command or an act that works as it stands.
@@ -49,25 +49,24 @@ def _is_known(finalizer: str, group: str) -> bool:
 
 def advice_on_finalizers(obj: Json, finalizers: Sequence[str]) -> str:
     return (
-        f"the program that set {', '.join(finalizers)} must remove it: start it, or ask who runs it. If it is gone "
-        f'for good: kubectl patch {command_words(obj)} --type merge -p \'{{"metadata":{{"finalizers":null}}}}\''
+        f"the program that set {', '.join(finalizers)} must remove it: start that program, or ask its operator. If the "
+        f"program no longer exists: kubectl patch {command_words(obj)} --type merge -p "
+        f'\'{{"metadata":{{"finalizers":null}}}}\''
     )
 
 
 def advice_on_pause(obj: Json, message: str) -> str:
     """Return how to take back the object's own pause; empty if the pause is its Cluster's."""
     if f"annotation {capi_names.PAUSED}" in message:
-        return f"take the pause back: kubectl annotate {command_words(obj)} {capi_names.PAUSED}-"
+        return f"resume it: kubectl annotate {command_words(obj)} {capi_names.PAUSED}-"
     if obj.get("kind") == "Cluster":
-        return (
-            f'take the pause back: kubectl patch {command_words(obj)} --type merge -p \'{{"spec":{{"paused":false}}}}\''
-        )
+        return f'resume it: kubectl patch {command_words(obj)} --type merge -p \'{{"spec":{{"paused":false}}}}\''
     return ""
 
 
 def advice_on_removal(obj: Json) -> str:
     return (
-        "it is tried again by itself; mend the cause, or give up what cannot be removed: "
+        "the controller retries; fix the cause, or abandon what cannot be removed: "
         f"kubectl annotate {command_words(obj)} {ABANDON}=true"
     )
 
@@ -75,7 +74,7 @@ def advice_on_removal(obj: Json) -> str:
 def advice_on_stall(obj: Json) -> str:
     if not str(obj.get("kind") or "").endswith(("Machine", "RKECluster")):
         return ""
-    return f"mend the cause, then have it tried again: kubectl annotate {command_words(obj)} --overwrite {RETRY}=again"
+    return f"fix the cause, then request a retry: kubectl annotate {command_words(obj)} --overwrite {RETRY}=again"
 
 
 def advice_on_refusal(message: str, namespace: str) -> str:
@@ -83,16 +82,16 @@ def advice_on_refusal(message: str, namespace: str) -> str:
     if (quota := find_exceeded(message)) is not None:
         return (
             f"delete machines, or ask an administrator to raise the ResourceQuota {quota.name} of namespace "
-            f"{namespace}; machines are created by themselves then"
+            f"{namespace}; the missing machines are then created by themselves"
         )
     if found := _DENIED.search(message):
-        return f"change what the webhook {found[1]} refuses, or ask who runs it; it is tried again by itself"
+        return f"change what webhook {found[1]} denies, or ask its operator; the controller retries"
     if found := _UNANSWERED.search(message):
-        return f"have the webhook {found[1]} answer again, or ask who runs it; it is tried again by itself"
+        return f"make webhook {found[1]} answer again, or ask its operator; the controller retries"
     if found := _NO_DEFINITION.search(message):
-        return f"install the provider that brings {found[1]}, or change what refers to it; it goes on by itself then"
+        return f"install the provider that has {found[1]}, or change what refers to it; the controller retries"
     if found := _NO_TEMPLATE.search(message):
-        return f"create {found[1]} {found[2]}, or change the pool that refers to it; it goes on by itself then"
+        return f"create {found[1]} {found[2]}, or change the pool that refers to it; the controller retries"
     return ""
 
 

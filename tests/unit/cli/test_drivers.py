@@ -36,4 +36,4 @@ def test_secrets_and_credentials_are_marked() -> None:
 def test_one_that_is_not_there_is_told_with_those_that_are() -> None:
     code, text = run("describe", "spaceship")
     assert code == 1
-    assert "there is no driver spaceship; there are " in text
+    assert "driver spaceship not found; installed drivers: " in text

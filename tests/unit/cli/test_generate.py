@@ -80,7 +80,7 @@ def test_the_variables_are_listed_for_people_and_programs() -> None:
         (("c", "--flavor", "abacus"), "there is no flavor abacus; there are"),
         (("c", "--flavor", "nspawn", "--from", "-"), "does not go with --from"),
         (("c", "-i", "docker"), "read with --from FILE"),
-        (("Big", "--kubernetes-version", VERSION), "cannot be the name of a cluster"),
+        (("Big", "--kubernetes-version", VERSION), "is not a valid cluster name"),
         (("c", "--kubernetes-version", "1.36"), "1.36"),
         (("c", "--from", "/nowhere.yaml"), "cannot be read"),
         (("c", "--set", "A"), "KEY=VALUE"),

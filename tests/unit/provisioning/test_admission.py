@@ -67,11 +67,11 @@ def test_nulls_of_exported_manifests_are_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "path", "words"),
     [
-        ({"name": "local"}, "metadata.name", "kept"),
-        ({"name": "c-abc12"}, "metadata.name", "kept"),
+        ({"name": "local"}, "metadata.name", "reserved"),
+        ({"name": "c-abc12"}, "metadata.name", "reserved"),
         ({"name": "x" * 64}, "metadata.name", "63"),
         ({"version": ""}, "spec.kubernetesVersion", "Required value"),
-        ({"version": "v1.36.4"}, "spec.kubernetesVersion", "no version of a distribution"),
+        ({"version": "v1.36.4"}, "spec.kubernetesVersion", "not a version of a distribution"),
         ({"dataDirectories": {"k8sDistro": "here"}}, "spec.rkeConfig.dataDirectories.k8sDistro", "absolute"),
         ({"etcd": {"snapshotScheduleCron": "x"}}, "spec.rkeConfig.etcd.snapshotScheduleCron", "5 fields"),
         ({"etcdSnapshotCreate": {"generation": 1}}, "spec.rkeConfig.etcdSnapshotCreate", "not supported yet"),
@@ -88,7 +88,7 @@ def test_nulls_of_exported_manifests_are_nothing() -> None:
                 "clusterInfrastructure": {"driver": "process"},
             },
             "spec.rkeConfig.clusterInfrastructure",
-            "either of them",
+            "together with infrastructureRef",
         ),
     ],
 )
@@ -123,16 +123,20 @@ POOL = "spec.rkeConfig.machinePools[0]"
         ({"unhealthyNodeTimeout": "5"}, f"{POOL}.unhealthyNodeTimeout", "no span of time"),
         ({"maxUnhealthy": "many"}, f"{POOL}.maxUnhealthy", "percentage"),
         ({"unhealthyRange": "1-3"}, f"{POOL}.unhealthyRange", "[1-3]"),
-        ({"unhealthyRange": "[3-1]"}, f"{POOL}.unhealthyRange", "begins after its end"),
-        ({"rollingUpdate": {"maxSurge": 0}}, f"{POOL}.rollingUpdate", "nothing could move"),
+        ({"unhealthyRange": "[3-1]"}, f"{POOL}.unhealthyRange", "an empty range"),
+        ({"rollingUpdate": {"maxSurge": 0}}, f"{POOL}.rollingUpdate", "no machine could be replaced"),
         ({"rollingUpdate": {"maxSurge": "x"}}, f"{POOL}.rollingUpdate.maxSurge", "percentage"),
         ({"hostnameLengthLimit": 64}, f"{POOL}.hostnameLengthLimit", "between 10 and 63"),
-        ({"autoscalingMinSize": 1}, f"{POOL}.autoscalingMaxSize", "both, or neither"),
-        ({"autoscalingMaxSize": 1}, f"{POOL}.autoscalingMinSize", "both, or neither"),
+        ({"autoscalingMinSize": 1}, f"{POOL}.autoscalingMaxSize", "autoscalingMaxSize, or neither"),
+        ({"autoscalingMaxSize": 1}, f"{POOL}.autoscalingMinSize", "autoscalingMaxSize, or neither"),
         ({"autoscalingMinSize": 3, "autoscalingMaxSize": 2}, f"{POOL}.autoscalingMinSize", "autoscalingMaxSize"),
         ({"autoscalingMinSize": 0, "autoscalingMaxSize": 2}, f"{POOL}.autoscalingMinSize", "more than 0"),
         ({"dynamicSchemaSpec": "{"}, f"{POOL}.dynamicSchemaSpec", "JSON"),
-        ({"userdata": {"inlineUserdata": "#cloud-config"}}, f"{POOL}.userdata.inlineUserdata", "to the driver"),
+        (
+            {"userdata": {"inlineUserdata": "#cloud-config"}},
+            f"{POOL}.userdata.inlineUserdata",
+            "in the driver's Config",
+        ),
         ({"name": "Pool"}, f"{POOL}.name", "MachineDeployment"),
         ({"name": "a/b"}, f"{POOL}.name", "label"),
     ],
@@ -147,7 +151,7 @@ def test_a_pool_without_a_role_is_refused() -> None:
     idle = pool("idle", etcdRole=False, controlPlaneRole=False, workerRole=False)
     (complaint,) = refused(cluster(pool(), idle))
     assert complaint.startswith("spec.rkeConfig.machinePools[1]: ")
-    assert "the pool idle has no role" in complaint
+    assert "pool idle has no role" in complaint
 
 
 def test_two_pools_of_one_name_are_refused() -> None:
@@ -157,7 +161,7 @@ def test_two_pools_of_one_name_are_refused() -> None:
 @pytest.mark.parametrize("role", ["etcdRole", "controlPlaneRole"])
 def test_a_cluster_that_could_never_come_up_is_refused(role: str) -> None:
     (complaint,) = refused(cluster(pool(**{role: False})))
-    assert f"no pool has {role}: the cluster could never come up" in complaint
+    assert f"no pool has {role}: the cluster could never start" in complaint
 
 
 SERVERS = pool("s", controlPlaneRole=False, workerRole=False)
@@ -167,7 +171,7 @@ PLANE = pool("p", etcdRole=False, workerRole=False)
 @pytest.mark.parametrize(
     ("pools", "role"),
     [
-        ([{**SERVERS, "quantity": 0}, PLANE], "member of etcd"),
+        ([{**SERVERS, "quantity": 0}, PLANE], "etcd member"),
         ([SERVERS, {**PLANE, "quantity": 0}], "control plane"),
     ],
 )
@@ -188,7 +192,7 @@ def test_last_pool_of_a_role_cannot_be_deleted() -> None:
     bare = deepcopy(old)
     bare["spec"]["rkeConfig"]["machinePools"] = []
     assert [text.partition("would be left")[0] for text in refused(bare, old)] == [
-        "spec.rkeConfig.machinePools: Forbidden: no member of etcd ",
+        "spec.rkeConfig.machinePools: Forbidden: no etcd member ",
         "spec.rkeConfig.machinePools: Forbidden: no control plane ",
     ]
 
@@ -213,7 +217,7 @@ def test_templates_of_other_providers_are_passed_through() -> None:
 def test_a_cluster_that_others_have_made_is_refused() -> None:
     obj = cluster()
     del obj["spec"]["rkeConfig"]
-    assert "not imported" in refused(obj)[0]
+    assert "does not import existing clusters" in refused(obj)[0]
 
 
 # ---- changes ---------------------------------------------------------------------------------------------------------
@@ -289,12 +293,12 @@ def test_nothing_is_said_of_a_cluster_that_has_all_it_needs() -> None:
 @pytest.mark.parametrize(
     ("obj", "words"),
     [
-        (cluster(pool(machineConfigRef={"kind": "FogConfig", "name": "x"})), "no NodeDriver fog is registered"),
+        (cluster(pool(machineConfigRef={"kind": "FogConfig", "name": "x"})), "NodeDriver fog is not registered"),
         (cluster(pool(machineConfigRef={"kind": "SimConfig", "name": "x"})), "no SimConfig fleet-default/x yet"),
-        (cluster(pool(cloudCredentialSecretName="cattle-global-data:gone")), "no Secret cattle-global-data/gone"),
+        (cluster(pool(cloudCredentialSecretName="cattle-global-data:gone")), "Secret cattle-global-data/gone "),
         (cluster(version="v1.99.0+k3s1"), "is not a release that this manager knows"),
         (cluster(pool(displayName="Pool")), "displayName has no effect"),
-        (cluster(pool(quantity=2)), "2 members of etcd bear the loss of no more of them than 1 do"),
+        (cluster(pool(quantity=2)), "2 etcd members tolerate no more failures than 1"),
         (cluster(pool(workerRole=False)), "no pool has workerRole"),
     ],
 )
@@ -309,7 +313,7 @@ def test_a_role_of_quantity_nothing_is_warned_of() -> None:
         "w", etcdRole=False, controlPlaneRole=False, quantity=0, machineConfigRef=servers["machineConfigRef"]
     )
     (said,) = warned(cluster(servers, workers), world=registered())
-    assert "there is no worker, as the quantity of pool w is 0" in said
+    assert "the cluster has no worker, because the quantity of pool w is 0" in said
 
 
 @pytest.mark.parametrize(("used", "present", "left"), [("2", 0, 2), ("3", 0, 1), ("2", 1, None), ("1", 0, None)])
@@ -326,7 +330,7 @@ def test_more_machines_than_a_quota_leaves_are_warned_of(used: str, present: int
         assert said == []
     else:
         assert said == [
-            "spec.rkeConfig.machinePools: 3 more machines are to be created, and the ResourceQuota small of namespace "
+            "spec.rkeConfig.machinePools: 3 more machines are declared, but ResourceQuota small of namespace "
             f"{NAMESPACE} allows {left} more"
         ]
 

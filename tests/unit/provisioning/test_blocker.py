@@ -197,7 +197,7 @@ CASES = {
         lambda: declared(capi(infrastructure(), plane(), pool(said=blocked(NO_KIND)))),
         "MachineDeployment prairie-w",
         NO_KIND,
-        f"install the provider that brings {ELEMENTAL}",
+        f"install the provider that has {ELEMENTAL}",
         "ScalingUpBlocked",
     ),
     "an infrastructure template that does not exist": Case(
@@ -214,7 +214,7 @@ CASES = {
                 plane(),
                 pool(said=blocked("exceeded quota: few, requested: count/m=1, used: count/m=3, limited: count/m=3")),
             ),
-            said=("Stalled", "True", "QuotaExceeded", "pool w: machines are missing"),
+            said=("Stalled", "True", "QuotaExceeded", "pool w: cannot create machines"),
         ),
         "MachineDeployment prairie-w",
         "exceeded quota: few",
@@ -233,15 +233,20 @@ CASES = {
         ),
         "MachineDeployment prairie-w",
         "denied the request",
-        "the webhook names.example.com refuses",
+        "webhook names.example.com denies",
     ),
     "a webhook that does not answer": Case(
         lambda: declared(
-            said=("Ready", "False", "Failed", 'failed calling webhook "w.example.com": connection refused; tried again')
+            said=(
+                "Ready",
+                "False",
+                "Failed",
+                'failed calling webhook "w.example.com": connection refused; the controller retries',
+            )
         ),
         "Cluster prairie",
         "connection refused",
-        "have the webhook w.example.com answer",
+        "make webhook w.example.com answer",
     ),
     "a pause of the Cluster": Case(
         lambda: declared(
@@ -320,7 +325,7 @@ CASES = {
             capi(
                 tree.branch(obj("RKECluster", "prairie", ("Stalled", "True", "BadOptions", "no such network"))),
                 plane(QUORUM),
-                pool(machine(part=server(("Stalled", "True", "TooManyFailures", "5 attempts failed")))),
+                pool(machine(part=server(("Stalled", "True", "TooManyFailures", "5 consecutive attempts failed")))),
                 said=QUORUM,
             ),
             said=QUORUM,
@@ -364,7 +369,7 @@ def test_object_that_a_controller_creates_again_is_no_trouble() -> None:
     gone = tree.missing("RKECluster", "prairie", obj("Cluster", "prairie", group="x/v1"), declared=True)
     assert gone is not None
     assert not gone.judgement.trouble
-    assert "creates it again" in blocker.then([gone])
+    assert "recreates it" in blocker.then([gone])
 
 
 def test_machine_that_never_had_a_server_gets_it_from_its_set() -> None:

@@ -44,7 +44,7 @@ def test_an_option_of_the_driver_replaces_them_and_is_named() -> None:
 def test_a_pool_that_may_not_is_held_and_says_what_to_do() -> None:
     (one,) = said(declared(pool()), declared(pool(replacement="inPlaceOnly")), {}, {"zone": "b"})
     assert one.held
-    assert "its replacement is inPlaceOnly: take the change back, or set replacement to replace" in str(one)
+    assert "the pool's replacement is inPlaceOnly: revert the change, or set replacement to replace" in str(one)
 
 
 def test_where_there_is_no_machine_nothing_is_held() -> None:

@@ -37,19 +37,19 @@ def test_servers_and_workers_are_the_pools_of_these_roles() -> None:
 @pytest.mark.parametrize(
     ("obj", "wanted", "said"),
     [
-        (SPLIT, Scale(workers=3), "several pools of workers: say which, --pool a=N --pool b=N"),
-        (SPLIT, Scale(servers=3), "several pools of servers: say which, --pool e=N --pool c=N"),
-        (SPLIT, Scale(pools={"e": 0}), "no member of etcd would be left"),
+        (SPLIT, Scale(workers=3), "several pools of workers: choose with --pool a=N --pool b=N"),
+        (SPLIT, Scale(servers=3), "several pools of servers: choose with --pool e=N --pool c=N"),
+        (SPLIT, Scale(pools={"e": 0}), "no etcd member would be left"),
         (SPLIT, Scale(pools={"c": 0}), "no control plane would be left"),
         (SPLIT, Scale(pools={"x": 1}), r"no pool x; it has e \(etcd, 3\), c \(control plane, 2\), a \(worker, 1\)"),
         (cluster(pool("s", ETCD, CONTROL)), Scale(workers=1), "no pool of workers"),
         (cluster(), Scale(workers=1), "no machine pools"),
-        (USUAL, Scale(workers=-1), "0 machines or more"),
-        (USUAL, Scale(workers=1, pools={"w": 2}), "say it once"),
+        (USUAL, Scale(workers=-1), "the quantity must be 0 or more"),
+        (USUAL, Scale(workers=1, pools={"w": 2}), "give only one"),
         (
             cluster(pool("w", WORKER, autoscalingMinSize=1, autoscalingMaxSize=4)),
             Scale(workers=3),
-            "scaled by an autoscaler, 1 to 4",
+            "scaled by an autoscaler, from 1 to 4",
         ),
     ],
 )
@@ -64,7 +64,7 @@ def test_a_patch_changes_the_number_alone_and_nothing_where_it_is_so() -> None:
     assert quantities(patched) == {"s": 3, "w": 4}
     patched["spec"]["rkeConfig"]["machinePools"][1].pop("quantity")
     assert patched == USUAL
-    with pytest.raises(BadRequest, match="gone meanwhile"):
+    with pytest.raises(BadRequest, match="deleted in the meantime"):
         scale_patch(cluster(), {"w": 2})
 
 

@@ -121,10 +121,10 @@ def test_the_credential_of_a_pool_beats_that_of_the_cluster() -> None:
     [
         (declared(spec={"kubernetesVersion": ""}), "kubernetesVersion is not set"),
         (declared(spec={"rkeConfig": None}), "rkeConfig is not set"),
-        (declared(pool("p", workerRole=False)), "machine pool p: it has no role"),
-        (declared(pool("p", machineConfigRef={"kind": "", "name": ""})), "needs a name, and a machineConfigRef"),
-        (declared(pool("p", machineConfigRef={"kind": "Simulated", "name": "x"})), "is no <Driver>Config"),
-        (declared(pool("p"), pool("p")), "as that of the pool p"),
+        (declared(pool("p", workerRole=False)), "machine pool p: no role is set"),
+        (declared(pool("p", machineConfigRef={"kind": "", "name": ""})), "name and machineConfigRef"),
+        (declared(pool("p", machineConfigRef={"kind": "Simulated", "name": "x"})), "is not a <Driver>Config"),
+        (declared(pool("p"), pool("p")), "already used by pool p"),
         (declared(pool("p", unhealthyNodeTimeout="soon")), "machine pool p: is no span of time"),
     ],
 )

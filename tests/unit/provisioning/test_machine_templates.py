@@ -87,7 +87,7 @@ def test_an_option_the_driver_has_learned_since_replaces_nobody_until_somebody_s
 def test_what_an_exported_manifest_pins_beats_what_was_noted() -> None:
     spec = msgspec.json.encode({"resourceFields": {"zone": {"type": "string"}}}).decode()
     assert machine_templates.pinned_options(typed(pool(dynamicSchemaSpec=spec)), "size") == {"zone"}
-    with pytest.raises(ValueError, match="leave it out"):
+    with pytest.raises(ValueError, match="remove it"):
         machine_templates.pinned_options(typed(pool(dynamicSchemaSpec="{")), None)
 
 

@@ -130,6 +130,6 @@ def test_exhausted_quota_stalls_a_cluster_whose_nodes_are_all_ready() -> None:
     found = said(Facts(control_plane=control_plane("True"), deployments=(deployment,)))
     status, reason, message = of(found, "Stalled")
     assert (status, reason) == ("True", "QuotaExceeded")
-    assert "the ResourceQuota small of namespace team allows no more (used a=1, limited a=1)" in message
+    assert "ResourceQuota small of namespace team is exhausted (used a=1, limited a=1)" in message
     assert of(found, "Ready") == ("False", reason, message)
     assert of(found, "Reconciling")[0] == "False"

@@ -35,7 +35,7 @@ def test_held_comes_before_ready() -> None:
 
 def test_a_deletion_that_says_nothing_is_told_by_its_finalizers() -> None:
     said = tree.judge(thing("Machine", "m", deletionTimestamp=THEN, finalizers=["machine.cluster.x-k8s.io"]))
-    assert (said.state, said.message, said.since) == ("deleting", "waits for machine.cluster.x-k8s.io", THEN)
+    assert (said.state, said.message, said.since) == ("deleting", "waiting for machine.cluster.x-k8s.io", THEN)
 
 
 def test_without_a_summary_the_oldest_complaint_counts() -> None:

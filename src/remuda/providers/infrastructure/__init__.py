@@ -1,1 +1,1 @@
-"""RKECluster: what the machines of a cluster share, which is next to nothing."""
+"""Provider of RKEClusters: infrastructure that all machines of a cluster share."""

@@ -32,8 +32,8 @@ from remuda.runtime.steps import step
 
 NAME = "rkecluster"
 _BY_CLUSTER = "cluster"
-PUBLISH = step("rkecluster.publish", "writes that the infrastructure of a cluster is provisioned, and its endpoint")
-MOVE = step("rkecluster.move-endpoint", "gives a Cluster the address of another server, in place of one that is gone")
+PUBLISH = step("rkecluster.publish", "writes that the infrastructure of a cluster is provisioned, and its API endpoint")
+MOVE = step("rkecluster.move-endpoint", "moves a Cluster's API endpoint to another server after its server was deleted")
 
 
 def add(manager: Manager, settings: MachineSettings | None = None) -> None:
@@ -81,7 +81,7 @@ class RKEClusterController:
 
     async def _advance(self, scope: Scope) -> Outcome:
         if scope.cluster is None:
-            why = "no Cluster owns it yet: one owns it that names it in spec.infrastructureRef"
+            why = "waiting for an owner: the Cluster that names this object in spec.infrastructureRef"
             self._ready(scope, False, "WaitingForCluster", why)
             return Blocked("WaitingForCluster", str(scope), why)
         if scope.obj.spec.infrastructure is not None or scope.known.driver:
@@ -100,7 +100,7 @@ class RKEClusterController:
         conditions.put(scope.draft.status, [news], generation=scope.obj.metadata.generation)
 
     async def _move_copy(self, scope: Scope) -> None:
-        """Cluster API never takes an endpoint twice: see `endpoint`."""
+        """Update the Cluster's copy of the endpoint, which Cluster API never does: see `endpoint`."""
         cluster, said = scope.cluster, scope.obj.spec.control_plane_endpoint
         if cluster is None or said is None or not endpoint.outdated(scope.obj, cluster):
             return

@@ -42,7 +42,7 @@ def choose(obj: RKECluster, cluster: Cluster, machines: Sequence[Machine], port:
 
 
 def outdated(obj: RKECluster, cluster: Cluster) -> bool:
-    """The Cluster still has what we had said before."""
+    """Return whether the Cluster still has our previous endpoint."""
     said, copied = obj.spec.control_plane_endpoint, cluster.spec.control_plane_endpoint
     if said is None or copied is None or ENDPOINT_MACHINE not in obj.metadata.annotations:
         return False
@@ -50,7 +50,7 @@ def outdated(obj: RKECluster, cluster: Cluster) -> bool:
 
 
 def addresses(machine: Machine) -> list[str]:
-    """The likeliest to be reached first."""
+    """Return a Machine's addresses, the most reachable first."""
     known = [one for one in machine.status.addresses if one.type in _LIKELIEST and one.address]
     return [one.address for one in sorted(known, key=lambda one: _LIKELIEST.index(one.type))]
 

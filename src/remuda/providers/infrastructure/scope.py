@@ -50,14 +50,14 @@ class Scope:
         self.cluster: Cluster | None = found if same else None
 
     async def save(self, act: Step) -> None:
-        """Writes the draft and goes on with what it has become."""
+        """Write the draft and load the resulting object."""
         value = await save(self.context.client, self.draft, act)
         if value is not self.draft.value:
             self.load(value)
 
     @property
     def machines(self) -> list[Machine]:
-        """All of the cluster, also when the Cluster itself is gone."""
+        """Return all Machines of the cluster, also after the Cluster itself is deleted."""
         return members(self.context.manager.caches, MACHINE, Key(self.obj.metadata.namespace, self.cluster_name))
 
     @property
@@ -101,7 +101,7 @@ class Scope:
         await check_author(self.context, author.of(metadata.annotations), reference, self.obj, str(self))
 
     async def order(self) -> ClusterOrder:
-        """As it is now; `remove` if the object is being deleted."""
+        """Return the current order; its action is `remove` if the object is being deleted."""
         metadata = self.obj.metadata
         uid = job_spec.identity(metadata).rpartition("/")[2]
         deleting = metadata.deleting

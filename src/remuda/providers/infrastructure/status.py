@@ -24,7 +24,7 @@ Json = dict[str, Any]
 MAKING, MADE, REMOVING = "Making", "Made", "Removing"
 FAILED = "InfrastructureError"
 REMOVAL = "remove"  # in place of an order's checksum
-HINT = f'to give it up and keep it out of the way, annotate the RKECluster with {names.ABANDON}="true"'
+HINT = f'to abandon it and delete the RKECluster anyway, annotate the RKECluster with {names.ABANDON}="true"'
 
 _FAILURE = ("failures", "lastFailureTime", "failureMessage", "hopeless", "failedOrder")
 
@@ -44,9 +44,11 @@ def waits(status: Json, wait: Wait, check_after: float | None = None) -> Outcome
 
 
 def making(status: Json, known: InfrastructureStatus, what: str, job: str, rules: Rules) -> None:
-    """One that was there before is there meanwhile."""
+    """Report a running Job. Infrastructure that already exists stays ready meanwhile."""
     attempt = f"{budget.attempt(rules, known.failures + 1)}{_last_error(known)}: " if known.failures else ""
-    message = f"{attempt}the driver works on what the cluster of {what} shares; its log: kubectl logs job/{job}"
+    message = (
+        f"{attempt}the driver is creating or updating the infrastructure of {what}; its log: kubectl logs job/{job}"
+    )
     _say(status, INFRASTRUCTURE, UNKNOWN, MAKING, message, remove=(STALLED,))
     if not known.applied:
         _say(status, READY, FALSE, MAKING, message)
@@ -79,16 +81,16 @@ def failed(status: Json, ended: Result, job: str, order: str, failures: int, now
         failedOrder=order,
         hopeless=ended.hopeless,
     )
-    what = "remove" if order == REMOVAL else "make"
-    then = f"; it is tried again; {HINT}" if order == REMOVAL else ""
-    text = f"attempt {failures} to {what} what the cluster shares failed: {error_line(ended.message)}{then}"
+    what = "remove" if order == REMOVAL else "create"
+    then = f"; the controller retries; {HINT}" if order == REMOVAL else ""
+    text = f"attempt {failures} to {what} the cluster infrastructure failed: {error_line(ended.message)}{then}"
     _not_ready(status, BAD_OPTIONS if ended.hopeless else FAILED, text)
 
 
 def stalled(status: Json, known: InfrastructureStatus, stall: Stall) -> None:
     message = (
-        f"{stall.message}{_last_error(known)}. No further attempt is made. Change spec.infrastructure, "
-        f"or mend the cause and annotate this object with {RETRY}=<anything new>"
+        f"{stall.message}{_last_error(known)}. The controller no longer retries. Change spec.infrastructure, or fix "
+        f"the cause and annotate this object with {RETRY}=<new value>"
     )
     _say(status, STALLED, TRUE, stall.reason, message)
     _not_ready(status, STALLED, message)
@@ -96,5 +98,5 @@ def stalled(status: Json, known: InfrastructureStatus, stall: Stall) -> None:
 
 def removing(status: Json, what: str, job: Key) -> None:
     log = f"kubectl logs -n {job.namespace} job/{job.name}"
-    message = f"the driver removes what the cluster of {what} shared; its log: {log}"
+    message = f"the driver is removing the infrastructure of {what}; its log: {log}"
     _not_ready(status, REMOVING, message)

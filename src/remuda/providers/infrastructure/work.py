@@ -26,10 +26,12 @@ from remuda.providers.shared.jobs.settings import OUT_OF_REACH
 from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import step
 
-PROTECT = step("rkecluster.protect", "writes finalizer and intent to an RKECluster before its infrastructure is made")
-COUNT = step("rkecluster.count-failure", "writes that making or removing a cluster's infrastructure has failed")
-REPORT = step("rkecluster.report", "writes what is known of a cluster's infrastructure")
-RELEASE = step("rkecluster.release", "removes the finalizer of an RKECluster whose infrastructure is gone")
+PROTECT = step(
+    "rkecluster.protect", "adds the finalizer and records the intent, before an RKECluster's infrastructure is created"
+)
+COUNT = step("rkecluster.count-failure", "writes a failed attempt to create or remove a cluster's infrastructure")
+REPORT = step("rkecluster.report", "writes the created infrastructure to an RKECluster's status")
+RELEASE = step("rkecluster.release", "removes the finalizer of an RKECluster whose infrastructure is deleted")
 
 FINALIZER = "remuda.dev/cluster-infrastructure"
 _LOOK_AGAIN_SECONDS = 15.0
@@ -40,9 +42,9 @@ async def ensure(scope: Scope) -> Outcome:
         return status.waits(scope.draft.status, held)
     job = scope.job
     if job is not None and (results.removes(job) or job.metadata.deleting):
-        return _busy(scope, job, "the Job of the attempt before is on its way out")
+        return _busy(scope, job, "waiting for the Job of the previous attempt to be deleted")
     if job is not None and job.finished is None:
-        return _busy(scope, job, "what the cluster shares is being made")
+        return _busy(scope, job, "the cluster infrastructure is being created")
     if job is not None and job.metadata.uid != scope.known.counted_job:
         await _ended(scope, job)
         job = scope.job
@@ -60,7 +62,7 @@ async def ensure(scope: Scope) -> Outcome:
         return rest
     if job is not None:
         await job_start.stop(scope.desk, job)
-        return _busy(scope, job, "the Job of the attempt before goes, then the next one starts")
+        return _busy(scope, job, "deleting the Job of the previous attempt; the next attempt starts then")
     return await _start(scope, retry)
 
 
@@ -68,17 +70,20 @@ async def _held(scope: Scope) -> Wait | None:
     """Return a Wait for an order that admission should have denied or that cannot be carried out."""
     made_by, wanted = scope.known.driver, scope.obj.spec.infrastructure
     if wanted is None or made_by not in ("", wanted.driver):
-        asks = f"asks for {wanted.driver}" if wanted is not None else "asks for nothing any more"
+        asks = f"asks for {wanted.driver}" if wanted is not None else "no longer asks for any"
         missing = (
-            f"{made_by} has made what the cluster shares, and spec.infrastructure {asks}: it goes with the cluster"
+            f"driver {made_by} created the cluster infrastructure, and spec.infrastructure {asks}: infrastructure "
+            "cannot be changed, only removed together with the cluster"
         )
-        return Wait(reason="CannotChange", on=str(scope), missing=missing, then="put spec.infrastructure back")
+        return Wait(reason="CannotChange", on=str(scope), missing=missing, then="restore spec.infrastructure")
     try:
         driver = await asyncio.to_thread(drivers.find_cluster, wanted.driver)
     except drivers.NoSuchDriver as error:
         return Wait(reason="NoSuchDriver", on=str(scope), missing=str(error), then="change spec.infrastructure.driver")
     if driver.local and not scope.context.settings.run_jobs:
-        missing = f"what the driver {wanted.driver} makes lives where remuda's own job runner does; it does not run"
+        missing = (
+            f"driver {wanted.driver} creates infrastructure where Remuda's job runner runs, and this manager runs none"
+        )
         return Wait(reason="NeedsJobRunner", on=str(scope), missing=missing)
     if why := scope.context.settings.out_of_reach(wanted.driver, driver.own_loopback):
         return Wait(reason=OUT_OF_REACH, on=str(scope), missing=why)
@@ -119,14 +124,16 @@ async def _start(scope: Scope, retry: str) -> Outcome:
     order = await scope.order()
     driver = await asyncio.to_thread(drivers.find_cluster, order.driver)
     await job_start.start(scope.desk, order, fields, local=driver.local, needs=driver.needs, digest=digest(order))
-    return Blocked(status.MAKING, f"Job {scope.obj.metadata.namespace}/{name}", "what the cluster shares is being made")
+    return Blocked(
+        status.MAKING, f"Job {scope.obj.metadata.namespace}/{name}", "the cluster infrastructure is being created"
+    )
 
 
 async def _ended(scope: Scope, job: Job) -> None:
     ended = await scope.context.result(job) or Result(ok=False)
     known = await _state(scope)
     if ended.ok and known.phase != "created":
-        ended = Result(ok=False, message="the Job ended well, but the cluster-state Secret tells of nothing made")
+        ended = Result(ok=False, message="the Job succeeded, but the cluster-state Secret records no infrastructure")
     order = job.metadata.annotations.get(manifests.DIGEST, "")
     if not ended.ok:
         return await _failed(scope, job, ended, order)
@@ -155,7 +162,7 @@ async def _state(scope: Scope) -> ClusterState:
 
 
 def _busy(scope: Scope, job: Job, message: str) -> Outcome:
-    """Said in the status when the Job was made; until it has ended there is nothing to add."""
+    """Wait for a Job. The status was written when the Job was created and does not change until it ends."""
     return Blocked("WaitingForJob", f"Job {job.key}", message)
 
 
@@ -168,16 +175,21 @@ async def remove(scope: Scope) -> Outcome:
     if machines := scope.machines:
         shown = ", ".join(machine.metadata.name for machine in machines[:3])
         more = f" and {len(machines) - 3} more" if len(machines) > 3 else ""
-        missing = f"Machines of the cluster are still there: {shown}{more}"
-        wait = Wait(reason="WaitingForMachines", on=str(scope), missing=missing, then="then what they share is removed")
+        missing = f"waiting for the cluster's Machines to be deleted: {shown}{more}"
+        wait = Wait(
+            reason="WaitingForMachines",
+            on=str(scope),
+            missing=missing,
+            then="the driver removes the infrastructure then",
+        )
         return status.waits(scope.draft.status, wait)
     job = scope.job
     if job is not None and not results.removes(job):
         if not job.metadata.deleting:
             await job_start.stop(scope.desk, job)
-        return _busy(scope, job, "the Job that was making it is stopped first")
+        return _busy(scope, job, "stopping the Job that creates the infrastructure; the removal starts then")
     if job is not None and (job.metadata.deleting or job.finished is None):
-        return _busy(scope, job, "what the cluster shares is being removed")
+        return _busy(scope, job, "the cluster infrastructure is being removed")
     if job is not None and job.metadata.uid != scope.known.counted_job:
         ended = await scope.context.result(job) or Result(ok=False)
         if ended.ok:
@@ -199,7 +211,7 @@ async def _remove_again(scope: Scope, job: Job | None) -> Outcome:
         scope.draft.status["infrastructure"]["retried"] = retry
     if job is not None:
         await job_start.stop(scope.desk, job)
-        return _busy(scope, job, "the Job of the attempt before goes, then the next one starts")
+        return _busy(scope, job, "deleting the Job of the previous attempt; the next attempt starts then")
     try:
         driver = await asyncio.to_thread(drivers.find_cluster, scope.wanted.driver)
         desk = await job_start.desk_for_removal(scope.context, scope.desk)
@@ -209,25 +221,25 @@ async def _remove_again(scope: Scope, job: Job | None) -> Outcome:
     except (Missing, drivers.NoSuchDriver) as error:
         return await _cannot(scope, str(error))
     except Forbidden as error:  # its namespace is being deleted, and this manager may not work in another one
-        return await _cannot(scope, f"no Job can be made: {error.message}")
+        return await _cannot(scope, f"cannot create a Job: {error.message}")
     status.removing(scope.draft.status, str(scope), desk.place.job_key)
-    return Blocked(status.REMOVING, f"Job {desk.place.job_key}", "what the cluster shares goes")
+    return Blocked(status.REMOVING, f"Job {desk.place.job_key}", "the cluster infrastructure is being removed")
 
 
 async def _cannot(scope: Scope, why: str) -> Outcome:
-    """The removal cannot even be tried."""
+    """Report why the removal cannot be attempted."""
     if scope.obj.metadata.annotations.get(names.ABANDON) == "true":
         return await _abandon(scope)
-    wait = Wait(reason=status.FAILED, on=str(scope), missing=f"it cannot be removed: {why}", then=status.HINT)
+    wait = Wait(
+        reason=status.FAILED, on=str(scope), missing=f"cannot remove the infrastructure: {why}", then=status.HINT
+    )
     return status.waits(scope.draft.status, wait, _LOOK_AGAIN_SECONDS)
 
 
 async def _abandon(scope: Scope) -> Outcome:
     known = scope.known
-    text = f"abandoned, and perhaps still there: {known.id or scope.obj.metadata.name}, driver {known.driver}"
-    scope.context.events.warning(
-        scope.obj, "InfrastructureAbandoned", f"{text}; the last error: {known.failure_message}"
-    )
+    text = f"abandoned and possibly still running: {known.id or scope.obj.metadata.name}, driver {known.driver}"
+    scope.context.events.warning(scope.obj, "InfrastructureAbandoned", f"{text}; last error: {known.failure_message}")
     return await _release(scope)
 
 

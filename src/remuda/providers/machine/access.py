@@ -19,7 +19,7 @@ from remuda.providers.shared.jobs.state import KNOWN_HOSTS, PRIVATE_KEY, State
 
 
 class NoAccess(Exception):
-    """The text is for users."""
+    """Error with a message for users."""
 
 
 class Doorway(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,17 +30,17 @@ class Doorway(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def find_machine(client: Client, name: str, namespace: str = "") -> Key:
-    """The <Driver>Machine of a Machine, or the one of that name itself. Raises NoAccess."""
+    """Return the <Driver>Machine of a Machine, or the <Driver>Machine of that name. Raises NoAccess."""
     found = await _of_machines(client, name, namespace) or await _of_states(client, name, namespace)
     if not found:
         removed = {machine for machine, _ in await removals(client)}
         found = {one for one in removed if one.name == name and namespace in ("", one.namespace)}
     if not found:
-        where = f" in the namespace {namespace}" if namespace else ""
-        raise NoAccess(f"there is no machine {name}{where}: `remuda get machines` lists those that there are")
+        where = f" in namespace {namespace}" if namespace else ""
+        raise NoAccess(f"machine {name} not found{where}; to list machines: remuda get machines")
     if len(found) > 1:
         places = ", ".join(sorted(key.namespace for key in found))
-        raise NoAccess(f"there are several machines {name}, in the namespaces {places}: say which")
+        raise NoAccess(f"several machines are called {name}, in namespaces {places}: choose one with -n")
     return next(iter(found))
 
 
@@ -54,7 +54,9 @@ async def _of_machines(client: Client, name: str, namespace: str) -> set[Key]:
         reference = machine.spec.infrastructure_ref
         if reference is None or reference.api_group != names.MACHINE_GROUP:
             kind = reference.kind if reference is not None else "nothing"
-            raise NoAccess(f"the server of Machine {machine.key} is a {kind}, which Remuda has no key for")
+            raise NoAccess(
+                f"cannot connect to Machine {machine.key}: its server is a {kind}, and Remuda has no SSH key for it"
+            )
         found.add(Key(machine.metadata.namespace, reference.name))
     return found
 
@@ -79,33 +81,33 @@ async def removals(client: Client) -> list[tuple[Key, Key]]:
 
 
 async def doorway(client: Client, machine: Key) -> Doorway:
-    """Raises NoAccess."""
+    """Return the address, login and host keys of a machine's server. Raises NoAccess."""
     secret = names.state_secret(machine.name)
     try:
         data = SECRET.decode(await client.get(SECRETS, machine.namespace, secret)).data
     except NotFound:
-        raise NoAccess(f"nothing is known of the server of {machine} yet: there is no Secret {secret}") from None
+        raise NoAccess(f"the server of {machine} has not been created yet: Secret {secret} does not exist") from None
     known = state.read(data)
     if not known.addresses:
-        raise NoAccess(f"the server of {machine} has no address yet; `remuda machine logs {machine.name}` tells more")
+        raise NoAccess(f"the server of {machine} has no address yet; see remuda machine logs {machine.name}")
     if not known.ssh_user or PRIVATE_KEY not in data:
         raise NoAccess(
-            f"servers of the driver {known.driver} are not reached over SSH. If they are hosts of the machine Remuda "
-            f"runs on, look there, at its DATA_DIR/hosts/{known.driver}/{known.name or machine.name}"
+            f"servers of the driver {known.driver} have no SSH access. If they run on the manager's machine, look "
+            f"there in DATA_DIR/hosts/{known.driver}/{known.name or machine.name}"
         )
     pinned = data.get(KNOWN_HOSTS, b"").decode("utf-8", "replace")
-    way = login.Login(
+    access = login.Login(
         addresses=login.reachable(known.addresses),
         port=known.ssh_port or 22,
         user=known.ssh_user,
         private_key=data[PRIVATE_KEY].decode("utf-8", "replace"),
         host_keys=login.host_keys(pinned),
     )
-    return Doorway(machine=machine, state=known, login=way, known_hosts=pinned)
+    return Doorway(machine=machine, state=known, login=access, known_hosts=pinned)
 
 
 async def pin(client: Client, machine: Key, known_hosts: str) -> None:
-    """Notes the first host key seen, unless somebody has noted one meanwhile."""
+    """Pin the first host key seen, unless another client has pinned one in the meantime."""
     secret = names.state_secret(machine.name)
     value: dict[str, Any] = msgspec.json.decode(await client.get(SECRETS, machine.namespace, secret))
     if (value.get("data") or {}).get(KNOWN_HOSTS):

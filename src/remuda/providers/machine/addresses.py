@@ -1,9 +1,9 @@
-"""Refuse addresses that a driver must not connect to.
+"""Deny addresses that a driver must not connect to.
 
 An option such as `endpoint` is a user's choice, and a Job connects there, often from the manager's machine. Loopback,
 link-local and unspecified addresses, the metadata services of clouds and the machine's own addresses would let a user
 reach what only this machine can. Admission refuses them where an option holds a literal address (`admit`); a Job is
-denied them when it connects, after names are resolved (`connection_guard`). An administrator allows them with the
+denied them when it connects, after names are resolved (`ConnectionGuard`). An administrator allows them with the
 annotation ALLOW_LOCAL of the NodeDriver.
 """
 
@@ -11,8 +11,11 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Iterator, Mapping
+import sys
+import threading
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
+from typing import Any
 from urllib.parse import urlsplit
 
 from remuda.kube.admission import ALLOWED, Review, Verdict
@@ -26,11 +29,13 @@ from remuda.providers.shared.restriction import driver_of_kind, has_annotation
 ALLOW_LOCAL = "remuda.dev/allow-local-addresses"  # annotation of a NodeDriver: "true"
 
 Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
+Place = tuple[str, int]  # an address and a port
 
 _THIS_NETWORK = ipaddress.ip_network("0.0.0.0/8")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 # Of Amazon over IPv6, Alibaba and Azure; those of all others are link-local.
 _METADATA = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")))
+_EVENTS = frozenset(("socket.connect", "socket.sendto"))
 _LONGEST = 2048  # of a URL; megabytes would take long to take apart
 
 
@@ -62,7 +67,7 @@ def forbidden(address: Ip) -> str:
     if address.is_unspecified or (address.version == 4 and address in _THIS_NETWORK):
         return "is an unspecified address"
     if address in _METADATA:
-        return "is the metadata service of a cloud"
+        return "is a cloud's metadata service"
     return "is an address of the manager's own machine" if _is_own(address) else ""
 
 
@@ -103,7 +108,7 @@ def problem(text: str) -> str:
         return f"has more than {_LONGEST} characters"
     host = text if literal(text) is not None else host_of(text).rstrip(".")
     if host.lower() == "localhost" or host.lower().endswith(".localhost"):
-        return "is this machine itself"
+        return "is the manager's own machine"
     address = literal(host)
     return forbidden(address) if address is not None else ""
 
@@ -173,7 +178,7 @@ def _path(review: Review) -> tuple[str, ...]:
 
 def _advice(driver: str) -> str:
     return (
-        "which only this machine can reach: name another one, or have an administrator allow it: "
+        "which only the manager's machine can reach: use another address, or ask an administrator to allow it: "
         f"kubectl annotate nodedriver {driver} {ALLOW_LOCAL}=true"
     )
 
@@ -181,3 +186,47 @@ def _advice(driver: str) -> str:
 def allowed_by(annotations: Mapping[str, str]) -> bool:
     """Return True if the annotations of a NodeDriver allow all addresses."""
     return annotations.get(ALLOW_LOCAL) == "true"
+
+
+# ---- connections of a Job -------------------------------------------------------------------------------------------
+
+
+class ConnectionGuard:
+    """Audit hook of the interpreter that denies a Job's connections to addresses that only this machine can reach.
+
+    It sees the address that each socket connects to, after names were resolved, whichever library resolved them: a name
+    that changes between a check and its use gains nothing. It covers drivers in Python, not programs that a driver
+    starts. A hook lasts as long as the process, so only the program of a Job installs one."""
+
+    def __init__(self, driver: str, allowed: Collection[Place]) -> None:
+        """`allowed`: where the Job reaches the API server."""
+        self._driver = driver
+        self._allowed = frozenset(allowed)
+        self._asking = threading.local()
+        self.denied = ""  # what was denied last, for users
+
+    def install(self) -> None:
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event not in _EVENTS or getattr(self._asking, "now", False):
+            return
+        place = arguments[1]
+        if not isinstance(place, tuple) or not isinstance(place[0], str) or place[:2] in self._allowed:
+            return  # a socket of the file system, or the API server
+        self._asking.now = True  # the check opens a socket itself
+        try:
+            why = self._why(place[0])
+        finally:
+            self._asking.now = False
+        if why:
+            self.denied = (
+                f"connecting to {place[0]} port {place[1]} is denied: it {why}. Use another address, or ask an "
+                f"administrator to allow it: kubectl annotate nodedriver {self._driver} {ALLOW_LOCAL}=true"
+            )
+            raise PermissionError(self.denied)
+
+    @staticmethod
+    def _why(host: str) -> str:
+        address = literal(host.partition("%")[0])
+        return forbidden(address) if address is not None else ""

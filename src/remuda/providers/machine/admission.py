@@ -1,4 +1,4 @@
-"""Admission of NodeDrivers: what could never become kinds is refused before anything is made of it."""
+"""Admission of NodeDrivers: a driver that could never have valid kinds is denied."""
 
 from __future__ import annotations
 
@@ -23,14 +23,13 @@ def _name(driver: NodeDriver) -> list[FieldError]:
     name = driver.metadata.name
     if not _NAME.fullmatch(name):
         why = (
-            "is the driver's name and begins the names of its kinds: a letter, then letters and digits, all lower case"
+            "must be lower-case letters and digits, starting with a letter: it is the driver's name, and its kinds "
+            "are named after it"
         )
         return [invalid("metadata.name", name, why)]
     shown = driver.spec.display_name
     if shown and shown.lower() != name:
-        return [
-            invalid("spec.displayName", shown, f"must be the driver's name, {name}: it is what its kinds are called")
-        ]
+        return [invalid("spec.displayName", shown, f"must be the driver's name, {name}: its kinds are named after it")]
     return []
 
 
@@ -45,9 +44,13 @@ def _url(driver: NodeDriver) -> list[FieldError]:
     if parts.scheme not in _SCHEMES or (not parts.scheme and not url.startswith("/")):
         return [invalid("spec.url", url, "must be local://, the path of a program, or an https URL")]
     if parts.password or parts.username:
-        return [forbidden("spec.url", "must not hold a user or a password: everybody who reads drivers would see it")]
+        return [
+            forbidden(
+                "spec.url", "must not contain a user or a password: everyone who can read NodeDrivers would see it"
+            )
+        ]
     if parts.scheme == "http" and not driver.spec.checksum:
-        return [required("spec.checksum", "what comes over http:// must be known by its sha256")]
+        return [required("spec.checksum", "a download over http:// needs its sha256")]
     return []
 
 

@@ -1,6 +1,6 @@
-"""From a NodeDriver to a driver that can be used: one of ours or of another package, else a program of rancher-machine.
+"""Lookup of the driver of a NodeDriver: an installed Python driver, else a driver of rancher-machine.
 
-Importing a driver, starting a program, downloading one: all of it may take its time, and none of it in the event loop.
+Importing a driver, starting a program and downloading one are slow, so none of them runs in the event loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RANCHER_MACHINE = "rancher-machine"
 
 
 class NotAvailable(Exception):
-    """The driver cannot be used; the text says why. `reason`: which of the steps to it failed, in one word."""
+    """The driver cannot be used; the message says why. `reason`: the failed step, in one word."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)

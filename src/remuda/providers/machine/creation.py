@@ -28,10 +28,12 @@ from remuda.providers.shared.types.machine import CREATE_ERROR, CREATE_JOB
 from remuda.runtime.outcome import DONE, Blocked, Outcome, Retryable
 from remuda.runtime.steps import step
 
-PROTECT = step("drivermachine.protect", "writes finalizer and intent to a machine before its server is asked for")
-COUNT = step("drivermachine.count-failure", "writes a failed attempt to the machine's status")
-REPORT = step("drivermachine.report-server", "writes what is known of a server that was made")
-RETRY = step("drivermachine.retry", "begins a machine's failure budget anew because somebody asked for it")
+PROTECT = step(
+    "drivermachine.protect", "adds the finalizer and records the intent, before a machine's server is requested"
+)
+COUNT = step("drivermachine.count-failure", "writes a failed creation attempt to the machine's status")
+REPORT = step("drivermachine.report-server", "writes the created server to the machine's status")
+RETRY = step("drivermachine.retry", "resets a machine's failure budget because a user requested a retry")
 
 _SCRIPT = b"script"  # the format of bootstrap data
 
@@ -41,7 +43,9 @@ async def advance(scope: Scope) -> Outcome:
         return await _settle(scope)
     job = scope.job
     if job is not None and job.metadata.deleting:
-        return _waits(scope, Blocked("WaitingForJob", _named(job), "the Job of the attempt before is on its way out"))
+        return _waits(
+            scope, Blocked("WaitingForJob", _named(job), "waiting for the Job of the previous attempt to be deleted")
+        )
     if job is not None and job.finished is None:
         _creates(scope, job.metadata.name)
         return Blocked(status.CREATING, _named(job), "the server is being created")
@@ -59,7 +63,10 @@ async def advance(scope: Scope) -> Outcome:
 async def _attempt(scope: Scope, job: Job | None) -> Outcome:
     owner = scope.owner
     if owner is None:
-        return _waits(scope, Blocked("WaitingForOwner", str(scope), "no Machine owns it yet"))
+        return _waits(
+            scope,
+            Blocked("WaitingForOwner", str(scope), "waiting for the Machine controller to set the owner reference"),
+        )
     if wait := _not_yet(scope, owner):
         return _waits(scope, wait)
     if scope.machine.spec.provider_id and find(scope.machine.status.conditions, CREATE_JOB) is None:
@@ -83,14 +90,18 @@ def _not_yet(scope: Scope, owner: Machine) -> Blocked | None:
         place = f"Cluster {Key(namespace, scope.cluster_name)}"
         return Blocked("WaitingForCluster", place, f"{place} does not exist")
     if not cluster.status.initialization.infrastructure_provisioned:
-        message = f"the infrastructure of Cluster {cluster.key} is not provisioned"
+        message = f"waiting for the infrastructure of Cluster {cluster.key} to be provisioned"
         return Blocked("WaitingForInfrastructure", f"Cluster {cluster.key}", message)
     if owner.spec.bootstrap.data_secret_name is None:
         config = owner.spec.bootstrap.config_ref
         on = f"{config.kind} {namespace}/{config.name}" if config is not None else f"Machine {owner.key}"
-        return Blocked("WaitingForBootstrapData", on, f"Machine {owner.key} has no bootstrap data yet: {on} makes it")
+        return Blocked(
+            "WaitingForBootstrapData", on, f"waiting for {on} to generate the bootstrap data of Machine {owner.key}"
+        )
     if scope.driver.local and not scope.world.settings.run_jobs:
-        message = f"servers of the driver {scope.driver.name} live where remuda's own job runner does; it does not run"
+        message = (
+            f"driver {scope.driver.name} creates servers where Remuda's job runner runs, and this manager runs none"
+        )
         return Blocked("NeedsJobRunner", f"NodeDriver {scope.driver.name}", message)
     if why := scope.world.settings.out_of_reach(scope.driver.name, scope.driver.own_loopback):
         return Blocked(OUT_OF_REACH, f"NodeDriver {scope.driver.name}", why)
@@ -120,7 +131,9 @@ async def _try(scope: Scope, owner: Machine, job: Job | None) -> Outcome:
         return Blocked(verdict.reason, str(scope), verdict.message, verdict.seconds)
     if job is not None:
         await job_start.stop(scope.desk, job)
-        return Blocked("WaitingForJob", _named(job), "the Job of the attempt before goes, then the next one starts")
+        return Blocked(
+            "WaitingForJob", _named(job), "deleting the Job of the previous attempt; the next attempt starts then"
+        )
     try:
         return await _start(scope, owner)
     except Missing as missing:
@@ -133,11 +146,13 @@ async def _start(scope: Scope, owner: Machine) -> Outcome:
     if config is not None and _is_ours(config) and secret != names.bootstrap_secret(config.name):
         # A user who may write the status of an RKEBootstrap could have any Secret put onto a server.
         on = f"RKEBootstrap {namespace}/{config.name}"
-        raise Missing("ForeignBootstrapData", on, f"Machine {owner.key} names Secret {secret}, which {on} has not made")
+        raise Missing(
+            "ForeignBootstrapData", on, f"Machine {owner.key} refers to Secret {secret}, which {on} did not create"
+        )
     bootstrap = await scope.world.secret(namespace, secret)
     if bootstrap is None or not bootstrap.get("value"):
         on = f"Secret {namespace}/{secret}"
-        raise Missing("BootstrapDataNotFound", on, f"{on} with the bootstrap data does not exist, or is empty")
+        raise Missing("BootstrapDataNotFound", on, f"{on} with the bootstrap data is missing or empty")
     if stall := _bad_format(scope, f"Secret {namespace}/{secret}", bootstrap):
         return _stall(scope, stall)
     await scope.check_author()
@@ -170,13 +185,13 @@ def _stall(scope: Scope, stall: Stall) -> Outcome:
 
 
 def _bad_format(scope: Scope, secret: str, bootstrap: Mapping[str, bytes]) -> Stall | None:
-    """Drivers run a script. Cloud-config of another bootstrap provider would be run as one, and fail every time."""
+    """Return a Stall if the bootstrap data is no script: a cloud-config run as a script would fail every time."""
     known = bootstrap.get("format", b"").decode("utf-8", "replace")
     if known == _SCRIPT.decode() or (not known and bootstrap["value"].startswith(b"#!")):
         return None
     message = (
-        f"{secret} holds bootstrap data in the format {known or 'cloud-config'}, and servers of the driver "
-        f"{scope.driver.name} need a script: use an RKEBootstrap, or a Secret with the format script"
+        f"{secret} has bootstrap data in format {known or 'cloud-config'}, but driver {scope.driver.name} needs a "
+        "script: use an RKEBootstrap, or a Secret with format script"
     )
     return Stall(budget.BAD_BOOTSTRAP_FORMAT, message)
 
@@ -225,7 +240,7 @@ async def _fail(scope: Scope, job: Job, ended: Result) -> None:
 async def _succeed(scope: Scope, job: Job) -> Outcome:
     known = await _state(scope)
     if not _exists(known):
-        said = "the Job ended well, but the machine-state Secret tells of no server"
+        said = "the Job succeeded, but the machine-state Secret records no server"
         await _fail(scope, job, Result(ok=False, message=said))
         return await _attempt(scope, job)
     if scope.owner is not None:
@@ -241,7 +256,7 @@ async def _state(scope: Scope) -> State:
 
 
 def _exists(known: State) -> bool:
-    """With all that a Job has to do for it: over SSH, the script has ended well."""
+    """Return whether the Job has finished its work on the server; over SSH, the script must have succeeded."""
     return known.phase == "bootstrapped" or (known.phase == "created" and known.by_user_data)
 
 
@@ -261,7 +276,7 @@ async def _publish_server(scope: Scope, owner: Machine | None, known: State) -> 
 
 
 async def _settle(scope: Scope) -> Outcome:
-    """The server is there: is it a managed host? What the Job needed goes either way."""
+    """Report the server as provisioned once its agent has connected, and delete the objects that the Job needed."""
     if scope.job is not None:
         await job_start.clear(scope.desk, credential=bool(scope.credential))
     machine = scope.machine
@@ -275,7 +290,7 @@ async def _settle(scope: Scope) -> Outcome:
     on = f"RKEBootstrap {machine.metadata.namespace}/{_config(scope)}"
     status.waits_for_agent(scope.draft.status, machine.spec.provider_id, _config(scope))
     return Blocked(
-        status.WAITING_FOR_AGENT, on, f"the server {machine.spec.provider_id} runs; its agent has not called"
+        status.WAITING_FOR_AGENT, on, f"server {machine.spec.provider_id} is running; waiting for its agent to connect"
     )
 
 

@@ -1,7 +1,7 @@
-"""The definitions of NodeDriver, and of the three kinds every driver has: its Config, MachineTemplate and Machine.
+"""CRDs of NodeDriver and of the three kinds of every driver: its Config, MachineTemplate and Machine.
 
-What all drivers have in common comes from the types, the driver's own fields from its option model. A server is what
-it was made with: the options of a machine and of a template cannot change, and the schema itself says so.
+Common fields come from the types, the driver's own fields from its option model. The options of a machine and of a
+template are immutable; the schema itself enforces that.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def node_driver() -> Json:
         Definition(
             kind=NODE_DRIVER,
             columns=(
-                Column("Active", ".spec.active", "Whether it shall be used", "boolean"),
+                Column("Active", ".spec.active", "Whether the driver is enabled", "boolean"),
                 Column("Serving", '.status.conditions[?(@.type=="Active")].status', "Whether its kinds are served"),
                 Column("Reason", '.status.conditions[?(@.type=="Active")].reason', "Why"),
-                Column("Description", ".spec.description", "What it is for", priority=WIDE),
+                Column("Description", ".spec.description", "What the driver is for", priority=WIDE),
                 _AGE,
             ),
         )
@@ -62,7 +62,7 @@ def node_driver() -> Json:
 
 
 def of_driver(model: OptionModel) -> list[Json]:
-    """The definitions of its three kinds."""
+    """Return the CRDs of the driver's three kinds."""
     return [_config(model), _template(model), _machine(model)]
 
 
@@ -106,7 +106,7 @@ def _template(model: OptionModel) -> Json:
     )
     spec = _root(made)["properties"]["spec"]["properties"]["template"]["properties"]["spec"]
     _add(spec, model, defaults=False)
-    _freeze(spec, model, "the options of a template cannot change: make a new template and refer to that")
+    _freeze(spec, model, "the options of a template are immutable: create a new template and refer to it")
     return made
 
 
@@ -123,15 +123,15 @@ def _machine(model: OptionModel) -> Json:
                 ),
                 Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why"),
                 Column("Provider ID", ".spec.providerID", "The server's identity", priority=WIDE),
-                Column("Address", ".status.addresses[0].address", "Where it is reached", priority=WIDE),
-                Column("Failures", ".status.failures", "Attempts that failed in a row", "integer", priority=WIDE),
+                Column("Address", ".status.addresses[0].address", "Its first address", priority=WIDE),
+                Column("Failures", ".status.failures", "Consecutive failed attempts", "integer", priority=WIDE),
                 _AGE,
             ),
         )
     )
     spec = _root(made)["properties"]["spec"]
     _add(spec, model, defaults=False)
-    _freeze(spec, model, "the options of a server cannot change: change its template, or delete the machine")
+    _freeze(spec, model, "the options of a server are immutable: change its template, or delete the machine")
     return made
 
 
@@ -147,8 +147,8 @@ def _add(schema: Json, model: OptionModel, *, defaults: bool) -> None:
 
 
 def _freeze(spec: Json, model: OptionModel, why: str) -> None:
-    """No option changes, appears or goes. A rule on the field runs where it is and was; the one on the whole says
-    that it is where it was."""
+    """Make all options immutable. A rule on a field runs only if the field is in both objects; the rule on the whole
+    object forbids adding or removing one."""
     for option in model.options:
         field = spec["properties"][option.name]
         field["x-kubernetes-validations"] = [

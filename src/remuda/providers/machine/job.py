@@ -1,11 +1,11 @@
-"""The program in a machine's Job: `remuda machine-job`. It carries out one order with one driver; where the file of the
-order is `cluster.json`, the order is for a cluster as a whole.
+"""The program in a machine's Job: `remuda machine-job`. It carries out one order with one driver. An order in the file
+`cluster.json` is for a cluster as a whole.
 
-It may be killed anywhere and is then started anew, so what it intends is in the machine-state Secret before the
-infrastructure is asked, and what came of it right after; `create` of a driver finds what an attempt before has made.
+The Job may be killed at any point and is then restarted. So it writes its intent to the machine-state Secret before it
+calls the infrastructure, and the result right after; `create` of a driver finds what an earlier attempt has created.
 
-Exit codes: 0 done; 1 failed, and may work next time; 3 will not work until options or credentials change. The last
-words go to the termination log, and from there into the machine's conditions. Secrets are scrubbed from all of it.
+Exit codes: 0 success; 1 failure that a retry may fix; 3 failure until options or credentials change. The final message
+goes to the termination log, and from there into the machine's conditions. Secrets are redacted everywhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from remuda.jobs.launcher import Work
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.providers.machine import addresses
-from remuda.providers.machine.connection_guard import ConnectionGuard
+from remuda.providers.machine.addresses import ConnectionGuard
 from remuda.providers.shared import drivers
 from remuda.providers.shared.drivers.spi import BadOptions, ClusterDriver, ClusterOrder, Driver, DriverError, Order
 from remuda.providers.shared.jobs import log_redaction
@@ -61,7 +61,7 @@ def driver_of(order: Order) -> type[Driver[Any]]:
 async def run(
     files: Mapping[str, bytes], credentials: Mapping[str, str], client: Client, directory: Path, say: Say
 ) -> tuple[int, str]:
-    """Carries out the order among the files; its exit code and last words. `say` hears everything, scrubbed."""
+    """Carry out the order in the files; return exit code and final message. `say` gets all output, redacted."""
     scrubber = Scrubber(credentials.values())
 
     def tell(text: str) -> None:
@@ -120,14 +120,14 @@ def _cluster_order(files: Mapping[str, bytes]) -> ClusterOrder:
     try:
         return msgspec.json.decode(files[CLUSTER_ORDER_FILE], type=ClusterOrder)
     except msgspec.MsgspecError as error:
-        raise DriverError(f"the order of this Job cannot be read: {error}") from None
+        raise DriverError(f"cannot read the order of this Job: {error}") from None
 
 
 def _order(files: Mapping[str, bytes]) -> Order:
     try:
         return msgspec.json.decode(files.get(ORDER_FILE, b""), type=Order)
     except msgspec.MsgspecError as error:
-        raise DriverError(f"the order of this Job cannot be read: {error}") from None
+        raise DriverError(f"cannot read the order of this Job: {error}") from None
 
 
 def _script(files: Mapping[str, bytes]) -> bytes:
@@ -135,7 +135,7 @@ def _script(files: Mapping[str, bytes]) -> bytes:
 
 
 def in_process(client: Client, directory: Path) -> Program:
-    """The same as tasks of this event loop, for `jobs.in_process`: simulations make thousands of machines."""
+    """Run orders as tasks of this event loop, for `jobs.in_process`: simulations create thousands of machines."""
 
     async def program(work: Work, say: Say) -> int:
         given = {path: file.content for path, file in work.materials.files.items()}
@@ -196,10 +196,10 @@ def _guard(files: Mapping[str, bytes], servers: Sequence[str]) -> ConnectionGuar
         order: Order | ClusterOrder = _cluster_order(files) if CLUSTER_ORDER_FILE in files else _order(files)
         if isinstance(order, ClusterOrder):
             free = cluster_driver_of(order.driver).local
-        else:  # a program of rancher-machine is spoken to on loopback, and its own connections are not seen
+        else:  # rancher-machine's plugins listen on loopback, and the hook does not see other programs' connections
             free = driver_of(order).local or order.local_addresses or bool(order.program)
     except DriverError:
-        return None  # will be told by whoever carries out the order
+        return None  # carrying out the order reports it
     if free:
         return None
     guard = ConnectionGuard(order.driver, {place for url in servers for place in _places(url)})
@@ -220,14 +220,14 @@ def _places(url: str) -> list[tuple[str, int]]:
 
 
 def _set_hosts_free(files: Mapping[str, bytes]) -> None:
-    """Hosts of a local driver are started from here and outlive the Job: its limits are not theirs."""
+    """Lift the Job's resource limits for local drivers: the hosts that they start outlive the Job."""
     try:
         if CLUSTER_ORDER_FILE in files:
             local = cluster_driver_of(_cluster_order(files).driver).local
         else:
             local = driver_of(_order(files)).local
     except DriverError:
-        return  # will be told by whoever carries out the order
+        return  # carrying out the order reports it
     if not local:
         return
     _, most = resource.getrlimit(resource.RLIMIT_DATA)

@@ -57,8 +57,8 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 class Found(msgspec.Struct, frozen=True):
     leaks: Sequence[Leak]
-    unknown: Sequence[str]  # where nobody could look, and why
-    looked: Sequence[str] = ()  # where somebody did
+    unknown: Sequence[str]  # drivers that could not be searched, and why
+    looked: Sequence[str] = ()  # drivers that were searched
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -70,7 +70,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class _Use(msgspec.Struct, frozen=True):
-    """One way in which a driver is used."""
+    """One set of options and credential that a driver is used with."""
 
     namespace: str
     options: Json
@@ -93,19 +93,23 @@ async def find(client: Client, place: Place, only: Sequence[str] = ()) -> Found:
             driver = drivers.find(name)
         except drivers.NoSuchDriver:
             if place.remote and (uses or name in only):
-                unknown.append(f"{name}: a driver that is a program cannot tell which servers there are")
+                unknown.append(
+                    f"{name}: cannot list servers: the driver is a rancher-machine program, which has no list command"
+                )
             continue
         if not (place.local if driver.local else place.remote):
             continue
         if driver.local and place.hosts is None:
             if uses or name in only:
-                unknown.append(f"{name}: its servers are where its Jobs run, and this manager runs none")
+                unknown.append(
+                    f"{name}: cannot list servers: they are where its Jobs run, and this manager runs no Jobs"
+                )
             continue
         directory = place.hosts or Path()
         looked.append(f"{name} in {directory}" if driver.local else name)
         shared, shares = await _shared(client, name)
         owned |= shared
-        looks: list[tuple[_Use, _Look]] = [(use, _look) for use in uses or [_NO_USE]]  # without any: the defaults
+        looks: list[tuple[_Use, _Look]] = [(use, _look) for use in uses or [_NO_USE]]  # unused drivers: default options
         if driver.cluster is not None:
             looks += [(use, _look_at_clusters) for use in shares or [_NO_USE]]
         for use, look in looks:
@@ -113,7 +117,7 @@ async def find(client: Client, place: Place, only: Sequence[str] = ()) -> Found:
                 for leak in await look(client, driver, name, use, owner, directory):
                     leaks[name, leak[0]] = leak[1]
             except BadOptions as error:
-                if use is not _NO_USE:  # a driver that needs options, and that nobody gives any, is not in use
+                if use is not _NO_USE:  # an unused driver may lack required options
                     unknown.append(f"{name}: {error}")
             except (DriverError, credentials.BadReference, StatusError, OSError) as error:
                 unknown.append(f"{name}: {error}")
@@ -141,12 +145,12 @@ async def _names(client: Client, only: Sequence[str], place: Place) -> tuple[lis
         return [driver.metadata.name for driver in known if driver.spec.active or driver.metadata.deleting], []
     names = [driver.metadata.name for driver in known]
     there = ", ".join(sorted(names)) or "none"
-    wrong = [f"{name}: there is no such NodeDriver; there are {there}" for name in only if name not in names]
+    wrong = [f"{name}: NodeDriver not found; known drivers: {there}" for name in only if name not in names]
     return [name for name in names if name in only], wrong if place.remote else []
 
 
 async def _in_use(client: Client, driver: str) -> tuple[set[str], list[_Use]]:
-    """The tags of servers that have a machine, and every way in which the driver is used."""
+    """Return the tags of servers that have a machine, and each set of options and credential in use."""
     machines = await _all(client, machine_kind(driver))
     templates = await _all(client, template_kind(driver))
     configs = await _all(client, config_kind(driver))
@@ -162,7 +166,7 @@ async def _in_use(client: Client, driver: str) -> tuple[set[str], list[_Use]]:
 
 
 async def _shared(client: Client, driver: str) -> tuple[set[str], list[_Use]]:
-    """The same of what was made for clusters. Which driver that was is remembered when it is not asked for any more."""
+    """Return the same for cluster infrastructure, including RKEClusters that no longer ask for it."""
     owned: set[str] = set()
     uses: dict[bytes, _Use] = {}
     for obj in await _all(client, RKE_CLUSTER):
@@ -185,7 +189,7 @@ def _use(namespace: str, spec: Json) -> _Use:
 async def _all(client: Client, kind: Kind[Any]) -> list[Json]:
     try:
         listing = await list_all(client, kind.target)
-    except NotFound:  # the driver's kinds are not there, and so is nothing of them
+    except NotFound:  # the driver's kinds are not installed
         return []
     return [msgspec.json.decode(value) for value in listing.items]
 
@@ -193,7 +197,7 @@ async def _all(client: Client, kind: Kind[Any]) -> list[Json]:
 async def _look(
     client: Client, driver: type[Driver[Any]], name: str, use: _Use, owner: str, directory: Path
 ) -> list[tuple[str, Leak]]:
-    """Servers by the tag of the machine they were made for, or by their own id where they have none."""
+    """Return servers by the tag of their machine, or by their own id if they have no tag."""
     order = Order(
         driver=name, action="remove", name="", hostname="", namespace=use.namespace, machine="", uid="", cluster="",
         owner=owner, options=use.options,
@@ -261,7 +265,7 @@ class _NoRecord:
     private_key = ""
 
     async def save_private_key(self, private_key: str) -> None:
-        raise DriverError("nothing is written down by looking")
+        raise DriverError("a search for leaks records nothing")
 
     async def save(self, value: Mapping[str, Any]) -> None:
-        raise DriverError("nothing is written down by looking")
+        raise DriverError("a search for leaks records nothing")

@@ -1,7 +1,7 @@
 """The controller of one driver's machines: `<Driver>Machine` → Job → server.
 
-It is there while the driver is, and works the same for every driver: what differs is in the Job. A run looks at the
-machine, at its Job and at what both are for, does one thing, and says in the status what it waits for.
+It exists as long as the driver is active and is the same for every driver: differences are in the Job. A reconcile
+reads the machine, its Job and their owners, does one thing, and reports in the status what it waits for.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from remuda.providers.shared.types.machine import CREATE_JOB, DELETE_JOB, READY,
 from remuda.runtime.outcome import DONE, Blocked, Outcome, soonest
 from remuda.runtime.steps import step
 
-PUBLISH = step("drivermachine.publish", "writes what a machine waits for, or that it is paused")
+PUBLISH = step("drivermachine.publish", "writes a machine's conditions")
 
 CONCURRENCY = 20
 
 
 def index(world: MachineContext) -> None:
-    """To be called before the caches start."""
+    """Add the index of Machines by cluster. Call it before the caches start."""
     index_by_cluster(world.manager.caches, MACHINE)
 
 
 class DriverMachines:
     def __init__(self, world: MachineContext, driver: FoundDriver) -> None:
-        self.driver = driver  # replaced when it changes: machines that are there are left as they are
+        self.driver = driver  # replaced when the NodeDriver changes; existing machines keep their servers
         self._world = world
         self._kind = driver.kind
         manager = world.manager
@@ -114,7 +114,7 @@ class DriverMachines:
 
 
 def _finished(scope: Scope) -> bool:
-    """Idle machines cost nothing."""
+    """Return whether a machine needs no further work, so that idle machines cost nothing."""
     machine = scope.machine
     if machine.metadata.deleting or not machine.status.initialization.provisioned:
         return False
@@ -122,7 +122,7 @@ def _finished(scope: Scope) -> bool:
 
 
 def _news(scope: Scope) -> bool:
-    """A machine that has stalled is told at once."""
+    """Return whether the machine has stalled: that is written at once."""
     return STALLED in {one["type"] for one in scope.draft.status.get("conditions", ())}
 
 

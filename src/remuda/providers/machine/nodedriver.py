@@ -1,8 +1,8 @@
-"""The NodeDriver controller: an active driver has its three kinds served and its machines looked after, live.
+"""The NodeDriver controller: it installs the three kinds of an active driver and starts the controller of its machines.
 
-A driver that changes gets new definitions; machines that are there stay as they are. One that is switched off or
-deleted waits until nothing of its kinds is left, and says what there is; only then do its kinds go. Definitions of
-somebody else are never touched.
+A changed driver gets new CRDs; existing machines keep their servers. A driver that is deactivated or deleted waits
+until no object of its kinds is left, and lists those that are; only then are its CRDs deleted. CRDs of other programs
+are never changed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from remuda.runtime.steps import step
 
 PROTECT = step("nodedriver.protect", "adds a driver's finalizer before its kinds are installed")
 PUBLISH = step("nodedriver.publish", "writes whether a driver's kinds are served")
-UNINSTALL = step("nodedriver.uninstall", "deletes one definition of a driver that is not needed any more")
-RELEASE = step("nodedriver.release", "removes the finalizer of a driver whose kinds are gone")
+UNINSTALL = step("nodedriver.uninstall", "deletes a CRD of a driver that is no longer used")
+RELEASE = step("nodedriver.release", "removes the finalizer of a driver whose kinds are deleted")
 
 CONTROLLER = "nodedriver"
 FINALIZER = "remuda.dev/node-driver"
@@ -41,9 +41,9 @@ DOWNLOADED = "Downloaded"
 INSTALLED = "Installed"
 ACTIVE = "Active"
 
-_NAMED = 5  # objects in use that are told by name
-_FOREIGN_SECONDS = 60.0  # somebody else's definition may go some day
-_UNAVAILABLE_SECONDS = 60.0  # a program may be put where it is looked for
+_NAMED = 5  # objects in use that a message names
+_FOREIGN_SECONDS = 60.0  # another program may delete its CRD
+_UNAVAILABLE_SECONDS = 60.0  # an administrator may install the program
 
 
 Find = Callable[[NodeDriver, MachineSettings], Awaitable[FoundDriver]]
@@ -100,7 +100,7 @@ class NodeDrivers:
             raise
         self._look_after(found)
         kinds = ", ".join(kind.name for kind in _kinds(found.name))
-        source = "a program of rancher-machine" if found.program else "a driver of remuda"
+        source = "rancher-machine" if found.program else "built-in driver"
         await self._say(
             draft,
             [
@@ -112,7 +112,7 @@ class NodeDrivers:
         return DONE
 
     async def _find(self, driver: NodeDriver) -> FoundDriver:
-        """Once for each state of the NodeDriver: a program is not asked again for nothing. Raises NotAvailable."""
+        """Find the driver, once for each state of the NodeDriver: starting its program is slow. Raises NotAvailable."""
         spec, name = driver.spec, driver.metadata.name
         by = (spec.url, spec.checksum, spec.description, driver.metadata.annotations, driver.metadata.uid)
         present = self._found.get(name)
@@ -156,9 +156,9 @@ class NodeDrivers:
         try:
             self._look_after(await self._find(driver))
         except NotAvailable as error:
-            used = f"{used}; nobody looks after them: {error}"
-        will = "deleted" if driver.metadata.deleting else "switched off"
-        message = f"it is to be {will}, and waits until these are gone: {used}"
+            used = f"{used}; no controller reconciles them: {error}"
+        will = "deleted" if driver.metadata.deleting else "deactivated"
+        message = f"waiting to be {will} until these are deleted: {used}"
         await self._say(draft, [(ACTIVE, TRUE, "InUse", message)])
         return Blocked("InUse", used, message, self._world.settings.in_use_seconds)
 
@@ -217,7 +217,7 @@ def _kinds(driver: str) -> tuple[Kind[Any], ...]:
 def _unavailable(error: NotAvailable) -> list[tuple[str, str, str, str]]:
     return [
         (DOWNLOADED, FALSE, error.reason, str(error)),
-        (INSTALLED, UNKNOWN, error.reason, "the driver is not there"),
+        (INSTALLED, UNKNOWN, error.reason, "the driver is not available"),
         (ACTIVE, FALSE, error.reason, str(error)),
     ]
 

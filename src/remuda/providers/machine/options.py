@@ -1,7 +1,7 @@
-"""One model of a driver's options: the only source of its kinds' schemas, of its flags and of its pages.
+"""Model of a driver's options: the only source of its CRD schemas, flags and documentation.
 
-Our drivers write their options as a Part (`spi.Options`); a driver that is a program reports its flags. Either becomes
-the same model. Names are those of rancher-machine, so that manifests and flags of others fit.
+Our drivers define their options as a Part (`spi.Options`); a driver that is a program reports its flags. Both become
+the same model. Option names are those of rancher-machine, so that existing manifests and flags fit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from remuda.providers.shared.drivers.spi import Driver
 FlagType = Literal["string", "integer", "boolean", "strings"]
 PASSWORD = "password"  # noqa: S105  the format of an option nobody may see
 
-# Flags that hold a secret, whatever their driver says of them: it has no way to say so.
+# Flags with these names hold a secret: drivers cannot mark a flag as secret.
 _SECRET = re.compile(
     r"sshKeyContents|sshKey|privateKey(File|Contents)?|rootPass|.*(password|secret|secretKey|token)", re.I
 )
@@ -55,7 +55,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def type(self) -> str:
-        """For people."""
+        """Return the type as shown to users."""
         return _type(self.schema)
 
 
@@ -97,7 +97,7 @@ def of_driver(driver: type[Driver[Any]]) -> OptionModel:
     )
     known = {option.name for option in options}
     if unknown := [name for name in driver.credential_fields if name not in known]:
-        raise BadModel(f"the driver {driver.name} takes {', '.join(unknown)} from credentials, but has no such option")
+        raise BadModel(f"driver {driver.name} reads {', '.join(unknown)} from credentials, but has no such option")
     return OptionModel(driver=driver.name, doc=driver.doc, options=options, credentials=driver.credential_fields)
 
 
@@ -158,10 +158,10 @@ def of_flags(
 
 
 def _without_prefix(driver: str, flag: str) -> str:
-    """Everything up to the first dash is the driver's name."""
+    """Return a flag without the driver's name, which is everything up to the first dash."""
     prefix, dash, rest = flag.partition("-")
     if not dash or not rest:
-        raise BadModel(f"the driver {driver} has a flag {flag!r} without a name behind its prefix {prefix!r}")
+        raise BadModel(f"driver {driver} has a flag {flag!r} with no name after the prefix {prefix!r}")
     return rest
 
 
@@ -194,7 +194,7 @@ def _flag_default(flag: Flag) -> Any:
 
 def _check_name(driver: str, name: str) -> None:
     if not _NAME.fullmatch(name) or name in _RESERVED:
-        raise BadModel(f"the driver {driver} has an option {name!r}, which cannot be a field of its machines")
+        raise BadModel(f"driver {driver} has an option {name!r}, which is not a valid field name")
 
 
 def camel(kebab_name: str) -> str:

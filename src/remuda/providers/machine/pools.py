@@ -1,7 +1,7 @@
-"""The pools that machines belong to, and what has failed in them.
+"""Pools of machines and their recorded failures.
 
-The last failures of a pool stay in a ConfigMap of the MachineDeployment, MachineSet or Cluster, so that they can be
-read when the machine they happened to is long gone. A pool in which nothing has ever failed has none.
+The last failures of a pool are in a ConfigMap owned by the MachineDeployment, MachineSet or Cluster, so that users can
+read them after the failed machine was deleted. A pool without failures has no ConfigMap.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from remuda.runtime.caches import Informer
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import step
 
-RECORD = step("drivermachine.record-failure", "writes what failed in a pool, or that it works again")
+RECORD = step("drivermachine.record-failure", "writes a pool's failures, or resets them after a success")
 
 STATE = "state.json"  # key: `budget.Pool`
 READABLE = "failures"  # key: the same for people
@@ -73,7 +73,7 @@ def pool_of(machine: Machine) -> PoolName:
 
 
 class Pools:
-    """One for all drivers of a manager; to be made before its caches start."""
+    """Failure records of all pools of a manager. Create it before the caches start."""
 
     def __init__(self, manager: Manager, rules: Rules, jobs: Informer[Job]) -> None:
         self._client = manager.client
@@ -87,7 +87,7 @@ class Pools:
         self.failures.index(_BY_POOL, lambda failures: (_place_of(failures),))
 
     def lock(self, pool: PoolName) -> asyncio.Lock:
-        """Held while it is decided who tries next: two machines never find that nobody does."""
+        """Return the lock under which a pool chooses the machine to try, so that two machines never start at once."""
         return self._locks.setdefault(pool.place, asyncio.Lock())
 
     def look(self, pool: PoolName) -> budget.Pool:
@@ -95,12 +95,12 @@ class Pools:
         return budget.Pool() if found is None else _read(found)
 
     def trying(self, pool: PoolName) -> list[str]:
-        """Names of the machines whose server is being made now."""
+        """Return the names of the machines whose server is being created."""
         owners = (job.metadata.controller for job in self._jobs.select(_TRYING, pool.place))
         return sorted(owner.name for owner in owners if owner is not None)
 
     def waiting(self, failures: ConfigMap) -> list[Machine]:
-        """The Machines without a server of the pool that a ConfigMap is about."""
+        """Return the Machines without a server in the pool of a ConfigMap."""
         return self._without_server(_place_of(failures))
 
     def waiting_for(self, job: Job) -> list[Machine]:
@@ -117,7 +117,7 @@ class Pools:
         return [machine for machine in found if not machine.status.initialization.infrastructure_provisioned]
 
     async def failed(self, pool: PoolName, machine: Machine, failure: Failure) -> None:
-        """Counts it once, however often it is told."""
+        """Record a failure; repeated calls for the same Job count once."""
         cut = msgspec.structs.replace(failure, message=failure.message[-_LONGEST_MESSAGE:])
         before = self.look(pool)
         after = budget.failed(self._rules, before, cut, clock.parse(failure.time))
@@ -152,7 +152,7 @@ class Pools:
             await self._client.create(CONFIG_MAPS, pool.namespace, obj)
 
     async def _owners(self, pool: PoolName, machine: Machine) -> list[dict[str, Any]]:
-        """The pool itself; its Cluster if there is no such thing any more."""
+        """Return the pool as owner reference, or its Cluster if the pool is deleted."""
         owner = machine.metadata.controller
         if owner is not None and owner.kind == pool.kind.name and owner.group == pool.kind.group:
             return [msgspec.to_builtins(msgspec.structs.replace(owner, controller=False, block_owner_deletion=None))]
@@ -182,8 +182,8 @@ def _trying(job: Job) -> Iterable[str]:
 def _read(found: ConfigMap) -> budget.Pool:
     try:
         return msgspec.json.decode(found.data.get(STATE, "{}"), type=budget.Pool)
-    except msgspec.MsgspecError as error:  # somebody edited it: nothing depends on it but patience
-        log.warning("%s of ConfigMap %s cannot be read and counts as empty: %s", STATE, found.key, error)
+    except msgspec.MsgspecError as error:  # a user edited it; only the delay between attempts depends on it
+        log.warning("cannot decode %s of ConfigMap %s, treating it as empty: %s", STATE, found.key, error)
         return budget.Pool()
 
 

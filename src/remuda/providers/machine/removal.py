@@ -23,13 +23,13 @@ from remuda.providers.shared.types.machine import DELETE_ERROR, DELETE_JOB
 from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import step
 
-BEGIN = step("drivermachine.begin-removal", "writes that a machine's server is to be removed")
-COUNT = step("drivermachine.count-failed-removal", "writes a failed removal to the machine's status")
-RETRY = step("drivermachine.retry-removal", "tries a failed removal again at once because somebody asked for it")
-RELEASE = step("drivermachine.release", "removes the finalizer of a machine whose server is gone or abandoned")
+BEGIN = step("drivermachine.begin-removal", "writes that the removal of a machine's server begins")
+COUNT = step("drivermachine.count-failed-removal", "writes a failed removal attempt to the machine's status")
+RETRY = step("drivermachine.retry-removal", "retries a failed removal at once because a user requested it")
+RELEASE = step("drivermachine.release", "removes the finalizer of a machine whose server is deleted or abandoned")
 
 ABANDONED = "ServerAbandoned"
-_HINT = f'To give up the server and keep it out of the way, annotate this object with {names.ABANDON}="true"'
+_HINT = f'To abandon the server and delete this object anyway, annotate it with {names.ABANDON}="true"'
 _LOOK_AGAIN_SECONDS = 15.0
 
 
@@ -45,7 +45,7 @@ async def advance(scope: Scope) -> Outcome:
         status.begins_to_go(scope.draft.status)
         await scope.save(BEGIN)
     if job is not None and job.metadata.deleting:
-        return Blocked("WaitingForJob", _named(job), "the Job of the attempt before is on its way out")
+        return Blocked("WaitingForJob", _named(job), "waiting for the Job of the previous attempt to be deleted")
     if job is not None and job.finished is None:
         status.removing(scope.draft.status, str(scope), job.key)
         return Blocked(status.REMOVING, _named(job), "the server is being removed")
@@ -62,7 +62,7 @@ async def _end_creation(scope: Scope, job: Job) -> Outcome:
     status.stopping(scope.draft.status, job.metadata.name)
     if not job.metadata.deleting:
         await job_start.stop(scope.desk, job)
-    return Blocked("WaitingForJob", _named(job), "the Job that was creating the server is stopped first")
+    return Blocked("WaitingForJob", _named(job), "stopping the Job that creates the server; the removal starts then")
 
 
 async def _attempt(scope: Scope, job: Job | None) -> Outcome:
@@ -79,13 +79,15 @@ async def _attempt(scope: Scope, job: Job | None) -> Outcome:
         return Blocked(DELETE_ERROR, str(scope), machine.status.failure_message, rest)
     if job is not None:
         await job_start.stop(scope.desk, job)
-        return Blocked("WaitingForJob", _named(job), "the Job of the attempt before goes, then the next one starts")
+        return Blocked(
+            "WaitingForJob", _named(job), "deleting the Job of the previous attempt; the next attempt starts then"
+        )
     try:
         return await _start(scope)
     except Missing as missing:
         return await _cannot(scope, str(missing), missing.on)
     except Forbidden as error:  # its namespace is being deleted, and this manager may not work in another one
-        return await _cannot(scope, f"no Job can be made: {error.message}", f"Namespace {machine.metadata.namespace}")
+        return await _cannot(scope, f"cannot create a Job: {error.message}", f"Namespace {machine.metadata.namespace}")
 
 
 async def _start(scope: Scope) -> Outcome:
@@ -101,10 +103,10 @@ async def _start(scope: Scope) -> Outcome:
 
 
 async def _cannot(scope: Scope, why: str, on: str) -> Outcome:
-    """The removal cannot even be tried."""
+    """Report why the removal cannot be attempted."""
     if _abandon_wanted(scope):
         return await _abandon(scope)
-    status.cannot_remove(scope.draft.status, f"the server cannot be removed: {why}", _HINT)
+    status.cannot_remove(scope.draft.status, f"cannot remove the server: {why}", _HINT)
     return Blocked(DELETE_ERROR, on, why, _LOOK_AGAIN_SECONDS)
 
 
@@ -112,7 +114,12 @@ async def _fail(scope: Scope, job: Job, ended: Result) -> None:
     machine = scope.machine
     scope.world.events.warning(machine, DELETE_ERROR, ended.message)
     status.remove_failed(
-        scope.draft.status, machine.status, job.metadata.uid, ended.message, clock.now(), f"It is tried again. {_HINT}"
+        scope.draft.status,
+        machine.status,
+        job.metadata.uid,
+        ended.message,
+        clock.now(),
+        f"The controller retries. {_HINT}",
     )
     await scope.save(COUNT)
 
@@ -127,9 +134,9 @@ async def _abandon(scope: Scope) -> Outcome:
     except ValueError:
         known = State()
     text = (
-        f"abandoned, and perhaps still there: server {job_spec.server_name(scope.machine.metadata.name)}"
-        f"{f', id {known.id}' if known.id else ''}{_named_id(scope, known)}, driver {scope.driver.name}; "
-        f"the last error: {scope.machine.status.failure_message}"
+        f"abandoned and possibly still running: server {job_spec.server_name(scope.machine.metadata.name)}"
+        f"{f', id {known.id}' if known.id else ''}{_named_id(scope, known)}, driver {scope.driver.name}; last error: "
+        f"{scope.machine.status.failure_message}"
     )
     scope.world.events.warning(scope.machine, ABANDONED, text)
     if scope.owner is not None:

@@ -34,7 +34,7 @@ FINALIZER = "remuda.dev/machine"
 
 
 class FoundDriver(msgspec.Struct, frozen=True, kw_only=True):
-    """A driver that can be used."""
+    """Driver that is available, with its options."""
 
     name: str
     model: OptionModel
@@ -80,13 +80,13 @@ class Scope:
         self.load(value)
 
     async def save(self, step: Step) -> None:
-        """Writes the draft and goes on with what it has become."""
+        """Write the draft and load the resulting object."""
         value = await save(self.world.client, self.draft, step)
         if value is not self.draft.value:
             self.load(value)
 
     def load(self, value: bytes) -> None:
-        """The machine as it is now; what was drafted of it before is void."""
+        """Load the current machine; discard the previous draft."""
         world = self.world
         self.draft = Draft(self.driver.kind.target, value)
         self.machine = self.driver.kind.decode(value)
@@ -123,12 +123,12 @@ class Scope:
 
     @property
     def made(self) -> bool:
-        """The create Job has ended well."""
+        """Return whether the create Job has succeeded."""
         return conditions.is_true(self.machine.status.conditions, CREATE_JOB)
 
     @property
     def asked(self) -> bool:
-        """A server was asked for, or may have been: the condition is written before the first Job."""
+        """Return whether a server may have been requested: the condition is written before the first Job."""
         found = conditions.find(self.machine.status.conditions, CREATE_JOB)
         return found is not None or bool(self.machine.spec.provider_id) or self.job is not None
 
@@ -167,7 +167,7 @@ class Scope:
             value = await self.world.client.get(kind.target, metadata.namespace, template)
         except NotFound:
             on = f"{kind.name} {metadata.namespace}/{template}"
-            message = f"{on} is gone, so nobody knows who chose the credential of {self}; delete the Machine"
+            message = f"{on} was deleted, so the user who chose the credential of {self} is unknown; delete the Machine"
             raise Missing("TemplateNotFound", on, message) from None
         return author.of(kind.decode(value).metadata.annotations)
 

@@ -43,18 +43,18 @@ class SecretGuard:
         if not secret.metadata.deleting or FINALIZER not in secret.metadata.finalizers:
             return DONE
         if await self._needed(secret):
-            return Again(_NEEDED_SECONDS, "the removal of a server needs it")
+            return Again(_NEEDED_SECONDS, "the Secret is needed to remove a server")
         await protection.release(self._client, key)
         return DONE
 
     async def _replaced(self, key: Key) -> Outcome:
-        """A credential that was deleted may be created again, without our label: nobody would see that."""
+        """Protect a deleted credential again if a user recreates it: without our label, no watch reports it."""
         if not await self._in_use(key):
             self._credentials.discard(key)
             return DONE
         if await self._context.protect(key):
             return DONE
-        return Again(_MISSING_SECONDS, "machines name it, and it does not exist")
+        return Again(_MISSING_SECONDS, "machines refer to the Secret, but it does not exist")
 
     async def _needed(self, secret: Secret) -> bool:
         owner, namespace = secret.metadata.controller, secret.metadata.namespace

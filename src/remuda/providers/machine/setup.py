@@ -1,4 +1,4 @@
-"""The generic machine provider as one thing to be added to a manager."""
+"""Setup of the generic machine provider: its controllers, CRDs and built-in drivers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from remuda.providers.shared.types.machine import NODE_DRIVER
 from remuda.runtime.manager import Manager
 from remuda.runtime.steps import step
 
-REGISTER = step("nodedriver.register", "creates the NodeDriver of a driver at hand")
+REGISTER = step("nodedriver.register", "creates the NodeDriver of an installed driver")
 
 CONTROLLERS = (CONTROLLER,)  # those of <Driver>Machines come and go with their drivers
 
@@ -35,7 +35,7 @@ def definitions() -> list[dict[str, Any]]:
 
 
 def add(manager: Manager, settings: MachineSettings, find: Find = catalogue.find) -> NodeDrivers:
-    """To a manager that has not started yet."""
+    """Add the controllers to a manager that has not started yet."""
     world = MachineContext(manager, settings)
     machine.index(world)
     SecretGuard(world)

@@ -45,7 +45,7 @@ _FAILURE = ("failureReason", "failureMessage", "failures", "lastFailureTime")
 
 
 def say(status: Json, *said: tuple[str, str, str, str], remove: tuple[str, ...] = ()) -> None:
-    """Conditions as (type, status, reason, message)."""
+    """Set conditions, each given as (type, status, reason, message)."""
     conditions.put(status, [condition(*one) for one in said], generation=0, remove=remove)
 
 
@@ -54,7 +54,7 @@ def not_paused(status: Json) -> None:
 
 
 def waits(status: Json, reason: str, message: str) -> None:
-    """Not ready, and why. The failure of the attempt before stays in its own fields."""
+    """Report why the machine is not ready. The failure of the previous attempt stays in its own fields."""
     say(status, (READY, FALSE, reason, message))
 
 
@@ -62,7 +62,7 @@ def waits(status: Json, reason: str, message: str) -> None:
 
 
 def creating(status: Json, before: DriverMachineStatus, what: str, job: str, rules: Rules) -> None:
-    """Also the record that a server may have been asked for."""
+    """Report a running create Job. The condition also records that a server may have been requested."""
     status["jobName"] = job
     attempt = f"{budget.attempt(rules, before.failures + 1)}{last_error(before)}: " if before.failures else ""
     message = f"{attempt}creating the server of {what}; its log: kubectl logs job/{job}"
@@ -91,22 +91,22 @@ def create_failed(
 
 
 def stalled(status: Json, before: DriverMachineStatus, stall: Stall) -> None:
-    """A permanent failure. Where nothing was tried, it is all that there is to say of it."""
+    """Report a permanent failure. Without a failed attempt, it also sets failureReason and failureMessage."""
     if not before.failures:
         status |= {"failureReason": stall.reason, "failureMessage": stall.message}
     last = last_error(before) if before.failures else ""
     message = (
-        f"{stall.message}{last}. No further attempt is made. Change the template, "
-        f"or mend the cause and annotate this object with {RETRY}=<anything new>"
+        f"{stall.message}{last}. The controller no longer retries. Change the template, or fix the cause and annotate "
+        f"this object with {RETRY}=<new value>"
     )
     say(status, (STALLED, TRUE, stall.reason, message), (READY, FALSE, STALLED, message))
 
 
 def begin_anew(status: Json, retry: str, what: str = CREATE_JOB) -> None:
-    """As if nothing had failed."""
+    """Reset the recorded failures and report the retry."""
     status["retried"] = retry
     _forget_failure(status)
-    say(status, (what, UNKNOWN, RETRYING, f"asked for by {RETRY}={retry}"), remove=(STALLED,))
+    say(status, (what, UNKNOWN, RETRYING, f"retry requested by annotation {RETRY}={retry}"), remove=(STALLED,))
 
 
 def attempts(machine: DriverMachine) -> Attempts:
@@ -132,8 +132,8 @@ def created(status: Json, spec: Json, found: State, driver: str) -> None:
 
 def waits_for_agent(status: Json, provider_id: str, bootstrap: str) -> None:
     message = (
-        f"the server {provider_id} was made and runs the bootstrap script itself; its agent has not called yet. "
-        f"RKEBootstrap {bootstrap} will have the condition AgentConnected then"
+        f"server {provider_id} is created and runs the bootstrap script; waiting for its agent to connect (condition "
+        f"AgentConnected of RKEBootstrap {bootstrap})"
     )
     waits(status, WAITING_FOR_AGENT, message)
 
@@ -160,7 +160,7 @@ def removing(status: Json, what: str, job: Key) -> None:
 
 
 def stopping(status: Json, job: str) -> None:
-    message = f"waits until Job {job}, which was creating the server, has ended; then the server is removed"
+    message = f"waiting for Job {job}, which creates the server, to stop; then the server is removed"
     say(status, (READY, FALSE, REMOVING, message))
 
 
@@ -189,7 +189,7 @@ def _seconds(time: str | None) -> float:
 
 
 def retry_wanted(machine: DriverMachine) -> str:
-    """The value of the annotation, where it has not been acted on."""
+    """Return the value of the retry annotation if it has not been handled yet, else an empty string."""
     said: Mapping[str, str] = machine.metadata.annotations
     value = said.get(RETRY, "")
     return value if value != machine.status.retried else ""

@@ -180,17 +180,17 @@ async def check(client: Client, author: Subject, reference: str, namespace: str)
         return ""
     secret = f"{access.namespace}/{access.name}"
     return (
-        f"{author.name}, who chose the credential Secret {secret}, has no right to get it any more. No new server is "
-        f"created with it. Give {author.name} this right again, choose another credential, or have a user with the "
-        f"right take over the object that names it: kubectl annotate KIND NAME {TAKE_OVER}"
+        f"user {author.name}, who chose the credential Secret {secret}, no longer has the right to get it, so no new "
+        f"server is created with it. Grant {author.name} this right again, choose another credential, or let a user "
+        f"with the right take over the object that refers to it: kubectl annotate KIND NAME {TAKE_OVER}"
     )
 
 
 def unknown(who: str) -> str:
     """Say that an object has no author, and how it gets one."""
     return (
-        f"nobody is recorded as having chosen the credential of {who}, so servers are created with it unchecked. Have "
-        "a user with the right to get the credential take over the object that names it: kubectl annotate KIND NAME "
+        f"the user who chose the credential of {who} is not recorded, so servers are created with it unchecked. Let a "
+        "user with the right to get the credential take over the object that refers to it: kubectl annotate KIND NAME "
         f"{TAKE_OVER}"
     )
 

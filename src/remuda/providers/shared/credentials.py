@@ -19,7 +19,7 @@ _SUFFIX = "-credentials"
 
 
 class BadReference(Exception):
-    """The text is for users."""
+    """Error with a message for users."""
 
 
 def namespace_for(namespace: str) -> str:
@@ -41,11 +41,11 @@ def place(reference: str, namespace: str) -> Key:
     if before not in own and before not in SHARED_NAMESPACES:
         allowed = ", ".join((*own, *sorted(SHARED_NAMESPACES)))
         raise BadReference(
-            f"cloudCredentialSecretName {reference} is in the namespace {before}: "
-            f"credentials of machines in {namespace} are read from these namespaces only: {allowed}"
+            f"cloudCredentialSecretName {reference} is in namespace {before}, but machines in {namespace} can only use "
+            f"credentials from these namespaces: {allowed}"
         )
     if not name:
-        raise BadReference(f"cloudCredentialSecretName {reference} has no name behind the colon")
+        raise BadReference(f"cloudCredentialSecretName {reference} has no name after the colon")
     return Key(before, name)
 
 

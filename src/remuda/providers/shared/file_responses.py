@@ -46,13 +46,13 @@ def _part(request: Request, tag: str, size: int) -> range | None:
 
 def _produce(file: FileIO, part: range) -> Callable[[Sink], Awaitable[None]]:
     async def produce(sink: Sink) -> None:
-        """A piece at a time, as fast as the host takes it."""
+        """Yield the file in pieces, as fast as the client reads them."""
         at = part.start
         with file:
             while at < part.stop:
                 piece = await asyncio.to_thread(os.pread, file.fileno(), min(_PIECE, part.stop - at), at)
                 if not piece:
-                    raise OSError("the file became shorter while it was sent")
+                    raise OSError("the file was truncated while it was being sent")
                 at += len(piece)
                 sink.write(piece)
                 await sink.drain()
@@ -61,4 +61,4 @@ def _produce(file: FileIO, part: range) -> Callable[[Sink], Awaitable[None]]:
 
 
 def missing() -> Response:
-    return text(404, "there is no such file here\n")
+    return text(404, "file not found\n")

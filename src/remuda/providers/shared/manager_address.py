@@ -17,7 +17,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def only_here(self) -> str:
-        """The URL, if only this machine can use it."""
+        """Return the URL if it is a loopback address, which only this machine can use; else an empty string."""
         host = urlsplit(self.server_url).hostname or ""
         try:
             found = ipaddress.ip_address(host).is_loopback
@@ -37,5 +37,5 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def digest(self) -> str:
-        """Changes when hosts would have to be told anew. Noted on what tells them."""
+        """Return a digest that changes when hosts need new connection settings."""
         return hashlib.sha256(f"{self.server_url}\n{self.ca_checksum}".encode()).hexdigest()[:16]

@@ -60,8 +60,8 @@ def _named(drivers_of: DriversOf, review: Review, obj: Json | None) -> Iterator[
 
 def _use(driver: str, field: str) -> Access:
     advice = (
-        f"the driver {driver} creates hosts on the manager's own machine, so only administrators may use it. Ask one "
-        "to do this or to give you the right, choose another driver, or have an administrator allow all users: "
+        f"driver {driver} creates hosts on the manager's own machine, so only administrators may use it. Choose "
+        "another driver, or ask an administrator to create the object, to grant you the right, or to allow all users: "
         f"kubectl annotate nodedriver {driver} {ALLOW_ALL_USERS}=true"
     )
     return Access(

@@ -33,7 +33,9 @@ def complaints(cluster: Cluster) -> list[FieldError]:
     )
     config = cluster.spec.rke_config
     if config is None:
-        found.append(required(CONFIG, "how the cluster is made; clusters that others have made are not imported"))
+        found.append(
+            required(CONFIG, "it declares how the cluster is created; Remuda does not import existing clusters")
+        )
         return found
     found += versions.complaints(cluster.spec.kubernetes_version, VERSION)
     found += configuration.complaints(config, CONFIG)
@@ -44,15 +46,15 @@ def complaints(cluster: Cluster) -> list[FieldError]:
         at = f"{CONFIG}.infrastructureRef"
         found += pools.reference_complaints(config.infrastructure_ref, cluster.metadata.namespace, at)
         if config.cluster_infrastructure is not None:
-            found.append(forbidden(f"{CONFIG}.clusterInfrastructure", "infrastructureRef is set: either of them"))
+            found.append(forbidden(f"{CONFIG}.clusterInfrastructure", "cannot be set together with infrastructureRef"))
     return found
 
 
 def _name(name: str) -> list[FieldError]:
     if _RESERVED.fullmatch(name):
-        return [invalid("metadata.name", name, "is kept for clusters that are not made here")]
+        return [invalid("metadata.name", name, "is reserved for clusters without a provisioning Cluster")]
     return [
-        invalid("metadata.name", name, f"becomes a label of other objects: {text}")
+        invalid("metadata.name", name, f"is used as a label value of other objects: {text}")
         for text in kube_names.label_value(name)
     ]
 
@@ -101,7 +103,7 @@ def _with_creator(review: Review, verdict: Verdict) -> Verdict:
         patch = {"metadata": {"annotations": {names.CREATOR: made_by}}}
         return verdict if said == made_by else _with_patch(verdict, patch)
     if said != made_by:
-        why = "who made a cluster cannot be changed: remuda grant gives others access to it"
+        why = "the creator of a cluster cannot be changed; to give others access to it: remuda grant"
         return msgspec.structs.replace(verdict, errors=(*verdict.errors, invalid(path, said, why)))
     return verdict
 

@@ -96,7 +96,7 @@ def _held(review: Review, cluster: Cluster, edited: Mapping[tuple[str, str], Jso
 def _judged(
     review: Review, cluster: Cluster, pool: MachinePool, edited: Mapping[tuple[str, str], Json]
 ) -> Consequence | None:
-    """None: it cannot be known."""
+    """Return the consequences of a change; None if they cannot be determined here."""
     try:
         return _consequence(review, cluster, pool, edited)
     except (Unseen, CannotBeMade, ValueError):

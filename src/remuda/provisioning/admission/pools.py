@@ -50,7 +50,7 @@ def _together(pools: Sequence[MachinePool], path: str) -> list[FieldError]:
     if not any(pool.control_plane_role for pool in pools):
         missing.append("controlPlaneRole")
     if missing:
-        return [required(path, f"no pool has {' or '.join(missing)}: the cluster could never come up")]
+        return [required(path, f"no pool has {' or '.join(missing)}: the cluster could never start")]
     return [forbidden(path, _not_left(role)) for role in roles_without_machines(pools)]
 
 
@@ -72,7 +72,7 @@ def _pool(cluster: Cluster, pool: MachinePool, at: str) -> list[FieldError]:
     found = _name(cluster.metadata.name, pool.name, f"{at}.name")
     found += _reference(pool, namespace, f"{at}.machineConfigRef")
     if not (pool.etcd_role or pool.control_plane_role or pool.worker_role):
-        found.append(required(at, f"the pool {pool.name} has no role: set etcdRole, controlPlaneRole or workerRole"))
+        found.append(required(at, f"pool {pool.name} has no role: set etcdRole, controlPlaneRole or workerRole"))
     if pool.machine_os == _WINDOWS:
         found.append(forbidden(f"{at}.machineOS", "Windows is not supported"))
     found += kube_names.validate_labels(pool.labels, f"{at}.labels")
@@ -87,7 +87,7 @@ def _pool(cluster: Cluster, pool: MachinePool, at: str) -> list[FieldError]:
     if pool.quantity is not None and pool.quantity < 0:
         found.append(invalid(f"{at}.quantity", pool.quantity, "must not be negative"))
     if pool.userdata is not None and pool.userdata.inline_userdata and takes_config(pool):
-        why = "is for infrastructure of other providers: give it to the driver, in its Config"
+        why = "is only for other infrastructure providers: set user data in the driver's Config"
         found.append(forbidden(f"{at}.userdata.inlineUserdata", why))
     try:
         pinned_options(pool, None)
@@ -99,10 +99,12 @@ def _pool(cluster: Cluster, pool: MachinePool, at: str) -> list[FieldError]:
 def _name(cluster: str, pool: str, path: str) -> list[FieldError]:
     if not pool:
         return [required(path)]
-    found = [invalid(path, pool, f"becomes a label of machines: {text}") for text in kube_names.label_value(pool)]
+    found = [
+        invalid(path, pool, f"is used as a label value of machines: {text}") for text in kube_names.label_value(pool)
+    ]
     deployment = deployment_name(cluster, pool)
     found += [
-        invalid(path, pool, f"makes {deployment!r} the name of the MachineDeployment: {text}")
+        invalid(path, pool, f"gives the MachineDeployment the invalid name {deployment!r}: {text}")
         for text in kube_names.dns1123_subdomain(deployment)
     ]
     return found
@@ -111,10 +113,13 @@ def _name(cluster: str, pool: str, path: str) -> list[FieldError]:
 def _reference(pool: MachinePool, namespace: str, path: str) -> list[FieldError]:
     reference = pool.machine_config_ref
     if reference is None:
-        return [required(path, "which <Driver>Config its machines are made from")]
+        return [required(path, "the <Driver>Config that its machines are created from")]
     found = reference_complaints(reference, namespace, path)
     if takes_config(pool) and reference.kind and not reference.kind.endswith("Config"):
-        why = f"is no <Driver>Config; the templates of others have another apiVersion than {names.CONFIG_API_VERSION}"
+        why = (
+            "is not a <Driver>Config; for another provider's template, set an apiVersion other than "
+            f"{names.CONFIG_API_VERSION}"
+        )
         found.append(invalid(f"{path}.kind", reference.kind, why))
     return found
 
@@ -141,8 +146,8 @@ def _sizes(pool: MachinePool, at: str) -> list[FieldError]:
     if least is None and most is None:
         return []
     if least is None or most is None:
-        given, other = ("autoscalingMaxSize", "autoscalingMinSize")[:: -1 if most is None else 1]
-        return [required(f"{at}.{other}", f"{given} is set: both, or neither")]
+        absent = "autoscalingMinSize" if least is None else "autoscalingMaxSize"
+        return [required(f"{at}.{absent}", "set both autoscalingMinSize and autoscalingMaxSize, or neither")]
     if least < 0 or least > most:
         return [invalid(f"{at}.autoscalingMinSize", least, f"must be from 0 to autoscalingMaxSize, which is {most}")]
     if least == 0 and (pool.etcd_role or pool.control_plane_role):
@@ -160,7 +165,7 @@ def _updates(pool: MachinePool, path: str) -> list[FieldError]:
         return found
     counts = [amounts.resolve(default if amount is None else amount, 100, up=True) for _, amount, default in given]
     if not any(counts):
-        found.append(invalid(path, "0", "maxUnavailable and maxSurge cannot both be 0: nothing could move"))
+        found.append(invalid(path, "0", "maxUnavailable and maxSurge cannot both be 0: no machine could be replaced"))
     return found
 
 
@@ -193,5 +198,5 @@ def _range(text: str, path: str) -> list[FieldError]:
     if match is None:
         return [invalid(path, text, "must be two numbers, as in [1-3]")]
     if int(match[1]) > int(match[2]):
-        return [invalid(path, text, "begins after its end: no number of machines is in it")]
+        return [invalid(path, text, "is an empty range: its start is above its end")]
     return []

@@ -134,6 +134,6 @@ def _credentials(review: Review, cluster: Cluster | None) -> Iterator[Access]:
 
 def _advice(cluster: Cluster, pool: str) -> str:
     return (
-        f"servers of the pool {pool} of Cluster {cluster.key} are created with this credential and with these options: "
-        "ask an administrator for this right, or make another Config"
+        f"pool {pool} of Cluster {cluster.key} creates servers with this credential and these options: ask an "
+        "administrator for this right, or create another Config"
     )

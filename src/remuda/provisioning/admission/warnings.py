@@ -43,21 +43,18 @@ def _sizes(pools: Sequence[MachinePool]) -> Iterator[str]:
         return
     path = f"{_CONFIG}.machinePools"
     roles = (
-        ("member of etcd", [pool for pool in pools if pool.etcd_role]),
+        ("etcd member", [pool for pool in pools if pool.etcd_role]),
         ("control plane", [pool for pool in pools if pool.control_plane_role]),
         ("worker", [pool for pool in pools if pool.worker_role]),
     )
     for role, held in roles:
         if not held:
-            yield f"{path}: no pool has workerRole: the cluster runs no Pods of users until hosts with it register"
+            yield f"{path}: no pool has workerRole: the cluster runs no user Pods until worker hosts register"
         elif not sum(map(quantity, held)):
-            yield f"{path}: there is no {role}, as the quantity of {_listed(held)} is 0"
+            yield f"{path}: the cluster has no {role}, because the quantity of {_listed(held)} is 0"
     members = sum(map(quantity, roles[0][1]))
     if members and members % 2 == 0:
-        yield (
-            f"{path}: {members} members of etcd bear the loss of no more of them than {members - 1} do: "
-            "an odd number is better"
-        )
+        yield (f"{path}: {members} etcd members tolerate no more failures than {members - 1}: use an odd number")
 
 
 def _quotas(review: Review, cluster: Cluster, pools: Sequence[MachinePool]) -> Iterator[str]:
@@ -76,7 +73,7 @@ def _quotas(review: Review, cluster: Cluster, pools: Sequence[MachinePool]) -> I
         left = most - Quantity.parse(((quota.get("status") or {}).get("used") or {}).get(counted, 0)).value()
         if missing > max(left, 0):
             yield (
-                f"{_CONFIG}.machinePools: {missing} more machines are to be created, and the ResourceQuota "
+                f"{_CONFIG}.machinePools: {missing} more machines are declared, but ResourceQuota "
                 f"{quota['metadata']['name']} of namespace {review.namespace} allows {max(left, 0)} more"
             )
 
@@ -91,20 +88,23 @@ def _absent(review: Review, cluster: Cluster, pool: MachinePool, path: str) -> I
         return
     driver = reference.kind.removesuffix("Config").lower()
     if _is_missing(review, NODE_DRIVER.api_version, NODE_DRIVER.plural, "", driver):
-        yield f"{path}.machineConfigRef.kind: no NodeDriver {driver} is registered, so there is no {reference.kind} yet"
+        yield (
+            f"{path}.machineConfigRef.kind: NodeDriver {driver} is not registered, so kind {reference.kind} does not "
+            "exist yet"
+        )
         return
     plural = inflection.plural(reference.kind.lower())
     if _is_missing(review, names.CONFIG_API_VERSION, plural, review.namespace, reference.name):
         yield (
             f"{path}.machineConfigRef.name: there is no {reference.kind} {review.namespace}/{reference.name} yet: "
-            "nothing is made until it is there"
+            "the cluster is created once it exists"
         )
     said = credential(cluster, pool)
     if not said:
         return
     place = credentials.place(said, review.namespace)
     if _is_missing(review, SECRETS.api_version, SECRETS.plural, *place):
-        yield f"{path}: there is no Secret {place} yet, which cloudCredentialSecretName {said} names"
+        yield f"{path}: there is no Secret {place} yet (cloudCredentialSecretName {said})"
 
 
 def _is_missing(review: Review, api_version: str, plural: str, namespace: str, name: str) -> bool:

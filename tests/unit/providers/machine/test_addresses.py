@@ -101,7 +101,7 @@ def test_program_is_not_started_with_a_name_that_leads_to_loopback(monkeypatch: 
 
 _PROBE = """
 import socket, sys
-from remuda.providers.machine.connection_guard import ConnectionGuard
+from remuda.providers.machine.addresses import ConnectionGuard
 own = socket.create_server(("127.0.0.1", 0))
 guard = ConnectionGuard("amazonec2", {own.getsockname()})
 guard.install()

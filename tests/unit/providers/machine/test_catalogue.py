@@ -60,7 +60,7 @@ async def test_an_annotation_asks_for_the_program_instead_of_ours(without_progra
 async def test_a_driver_whose_package_is_broken_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = EntryPoint("broken", "remuda.no_such_module:Driver", drivers.ENTRY_POINTS)
     monkeypatch.setattr(drivers, "_points", lambda: (broken,))
-    with pytest.raises(NotAvailable, match="the driver broken cannot be used") as raised:
+    with pytest.raises(NotAvailable, match="cannot load driver broken") as raised:
         await find(driver("broken"), MachineSettings())
     assert raised.value.reason == "DriverNotUsable"
 

@@ -117,7 +117,7 @@ def test_the_newest_pod_has_the_last_word() -> None:
 def test_a_job_that_took_too_long_says_so() -> None:
     found = results.result(job("Failed", "DeadlineExceeded"), [])
     assert found is not None
-    assert found.message == "it did not end within 60 s and was stopped"
+    assert found.message == "the Job did not finish within 60 s and was stopped"
     assert not found.hopeless
 
 

@@ -90,7 +90,7 @@ class RancherMachine(Driver[Any]):
     async def create(self, order: Order, user_data: bytes) -> Server:
         program, store = await self._ready(order)
         if self.context.record.value.get(_RECORD):
-            self.context.say("an earlier attempt has begun under this name: what it left is removed first")
+            self.context.say("removing what an earlier attempt of the same name left behind")
             await self._remove(order, program, store)
         await self.context.record.save({_RECORD: order.name})
         script = store / "install.sh"
@@ -132,7 +132,7 @@ class RancherMachine(Driver[Any]):
         await asyncio.to_thread(_clear, store)
 
     async def owned(self, owner: str) -> Sequence[Server]:
-        raise DriverError("rancher-machine cannot tell which servers there are")
+        raise DriverError("rancher-machine cannot list servers")
 
     # running it
 
@@ -155,7 +155,7 @@ class RancherMachine(Driver[Any]):
         return self._program, store
 
     async def _remove(self, order: Order, program: Program, store: Path) -> None:
-        """A machine it does not know, or whose server is gone, counts as removed: it says so with exit code 0."""
+        """Remove the server. The program exits with 0 also for an unknown machine or a deleted server."""
         environment, _ = self._options(order, store)
         code, words = await self._run(order, program, store, ["rm", "-y", "--update-config", order.name], environment)
         if code:
@@ -195,10 +195,10 @@ class RancherMachine(Driver[Any]):
             if process.returncode is None:
                 process.kill()
                 await process.wait()
-        return code, "\n".join(last) or f"rancher-machine ended with {code} and said nothing"
+        return code, "\n".join(last) or f"rancher-machine exited with code {code} and printed nothing"
 
     def _surroundings(self, program: Program, store: Path) -> dict[str, str]:
-        """Nothing of ours but what it needs: the way to the API, and out of the network."""
+        """Return the environment of the program: only access to the API server and proxy settings."""
         folders = [str(program.machine.parent)] + ([str(program.plugin.parent)] if program.plugin else [])
         kept = {name: os.environ[name] for name in _KUBERNETES if name in os.environ}
         for name in _PROXIES:
@@ -208,7 +208,7 @@ class RancherMachine(Driver[Any]):
     # options
 
     def _options(self, order: Order, store: Path) -> tuple[dict[str, str], list[str]]:
-        """As its flags want them: environment, and arguments for what only arguments can say."""
+        """Return the options as environment variables, and as arguments where only arguments work."""
         files = _files(order)
         given = {**order.options, **self.context.credentials}
         known = {camel(flag.name.partition("-")[2]): flag for flag in self._flags}
@@ -240,7 +240,7 @@ class RancherMachine(Driver[Any]):
         try:
             found = msgspec.json.decode(self._config(order, store).read_bytes(), type=_Stored).driver
         except (OSError, msgspec.MsgspecError):
-            raise DriverError("rancher-machine has made the server, but left no record that can be read") from None
+            raise DriverError("rancher-machine created the server, but left no readable record of it") from None
         return Server(
             id=order.name,
             name=order.name,
@@ -256,13 +256,13 @@ class RancherMachine(Driver[Any]):
 
 
 def _files(order: Order) -> dict[str, str]:
-    """Options that hold the content of a file, and what the program calls the one that wants its path."""
+    """Return the options that hold the content of a file, and the program's option for its path."""
     said = order.program.get(FILES, "")
     return dict(json.loads(said)) if said else {}
 
 
 def _file(store: Path, name: str, content: str) -> str:
-    """Keys end with a newline, or OpenSSH cannot read them."""
+    """Write a file. Keys must end with a newline, otherwise OpenSSH cannot read them."""
     path = store / f"file-{name}"
     _write(path, (content if content.endswith("\n") else f"{content}\n").encode())
     return str(path)
@@ -281,7 +281,7 @@ def _clear(store: Path) -> None:
 
 
 def _told(flag: Flag, value: Any) -> tuple[dict[str, str], list[str]]:
-    """Lists are arguments, because in the environment their commas would divide them."""
+    """Return an option's text. Lists become arguments: in the environment, commas would split their items."""
     variable = flag.env.split(",")[0].strip()
     if isinstance(value, list):
         return {}, [f"--{flag.name}={item}" for item in value]
@@ -314,7 +314,7 @@ def _private_key(store: Path, name: str, found: _Stored.Machine) -> str:
 
 
 async def _lines(stream: asyncio.StreamReader) -> Any:
-    """However long they are: what is too long for a line is cut into several."""
+    """Yield the output line by line; cut a line that is too long into several."""
     pending = b""
     while chunk := await stream.read(4096):
         *whole, pending = (pending + chunk).split(b"\n")

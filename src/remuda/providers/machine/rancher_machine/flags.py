@@ -41,7 +41,7 @@ _TYPES: dict[str, FlagType] = {
 
 
 class NoFlags(Exception):
-    """The program does not tell its options; the text says what it did instead."""
+    """The program does not report its options; the message says what it did instead."""
 
 
 async def read(program: Program) -> list[Flag]:
@@ -55,21 +55,21 @@ def _read(program: Program) -> list[Flag]:
             with socket.create_connection((host, port), timeout=_ANSWER_SECONDS) as connection:
                 return _ask(_Calls(connection), program)
         except (OSError, GobError) as error:
-            raise NoFlags(f"the program of the driver {program.driver} cannot be asked: {error}") from None
+            raise NoFlags(f"cannot query the program of driver {program.driver}: {error}") from None
 
 
 def _ask(calls: _Calls, program: Program) -> list[Flag]:
     calls.find_service()
     version = calls.call("GetVersion")
     if version != _VERSION:
-        raise NoFlags(f"the program of the driver {program.driver} speaks version {version} of the plugin protocol")
+        raise NoFlags(f"the program of driver {program.driver} uses version {version} of the plugin protocol")
     flags = calls.call("GetCreateFlags")
     try:
         calls.call("Close")
     except (OSError, GobError, NoFlags):
         pass  # it may be gone before it has answered
     if not isinstance(flags, list):
-        raise NoFlags(f"the program of the driver {program.driver} answers with no list of flags")
+        raise NoFlags(f"the program of driver {program.driver} does not return a list of flags")
     return [flag_of(flag) for flag in flags]
 
 
@@ -77,7 +77,7 @@ def flag_of(found: Any) -> Flag:
     """Raises NoFlags for what is none."""
     name = found.type.rpartition(".")[2] if isinstance(found, Named) else ""
     if name not in _TYPES or not isinstance(found.value, dict):
-        raise NoFlags(f"the driver has a flag of a kind nobody knows: {name or found!r}")
+        raise NoFlags(f"the driver has a flag of an unknown type: {name or found!r}")
     value = found.value
     default = value.get("Value")
     return Flag(
@@ -106,7 +106,7 @@ class _Calls:
             raise NoFlags("the driver's program does not speak the plugin protocol")
 
     def find_service(self) -> None:
-        """Old plugins spell it otherwise."""
+        """Find the name of the RPC service, which old plugins spell differently."""
         for service in _SERVICES:
             self._service = service
             try:
@@ -123,17 +123,17 @@ class _Calls:
             values += self._decoder.feed(self._receive(2**16))
         head, answer = values
         if error := head.get("Error", "") if isinstance(head, dict) else "no answer":
-            raise NoFlags(f"the driver's program refuses {method}: {error}")
+            raise NoFlags(f"the driver's program rejects {method}: {error}")
         return answer
 
     def _receive(self, most: int) -> bytes:
         left = self._until - time.monotonic()
         if left <= 0:
-            raise NoFlags("the driver's program takes too long to answer")
+            raise NoFlags("timed out waiting for the driver's program")
         self._connection.settimeout(left)
         received = self._connection.recv(most)
         if not received:
-            raise NoFlags("the driver's program ended before it had answered")
+            raise NoFlags("the driver's program exited before it answered")
         return received
 
 
@@ -142,7 +142,7 @@ class _Calls:
 
 @contextmanager
 def _started(program: Program) -> Iterator[tuple[str, int]]:
-    """The address it listens on, as long as it lives."""
+    """Start the plugin and yield the address that it listens on; stop it afterwards."""
     path = program.plugin or program.machine
     with tempfile.TemporaryDirectory(prefix="remuda-driver-") as home:
         os.chmod(home, 0o777)  # noqa: S103  it holds nothing, and its user may be nobody
@@ -164,7 +164,7 @@ def _started(program: Program) -> Iterator[tuple[str, int]]:
                 **_as_nobody(path),
             )
         except OSError as error:
-            raise NoFlags(f"the program {path} cannot be started: {error.strerror}") from None
+            raise NoFlags(f"cannot start the program {path}: {error.strerror}") from None
         try:
             yield _address(process, program)
         finally:
@@ -183,7 +183,7 @@ def _open_to_all(path: Path) -> bool:
 
 
 def _address(process: subprocess.Popen[bytes], program: Program) -> tuple[str, int]:
-    """The first line it prints."""
+    """Return the address, which is the first line that the plugin prints."""
     assert process.stdout is not None
     until = time.monotonic() + _START_SECONDS
     line = b""
@@ -191,12 +191,12 @@ def _address(process: subprocess.Popen[bytes], program: Program) -> tuple[str, i
         ready, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
         piece = os.read(process.stdout.fileno(), 1) if ready else b""
         if not piece or len(line) > _LONGEST_LINE:
-            why = "says nothing" if not ready else "ends at once"
-            raise NoFlags(f"the program of the driver {program.driver} {why} when it is started as a plugin")
+            why = "prints nothing" if not ready else "exits at once"
+            raise NoFlags(f"the program of driver {program.driver} {why} when it is started as a plugin")
         line += piece
     host, _, port = line.decode(errors="replace").strip().rpartition(":")
     if host not in ("127.0.0.1", "localhost", "[::1]") or not port.isdigit():
-        raise NoFlags(f"the program of the driver {program.driver} does not say where it listens: {line[:80]!r}")
+        raise NoFlags(f"the program of driver {program.driver} does not report its address: {line[:80]!r}")
     return host.strip("[]"), int(port)
 
 

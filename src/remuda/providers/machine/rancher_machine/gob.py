@@ -24,7 +24,7 @@ _FIRST_OWN_TYPE = 64
 
 
 class GobError(Exception):
-    """Not gob, or more of it than anybody would send."""
+    """The data is not gob, or exceeds a limit."""
 
 
 class Named(NamedTuple):
@@ -95,7 +95,7 @@ class Decoder:
         self._begun: list[bytes] = []  # messages of a value that is not complete
 
     def feed(self, data: bytes) -> Iterator[Any]:
-        """The values that are complete now. Raises GobError."""
+        """Add data and return the values that are complete now. Raises GobError."""
         self._pending += data
         while (message := self._next_message()) is not None:
             yield from self._read(message)
@@ -314,7 +314,7 @@ class Encoder:
         self._told = False
 
     def call(self, method: str) -> bytes:
-        """The bytes of one call; calls are numbered from 0."""
+        """Return the bytes of one call; calls are numbered from 0."""
         types = b"" if self._told else _message(_request_type())
         request = signed(_REQUEST) + b"\x01" + _text(method)
         if self._sequence:

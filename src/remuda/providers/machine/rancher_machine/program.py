@@ -1,4 +1,4 @@
-"""Getting hold of a driver's program: rancher-machine itself, and plugins beside it.
+"""Location and download of a driver's program: rancher-machine itself, and its plugins.
 
 A driver is built into rancher-machine (`local://`), or it is a plugin of its own, given by a path or a URL: a program
 called `docker-machine-driver-<name>`, plain or in a zip or tar.gz. A download is checked by its sha256 and kept under
@@ -31,7 +31,7 @@ _DOWNLOAD_SECONDS = 300.0
 
 
 class Unobtainable(Exception):
-    """The program cannot be had; the text says why and what to do."""
+    """The program is not available; the message says why and what to do."""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,9 +55,9 @@ async def obtain(driver: str, url: str, checksum: str, *, machine: str = "", dir
         actual = await asyncio.to_thread(_checked_file, plugin, checksum)
         return Program(driver=driver, machine=found, plugin=plugin, checksum=actual)
     if parts.scheme not in ("http", "https"):
-        raise Unobtainable(f"a driver cannot come from {url}: it must be local://, a path, or an http(s) URL")
+        raise Unobtainable(f"cannot load a driver from {url}: use local://, a path, or an http(s) URL")
     if parts.scheme == "http" and not checksum:
-        raise Unobtainable(f"{url} is not protected on its way: give the sha256 of what it should be as checksum")
+        raise Unobtainable(f"{url} is not encrypted: set checksum to the sha256 of the file")
     plugin, actual = await _kept(driver, url, checksum, directory)
     return Program(driver=driver, machine=found, plugin=plugin, checksum=actual)
 
@@ -67,12 +67,12 @@ def find_machine(path: str = "") -> Path:
     wanted = path or os.environ.get(MACHINE_VARIABLE, "")
     if wanted:
         if not os.access(wanted, os.X_OK):
-            raise Unobtainable(f"{wanted} is not a program that can be run")
+            raise Unobtainable(f"{wanted} is not an executable program")
         return Path(wanted)
     found = shutil.which(MACHINE)
     if found is None:
         raise Unobtainable(
-            f"this driver needs the program {MACHINE}, which is not on the PATH: install it, or say where it is with "
+            f"this driver needs the program {MACHINE}, which is not on the PATH: install it, or set its path with "
             f"--rancher-machine or ${MACHINE_VARIABLE}"
         )
     return Path(found)
@@ -82,7 +82,7 @@ def _checked_file(path: Path, checksum: str) -> str:
     try:
         actual = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as error:
-        raise Unobtainable(f"the driver's program {path} cannot be read: {error.strerror}") from None
+        raise Unobtainable(f"cannot read the driver's program {path}: {error.strerror}") from None
     _check(str(path), checksum, actual)
     if not os.access(path, os.X_OK):
         raise Unobtainable(f"the driver's program {path} is not executable")
@@ -91,7 +91,7 @@ def _checked_file(path: Path, checksum: str) -> str:
 
 def _check(origin: str, wanted: str, actual: str) -> None:
     if wanted and wanted.lower() != actual:
-        raise Unobtainable(f"{origin} has the sha256 {actual}, not {wanted} as it should")
+        raise Unobtainable(f"{origin} has sha256 {actual}, expected {wanted}")
 
 
 # ---- downloads ------------------------------------------------------------------------------------------------------
@@ -123,14 +123,14 @@ async def _download(url: str) -> bytes:
             async for chunk in answer.content.iter_chunked(2**16):
                 content += chunk
                 if len(content) > _MOST_BYTES:
-                    raise Unobtainable(f"{url} is larger than any driver: more than {_MOST_BYTES} bytes")
+                    raise Unobtainable(f"{url} is too large for a driver: more than {_MOST_BYTES} bytes")
     except (aiohttp.ClientError, TimeoutError) as error:
-        raise Unobtainable(f"{url} cannot be fetched: {error or 'it takes too long'}") from None
+        raise Unobtainable(f"cannot download {url}: {error or 'timed out'}") from None
     return bytes(content)
 
 
 def _keep(content: bytes, url: str, folder: Path, name: str) -> Path:
-    """In place only when it is whole."""
+    """Store a download atomically."""
     program = unpack(content, url)
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
@@ -151,11 +151,11 @@ def unpack(content: bytes, origin: str) -> bytes:
         found = {PREFIX: content}
     if len(found) != 1:
         raise Unobtainable(
-            f"{origin} must have one file called {PREFIX}…, but it has {', '.join(sorted(found)) or 'none'}"
+            f"{origin} must contain one file named {PREFIX}…, but contains {', '.join(sorted(found)) or 'none'}"
         )
     (program,) = found.values()
     if not program.startswith((b"\x7fELF", b"#!")):
-        raise Unobtainable(f"what {origin} gives is not a program of this system")
+        raise Unobtainable(f"{origin} is not a program for this system")
     return program
 
 
@@ -164,7 +164,7 @@ def _from_zip(content: bytes) -> Mapping[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = [member for member in archive.infolist() if _is_driver(member.filename)]
             if sum(member.file_size for member in members) > _MOST_BYTES:
-                raise Unobtainable("what is in the archive is larger than any driver")
+                raise Unobtainable("the archive's content is too large for a driver")
             return {member.filename: archive.read(member) for member in members}
     except zipfile.BadZipFile as error:
         raise Unobtainable(f"the archive of the driver is damaged: {error}") from None
@@ -178,7 +178,7 @@ def _from_tar(content: bytes) -> Mapping[str, bytes]:
                 if member.isfile() and _is_driver(member.name):
                     size += member.size
                     if size > _MOST_BYTES:
-                        raise Unobtainable("what is in the archive is larger than any driver")
+                        raise Unobtainable("the archive's content is too large for a driver")
                     file = archive.extractfile(member)
                     found[member.name] = file.read() if file is not None else b""
     except (tarfile.TarError, EOFError, OSError) as error:

@@ -79,7 +79,7 @@ class Version(msgspec.Struct, frozen=True, order=True):
 
 
 class BadVersion(ValueError):
-    """In the user's words."""
+    """Error with a message for users."""
 
 
 _VERSION = re.compile(r"v(\d+)\.(\d+)\.(\d+)(?:-(rc\d+))?\+(k3s|rke2r|nano)(\d+)(-rc\d+)?")
@@ -90,7 +90,7 @@ def parse_version(text: str) -> Version:
     match = _VERSION.fullmatch(text)
     if match is None:
         raise BadVersion(
-            f"{text!r} is no version of a distribution: v1.36.4+k3s1, v1.36.4+rke2r1 and v1.36.4+nano1 are ones"
+            f"{text!r} is not a version of a distribution; examples: v1.36.4+k3s1, v1.36.4+rke2r1, v1.36.4+nano1"
         )
     major, minor, patch, early, distro, release, late = match.groups()
     candidate = early or (late or "").lstrip("-") or "z"  # a release comes after its candidates

@@ -1,6 +1,6 @@
-"""The drivers at hand: ours, and those of other packages, found by the entry point group `remuda.drivers`.
+"""Installed drivers: ours and those of other packages, found by the entry point group `remuda.drivers`.
 
-A driver is imported when it is asked for, so that nobody pays for a cloud's SDK who does not use that cloud.
+A driver is imported only when it is used, so that an unused cloud's SDK costs nothing.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ ENTRY_POINTS = "remuda.drivers"
 
 
 class NoSuchDriver(Exception):
-    """No package that is installed brings it, or what brings it cannot be imported; the text says which."""
+    """No installed package has the driver, or the package cannot be imported; the message says which."""
 
 
 @cache
 def _points() -> tuple[EntryPoint, ...]:
-    """Looking through all packages that are installed takes tens of milliseconds: once is enough for a process."""
+    """Return the entry points of drivers, cached: scanning all installed packages takes tens of milliseconds."""
     return tuple(entry_points(group=ENTRY_POINTS))
 
 
@@ -32,7 +32,7 @@ def find(name: str) -> type[Driver[Any]]:
     """Raises NoSuchDriver."""
     points = [point for point in _points() if point.name == name]
     if not points:
-        raise NoSuchDriver(f"there is no driver {name}; there are {', '.join(names())}")
+        raise NoSuchDriver(f"driver {name} not found; installed drivers: {', '.join(names())}")
     return _load(points[0])
 
 
@@ -41,7 +41,7 @@ def find_cluster(name: str) -> type[ClusterDriver[Any]]:
     found = find(name).cluster
     if found is None:
         able = [other for other in names() if _makes_clusters(other)]
-        raise NoSuchDriver(f"the driver {name} makes nothing for a cluster as a whole; {', '.join(able)} do")
+        raise NoSuchDriver(f"driver {name} cannot create cluster infrastructure; these drivers can: {', '.join(able)}")
     return found
 
 
@@ -56,7 +56,7 @@ def _load(point: EntryPoint) -> type[Driver[Any]]:
     try:
         found = point.load()
     except ImportError as error:
-        raise NoSuchDriver(f"the driver {point.name} cannot be used: {error}") from None
+        raise NoSuchDriver(f"cannot load driver {point.name}: {error}") from None
     if not (isinstance(found, type) and issubclass(found, Driver)):
-        raise NoSuchDriver(f"the driver {point.name} is not one: {point.value} is no subclass of Driver")
+        raise NoSuchDriver(f"cannot load driver {point.name}: {point.value} is not a subclass of Driver")
     return found

@@ -1,14 +1,15 @@
-"""A TCP balancer before the servers of one control plane: a program of its own, on the standard library only.
+"""TCP load balancer in front of the servers of one control plane: a separate program, standard library only.
 
     python balancer.py FOLDER
 
-`balancer.json` in the folder says where it listens and what stands behind it; it is read again whenever it changes.
-`status.json` is what it answers: whether it listens, which backends answer, how many connections each has. `lock` is
-held for as long as it lives, so two never serve one folder, and whoever asks whether it lives asks the lock.
+`balancer.json` in the folder has the listen addresses and the backends; the program reloads it when it changes. It
+reports in `status.json` whether it listens, which backends answer, and how many connections each has. It holds `lock`
+while it runs, so two never serve one folder, and clients check the lock to see whether it runs.
 
-A new connection goes to the healthy backend with the fewest; where that one does not answer, to the next, before a byte
-was read. Health is a connection that comes about, tried every few seconds. A backend that is taken out gets nothing
-new; what it has may end by itself for a while. Peers that vanish without a word are noticed by keep-alives.
+A new connection goes to the healthy backend with the fewest connections; if that one does not answer, to the next,
+before a byte was read. A backend is healthy if a connection to it succeeds; that is checked every few seconds. A
+removed backend gets no new connections, and its open ones may end by themselves for a while. Keep-alives detect peers
+that vanish.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class Balancer:
                 links.abort()
 
     def _report(self, error: str) -> None:
-        """Only what has changed since."""
+        """Write the status file if it has changed."""
         places = sorted(set(self._checks) | {place for place, links in self._links.items() if links.open})
         status = {
             "pid": os.getpid(),
@@ -171,7 +172,7 @@ class Balancer:
             await asyncio.sleep(_HEALTHY_SECONDS if self._healthy[place] else _UNHEALTHY_SECONDS)
 
     def _candidates(self, port: int) -> list[Place]:
-        """The best first; those that did not answer last time come after all others."""
+        """Return the backends in order of preference; those that failed their last check come last."""
         places = [(backend, port) for backend in self._config["backends"]]
         return sorted(places, key=lambda place: (not self._healthy.get(place, False), len(self._of(place).open)))
 
@@ -218,7 +219,7 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def _relay(outer: Stream, inner: Stream) -> None:
-    """Until both directions have ended; an error in one ends the other."""
+    """Relay until both directions have ended; an error in one direction ends the other."""
     for _, writer in (outer, inner):
         _keep_alive(writer.get_extra_info("socket"))
     pumps = [

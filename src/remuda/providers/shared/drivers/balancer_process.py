@@ -1,8 +1,7 @@
-"""A balancer as a driver has it: the folder it is told by, and the process that serves it.
+"""Load balancer of a driver: the folder with its configuration, and its process.
 
-The process is a session of its own, so it goes on when the Job that started it has ended and when the manager has; it
-is found by its environment and its lock, never by a number that was written down. Everything here may be killed
-anywhere and done again.
+The process has its own session, so it outlives the Job that started it and the manager. It is found by its environment
+and its lock, never by a recorded process id. Every operation may be killed at any point and repeated.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ from remuda.providers.shared.drivers import balancer, proc
 from remuda.providers.shared.drivers.spi import DriverError
 from remuda.runtime.steps import step
 
-CONFIGURE = step("balancer.configure", "tells a balancer where to listen and what stands behind it")
-START = step("balancer.start", "starts the process of a balancer")
-STOP = step("balancer.stop", "ends the process of a balancer")
+CONFIGURE = step("balancer.configure", "writes a load balancer's configuration")
+START = step("balancer.start", "starts the process of a load balancer")
+STOP = step("balancer.stop", "stops the process of a load balancer")
 
 _LOOK_SECONDS = 0.05
 _READY_SECONDS = 15.0
@@ -69,7 +68,7 @@ class Balancing:
             await self._until(balancer.revision(content), where)
             if await asyncio.to_thread(self.runs):  # what it has said may have been its last words
                 return
-        raise DriverError(f"the balancer at {where} ends as soon as it was started: {self._last_words()}")
+        raise DriverError(f"the load balancer at {where} exits right after its start: {self._last_words()}")
 
     async def stop(self) -> None:
         """Stop the balancer and return once its process has ended. Raises DriverError."""
@@ -93,7 +92,7 @@ class Balancing:
             return b""
 
     def _start(self) -> None:
-        """By its file: it needs nothing of this package, and is spared the time to load it."""
+        """Start the load balancer by its file path: it imports nothing of this package, so it starts faster."""
         (self.folder / balancer.STATUS).unlink(missing_ok=True)
         with open(os.open(self.folder / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             subprocess.run(  # noqa: S603
@@ -115,9 +114,9 @@ class Balancing:
             if said is not None and said.revision == revision and not said.error:
                 return
             if said is not None and said.error and loop.time() > started + _PATIENCE_SECONDS:
-                raise DriverError(f"the balancer cannot listen at {where}: {said.error}")
+                raise DriverError(f"the load balancer cannot listen at {where}: {said.error}")
             if loop.time() > started + _READY_SECONDS:
-                raise DriverError(f"the balancer at {where} does not answer; its last words: {self._last_words()}")
+                raise DriverError(f"the load balancer at {where} does not answer; last output: {self._last_words()}")
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _last_words(self) -> str:
@@ -134,14 +133,16 @@ class Balancing:
             waited = loop.time() - started
             left = await asyncio.to_thread(members.end, hard=waited > _GRACE_SECONDS)
             if waited > _LONGEST_END_SECONDS:
-                raise DriverError(f"the balancer of {self.folder.name} does not end: {left or 'its lock is held'}")
+                raise DriverError(
+                    f"the load balancer of {self.folder.name} does not exit: {left or 'its lock is held'}"
+                )
             starting = await asyncio.to_thread(self.runs)
             quiet = 0 if left or starting else quiet + 1
             await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _keep(path: Path, content: bytes) -> None:
-    """All of it or nothing, for our eyes only."""
+    """Write a file atomically, readable by the owner only."""
     part = path.with_name(f".{path.name}.part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)

@@ -70,7 +70,7 @@ def drivers() -> list[str]:
 
 
 def facts(driver: str, annotations: Mapping[str, str]) -> Facts:
-    """An annotation beats what is known otherwise."""
+    """Return the facts about a driver; annotations override the built-in ones."""
     known = _KNOWN.get(driver, Facts())
     return Facts(
         public=_listed(annotations, PUBLIC, known.public),

@@ -70,7 +70,7 @@ class Members:
         return [process.pid for process in self._look()]
 
     def end(self, *, hard: bool) -> list[int]:
-        """Asks each of them to end, once; or kills them. Returns those that lived."""
+        """Send SIGTERM to each process once, or SIGKILL; return those that were alive."""
         found = self._look()
         for process in found:
             if hard:
@@ -101,7 +101,7 @@ class Members:
 
 
 def _all(mark: bytes) -> list[_Process]:
-    """Every living process of this user."""
+    """Return every living process of this user."""
     mine = os.geteuid()
     found: list[_Process] = []
     for entry in os.scandir(_PROC):

@@ -1,11 +1,11 @@
 """`sim`: servers that are entries in a table, for tests, demonstrations of failures, and fleets of thousands.
 
-What goes well and what does not is said by the options of each server, so that whatever is provisioned can be made
-to fail in a given way. There are no agents in these servers: whoever holds a cloud in memory can listen to it and give
-each server that has booted the agent it should have.
+The options of each server decide what succeeds and what fails, so that a test can make any step fail. These servers
+have no agents: a simulation that holds a cloud in memory can listen to it and start an agent for each server that has
+booted.
 
-A cloud lives in memory, where Jobs are tasks of one process and somebody has opened it by name (`clouds`); else in a
-file below the drivers' directory, shared by every process.
+A cloud is in memory if Jobs are tasks of one process and a simulation has opened it by name (`clouds`); otherwise it is
+a file below the drivers' directory that all processes share.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from remuda.providers.shared.drivers.simcloud import CloudRefused, FileCloud, Si
 from remuda.providers.shared.drivers.spi import Address, BadOptions, Driver, DriverError, Needs, Options, Order, Server
 from remuda.runtime.steps import step
 
-CREATE = step("simdriver.create-server", "the driver sim makes a server")
+CREATE = step("simdriver.create-server", "the driver sim creates a server")
 REMOVE = step("simdriver.remove-server", "the driver sim removes a server")
 
 _WRONG = "wrong"
@@ -27,28 +27,32 @@ clouds: dict[str, SimCloud] = {}  # in memory, by name; opened by a simulation, 
 
 
 class SimOptions(Options):
-    cloud: Annotated[str, Field("Which cloud, by name.", pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)] = (
-        "default"
-    )
+    cloud: Annotated[
+        str, Field("Name of the simulated cloud.", pattern="^[a-z0-9]([a-z0-9-]*[a-z0-9])?$", max_length=63)
+    ] = "default"
     token: Annotated[
-        str, Field(f'What the cloud knows its customer by; it takes anything but "{_WRONG}".', format="password")
+        str, Field(f'Token of the account; the cloud accepts any value except "{_WRONG}".', format="password")
     ] = ""
-    zone: Annotated[str, Field("The failure domain of the server.")] = ""
-    boot_seconds: Annotated[float, Field("From creating the server until it runs.", minimum=0)] = 0.0
+    zone: Annotated[str, Field("Failure domain of the server.")] = ""
+    boot_seconds: Annotated[float, Field("Seconds from the creation of the server until it is running.", minimum=0)] = (
+        0.0
+    )
     failures: Annotated[
-        int, Field("So many attempts to create the server fail first, and make nothing.", minimum=0)
+        int, Field("Number of attempts to create the server that fail first and create nothing.", minimum=0)
     ] = 0
-    answers_lost: Annotated[int, Field("So many more make it, and the answer is lost.", minimum=0)] = 0
-    remove_failures: Annotated[int, Field("So many attempts to remove the server fail first.", minimum=0)] = 0
-    never_boots: Annotated[bool, Field("The server starts, and never runs.")] = False
-    refuses: Annotated[str, Field("The cloud refuses every server, in these words.")] = ""
+    answers_lost: Annotated[
+        int, Field("Number of further attempts that create the server but lose the answer.", minimum=0)
+    ] = 0
+    remove_failures: Annotated[int, Field("Number of attempts to remove the server that fail first.", minimum=0)] = 0
+    never_boots: Annotated[bool, Field("The server starts, but never reaches the state running.")] = False
+    refuses: Annotated[str, Field("If set, the cloud refuses every server with this message.")] = ""
 
 
 class Sim(Driver[SimOptions]):
     name: ClassVar[str] = "sim"
     doc: ClassVar[str] = (
-        "Simulated servers. They need nothing, cost nothing and do nothing; each boots, fails and loses answers as its "
-        "options say."
+        "Simulated servers. They need nothing, cost nothing and do nothing; their options control how they boot and "
+        "fail."
     )
     options_type: ClassVar[type[SimOptions]] = SimOptions
     credential_fields: ClassVar[tuple[str, ...]] = ("token",)
@@ -57,7 +61,7 @@ class Sim(Driver[SimOptions]):
 
     async def check(self, order: Order) -> None:
         if (self.options.token or self.context.credentials.get("token")) == _WRONG:
-            raise BadOptions("the simulated cloud does not know this customer: the token is wrong")
+            raise BadOptions("the simulated cloud rejects the token")
 
     async def create(self, order: Order, user_data: bytes) -> Server:
         await self.check(order)
@@ -77,7 +81,7 @@ class Sim(Driver[SimOptions]):
             async with CREATE:
                 made = await cloud.create(wish)
         except CloudRefused as error:
-            raise DriverError(f"the simulated cloud did not make {order.name}: {error}") from None
+            raise DriverError(f"the simulated cloud did not create {order.name}: {error}") from None
         return self._server(made)
 
     async def find(self, order: Order) -> Server | None:

@@ -24,7 +24,7 @@ from remuda.providers.shared.drivers.spi import TAG_OWNER, TAG_UID
 
 
 class CloudRefused(Exception):
-    """The cloud did not do it, this time or ever."""
+    """The cloud refused a request, temporarily or permanently."""
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class SimServer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cloud(Protocol):
-    """All a driver asks. Raises CloudRefused."""
+    """Interface of a simulated cloud. Its methods raise CloudRefused."""
 
     async def create(self, wish: Wish) -> SimServer: ...
 
@@ -105,7 +105,7 @@ class Table:
         self._last_number = 0
 
     def create(self, wish: Wish) -> Entry | None:
-        """None: it is there already."""
+        """Return the entry to record; None if the server already exists."""
         if wish.refuses:
             return self._failed(wish, wish.refuses)
         if wish.key in self.servers:
@@ -124,11 +124,11 @@ class Table:
             user_data=wish.user_data,
         )
         lost = attempts < wish.failures + wish.answers_lost
-        answer = "the connection broke before it had answered" if lost else ""
+        answer = "the connection was lost before the answer" if lost else ""
         return Entry(event="made", name=wish.name, uid=wish.key[1], server=server, answer=answer)
 
     def remove(self, name: str, uid: str, failures: int) -> Entry | None:
-        """None: there is nothing to remove."""
+        """Return the entry to record; None if there is nothing to remove."""
         if (name, uid) not in self.servers:
             return None
         attempts = self._attempts.get(("remove", name, uid), 0)
@@ -225,7 +225,7 @@ class SimCloud:
 
 
 class FileCloud:
-    """In a journal that several processes share. Nobody listens to it: its servers just are."""
+    """Cloud in a journal file that several processes share. It has no listeners."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -265,7 +265,7 @@ class FileCloud:
 
     @contextmanager
     def _opened(self) -> Iterator[_Journal]:
-        """Alone with the journal, all of it read."""
+        """Open, lock and read the journal."""
         self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
         try:

@@ -31,11 +31,11 @@ TAG_UID = "remuda-uid"  # of its <Driver>Machine: what makes a create idempotent
 
 
 class DriverError(Exception):
-    """The infrastructure did not do it; may work next time. The text is for users."""
+    """The infrastructure refused or failed; a retry may succeed. The message is for users."""
 
 
 class BadOptions(DriverError):
-    """Cannot work with these options or credentials, however often it is tried."""
+    """The options or credentials are invalid; a retry cannot succeed."""
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,7 +136,7 @@ class Record(Protocol):
     def private_key(self) -> str: ...
 
     async def save_private_key(self, private_key: str) -> None:
-        """Durable when it returns."""
+        """Store the private key durably."""
 
     async def save(self, value: Mapping[str, Any]) -> None:
         """Durable when it returns. Intent is recorded before the infrastructure is asked."""
@@ -225,15 +225,15 @@ class ClusterDriver(ABC, Generic[O]):
 
     @abstractmethod
     async def ensure(self, order: ClusterOrder) -> ClusterInfrastructure:
-        """Makes it, or finds it, and brings it up to date with the order's backends. Raises DriverError."""
+        """Create or find the infrastructure and update it to the order's backends. Raises DriverError."""
 
     @abstractmethod
     async def remove(self, order: ClusterOrder) -> None:
-        """Everything `ensure` made is gone when it returns, whatever `ensure` came to. Raises DriverError."""
+        """Remove everything that `ensure` made, complete or partial, before returning. Raises DriverError."""
 
     @abstractmethod
     async def owned(self, owner: str) -> Sequence[ClusterInfrastructure]:
-        """All that carries the tag of this management plane, known to it or not."""
+        """Return all infrastructure that carries the tag of this management plane, known to it or not."""
 
 
 # ---- for one machine -------------------------------------------------------------------------------------------------
@@ -267,16 +267,16 @@ class Driver(ABC, Generic[O]):
 
     @abstractmethod
     async def create(self, order: Order, user_data: bytes) -> Server:
-        """The server, made or found; running, or on its way. Raises DriverError."""
+        """Create or find the server; it may still be starting when this returns. Raises DriverError."""
 
     @abstractmethod
     async def find(self, order: Order) -> Server | None:
-        """The server of an order, whole or half made; None when there is nothing of it."""
+        """Return the server of an order, complete or partial; None if there is none."""
 
     @abstractmethod
     async def remove(self, order: Order) -> None:
-        """Everything `create` made is gone when it returns, whatever `create` came to. Raises DriverError."""
+        """Remove everything that `create` made, complete or partial, before returning. Raises DriverError."""
 
     @abstractmethod
     async def owned(self, owner: str) -> Sequence[Server]:
-        """Every server that carries the tag of this management plane, known to it or not."""
+        """Return every server that carries the tag of this management plane, known to it or not."""

@@ -49,7 +49,7 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Go(msgspec.Struct, frozen=True):
-    """Try now."""
+    """Verdict: try now."""
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """No further attempt until a person says so."""
+    """Verdict: no further attempt until a user requests it."""
 
     reason: str
     message: str
@@ -93,30 +93,34 @@ def judge(rules: Rules, machine: Attempts, pool: Pool, trying: Collection[str], 
     own = rest(rules, machine, now, salt)
     if own > 0:
         which = f"{attempt(rules, machine.failures)} failed"
-        return Wait(own, BACKING_OFF, f"{which}; the next is made {_within(rules, machine.failures)}")
+        return Wait(own, BACKING_OFF, f"{which}; the controller retries {_within(rules, machine.failures)}")
     if pool.failures < rules.pool_failures:
         return GO
     said = f"the last {pool.failures} attempts of the pool failed"
     if trying:
-        return Wait(None, POOL_BUSY, f"{said}, so one machine tries at a time: now {min(trying)}")
+        return Wait(
+            None, POOL_BUSY, f"{said}, so only one machine is tried at a time; waiting for machine {min(trying)}"
+        )
     left = _left(pool.last_failure, back_off(rules, _pool_steps(rules, pool), "pool"), now)
     if left > 0:
         return Wait(
-            left, POOL_BACKING_OFF, f"{said}; one machine tries again {_within(rules, _pool_steps(rules, pool))}"
+            left,
+            POOL_BACKING_OFF,
+            f"{said}; the controller retries one machine {_within(rules, _pool_steps(rules, pool))}",
         )
     return GO
 
 
 def rest(rules: Rules, machine: Attempts, now: float, salt: str) -> float:
-    """Seconds until its next attempt; not positive: now."""
+    """Return the seconds until the next attempt; zero or less: now."""
     return _left(machine.last_failure, back_off(rules, machine.failures, salt), now)
 
 
 def stalled(rules: Rules, machine: Attempts) -> Stall | None:
     if machine.hopeless:
-        return Stall(BAD_OPTIONS, "it cannot work with these options or credentials")
+        return Stall(BAD_OPTIONS, "the driver rejects these options or credentials")
     if machine.failures >= rules.machine_failures:
-        return Stall(TOO_MANY_FAILURES, f"{machine.failures} attempts failed in a row")
+        return Stall(TOO_MANY_FAILURES, f"{machine.failures} consecutive attempts failed")
     return None
 
 
@@ -126,7 +130,7 @@ def attempt(rules: Rules, number: int) -> str:
 
 
 def failed(rules: Rules, pool: Pool, failure: Failure, now: float) -> Pool:
-    """With one failure more; the same if it has been counted."""
+    """Return the pool with one more failure; unchanged if the Job has been counted."""
     if any(one.job == failure.job for one in pool.history):
         return pool
     history = (*pool.history, failure)[-rules.history :]
@@ -134,7 +138,7 @@ def failed(rules: Rules, pool: Pool, failure: Failure, now: float) -> Pool:
 
 
 def succeeded(pool: Pool) -> Pool:
-    """The circuit is closed; what was stays readable."""
+    """Return the pool with its failure count reset; the history stays readable."""
     return msgspec.structs.replace(pool, failures=0, last_failure=0.0)
 
 
@@ -143,10 +147,11 @@ def _pool_steps(rules: Rules, pool: Pool) -> int:
 
 
 def _left(since: float, seconds: float, now: float) -> float:
-    """Never more than the whole: a clock that was set back does not make anybody wait for ever."""
+    """Return the rest of a delay; at most the whole delay, even if the clock was set back."""
     return min(seconds, since + seconds - now)
 
 
 def _within(rules: Rules, failures: int) -> str:
-    """Does not count down, so that saying it again writes nothing."""
-    return f"within {min(rules.first_seconds * 2.0 ** min(failures - 1, 30), rules.most_seconds):.0f} s of that"
+    """Return the delay as text. It does not count down, so that reporting the same state again writes nothing."""
+    seconds = min(rules.first_seconds * 2.0 ** min(failures - 1, 30), rules.most_seconds)
+    return f"within {seconds:.0f} s of the last failure"

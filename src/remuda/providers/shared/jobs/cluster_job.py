@@ -30,12 +30,12 @@ from remuda.providers.shared.jobs.log_redaction import Scrubber
 from remuda.providers.shared.jobs.state import PRIVATE_KEY, STATE
 from remuda.runtime.steps import Step, step
 
-RECORD_INTENT = step("clusterjob.record-intent", "writes that a cluster's infrastructure is about to be made")
-ENSURE = step("clusterjob.ensure", "the driver makes a cluster's infrastructure, or brings it up to date")
-RECORD = step("clusterjob.record", "writes what is known of a cluster's infrastructure")
+RECORD_INTENT = step("clusterjob.record-intent", "records that a cluster's infrastructure is about to be created")
+ENSURE = step("clusterjob.ensure", "the driver creates or updates a cluster's infrastructure")
+RECORD = step("clusterjob.record", "writes a cluster's infrastructure to its state Secret")
 REMOVE = step("clusterjob.remove", "the driver removes a cluster's infrastructure")
-RECORD_REMOVAL = step("clusterjob.record-removal", "writes that a cluster's infrastructure is gone")
-SAVE = step("clusterjob.save-record", "writes what a driver remembers of a cluster's infrastructure")
+RECORD_REMOVAL = step("clusterjob.record-removal", "records that a cluster's infrastructure is removed")
+SAVE = step("clusterjob.save-record", "writes the driver's own record of a cluster's infrastructure")
 SAVE_KEY = step("clusterjob.save-private-key", "writes a private key of a cluster's infrastructure")
 
 Phase = Literal["", "creating", "created", "removed"]
@@ -59,7 +59,7 @@ def read(data: Mapping[str, bytes]) -> ClusterState:
     try:
         return msgspec.json.decode(data.get(STATE) or b"{}", type=ClusterState)
     except msgspec.MsgspecError as error:
-        raise ValueError(f"the state of the cluster cannot be read: {error}") from None
+        raise ValueError(f"cannot decode the state of the cluster: {error}") from None
 
 
 class Notes:
@@ -84,7 +84,7 @@ class Notes:
             self.private_key = private_key
 
     async def note(self, act: Step, **changes: Any) -> None:
-        """Writes what has changed; nothing if nothing has."""
+        """Write changed fields to the Secret; no request if nothing changed."""
         after = msgspec.structs.replace(self.state, **changes)
         if after != self.state:
             await self._write(act, STATE, msgspec.json.encode(after))
@@ -97,7 +97,7 @@ class Notes:
 
 
 class ClusterJob:
-    """One order, with all that it takes."""
+    """One order with its inputs."""
 
     def __init__(
         self, order: ClusterOrder, driver: type[ClusterDriver[Any]], credentials: Mapping[str, str], client: Client,
@@ -125,7 +125,7 @@ class ClusterJob:
             if self._order.action == "ensure" or notes.state.phase:
                 raise
             # Intent is noted before the infrastructure is asked: such options have never come that far.
-            self._say(f"nothing was ever asked for: {error}")
+            self._say(f"no infrastructure was ever requested: {error}")
 
     async def _notes(self) -> Notes:
         order = self._order
@@ -133,7 +133,7 @@ class ClusterJob:
             value = await self._client.get(SECRETS, *order.state_key)
             notes = Notes(self._client, order, SECRET.decode(value).data)
         except (StatusError, ValueError) as error:
-            raise DriverError(f"the Secret {order.state_secret} cannot be read: {error}") from None
+            raise DriverError(f"cannot read Secret {order.state_secret}: {error}") from None
         self._scrubber.add(notes.private_key)
         return notes
 
@@ -152,4 +152,4 @@ class ClusterJob:
         async with REMOVE:
             await driver.remove(self._order)
         await notes.note(RECORD_REMOVAL, phase="removed")
-        self._say(f"what was made for the cluster {self._order.cluster} is gone")
+        self._say(f"the infrastructure of cluster {self._order.cluster} is removed")

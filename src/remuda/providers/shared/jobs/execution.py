@@ -1,4 +1,4 @@
-"""One order carried out by one driver: intent, server, script, each noted before the next begins."""
+"""Execution of one machine order by one driver: intent, server and script are each recorded before the next step."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from remuda.kube.errors import StatusError
 from remuda.providers.shared.drivers.spi import BadOptions, Context, Driver, DriverError, Order, Server
 from remuda.providers.shared.jobs import login, user_data
 from remuda.providers.shared.jobs.log_redaction import Scrubber
-from remuda.providers.shared.jobs.state_secret import Notebook
+from remuda.providers.shared.jobs.state import StateSecret
 from remuda.runtime.steps import step
 
-RECORD_INTENT = step("machinejob.record-intent", "writes that a server is about to be made")
-FORGET = step("machinejob.forget-server", "drops what was noted of a server in whose place there is another now")
-CREATE = step("machinejob.create-server", "the driver makes the server")
-RECORD_SERVER = step("machinejob.record-server", "writes what is known of the server")
-PIN = step("machinejob.pin-host-key", "writes the first host key seen of a server")
+RECORD_INTENT = step("machinejob.record-intent", "records that a server is about to be created")
+FORGET = step("machinejob.forget-server", "drops the state of a server that was replaced by another one")
+CREATE = step("machinejob.create-server", "the driver creates the server")
+RECORD_SERVER = step("machinejob.record-server", "writes the created server to its state Secret")
+PIN = step("machinejob.pin-host-key", "pins the first host key that a server shows")
 BOOTSTRAP = step("machinejob.run-script", "runs the bootstrap script over SSH")
-RECORD_BOOTSTRAP = step("machinejob.record-bootstrap", "writes that the bootstrap script has ended well")
+RECORD_BOOTSTRAP = step("machinejob.record-bootstrap", "records that the bootstrap script has succeeded")
 REMOVE = step("machinejob.remove-server", "the driver removes the server")
-RECORD_REMOVAL = step("machinejob.record-removal", "writes that the server is gone")
+RECORD_REMOVAL = step("machinejob.record-removal", "records that the server is removed")
 
 _RUNNING_SECONDS = 600.0
 _FIRST_LOOK_SECONDS, _LOOK_SECONDS = 0.2, 3.0
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 
 
 class Job:
-    """One order, with all that it takes."""
+    """One order with its inputs."""
 
     def __init__(
         self, order: Order, driver: type[Driver[Any]], credentials: Mapping[str, str], client: Client, directory: Path,
@@ -50,51 +50,51 @@ class Job:
 
     async def run(self, script: bytes) -> None:
         """Raises DriverError."""
-        notebook = await self._notebook()
+        secret = await self._open_state()
         if self._order.action == "create":
-            await self._create(self._driver(notebook), notebook, script)
+            await self._create(self._driver(secret), secret, script)
             return
         try:
-            await self._remove(self._driver(notebook), notebook)
+            await self._remove(self._driver(secret), secret)
         except BadOptions as error:
-            if notebook.state.phase:
+            if secret.state.phase:
                 raise
             # Intent is noted before the infrastructure is asked: such options have never come that far.
-            self._say(f"no server was ever asked for: {error}")
+            self._say(f"no server was ever requested: {error}")
 
-    async def _notebook(self) -> Notebook:
+    async def _open_state(self) -> StateSecret:
         try:
-            notebook = await Notebook.open(self._client, self._order)
+            secret = await StateSecret.open(self._client, self._order)
         except (StatusError, ValueError) as error:
-            raise DriverError(f"the Secret {self._order.state_secret} cannot be read: {error}") from None
-        self._scrubber.add(notebook.private_key)
-        return notebook
+            raise DriverError(f"cannot read Secret {self._order.state_secret}: {error}") from None
+        self._scrubber.add(secret.private_key)
+        return secret
 
-    def _driver(self, notebook: Notebook) -> Driver[Any]:
-        context = Context(credentials=self._credentials, record=notebook, say=self._say, directory=self._directory)
+    def _driver(self, secret: StateSecret) -> Driver[Any]:
+        context = Context(credentials=self._credentials, record=secret, say=self._say, directory=self._directory)
         return self._type(options(self._order, self._type), context)
 
     # create
 
-    async def _create(self, driver: Driver[Any], notebook: Notebook, script: bytes) -> None:
+    async def _create(self, driver: Driver[Any], secret: StateSecret, script: bytes) -> None:
         order = self._order
         await driver.check(order)
-        if notebook.state.phase not in ("created", "bootstrapped"):
-            await notebook.note(RECORD_INTENT, driver=order.driver, phase="creating", name=order.name)
-        self._say(f"asking {order.driver} for the server {order.name}")
+        if secret.state.phase not in ("created", "bootstrapped"):
+            await secret.note(RECORD_INTENT, driver=order.driver, phase="creating", name=order.name)
+        self._say(f"requesting server {order.name} from driver {order.driver}")
         async with CREATE:
             server = await driver.create(order, self._user_data(driver, script))
-        if notebook.state.id not in ("", server.id):
-            await notebook.forget(FORGET)
-        await self._record(notebook, driver, server)
-        server = await self._until_running(driver, notebook, server)
-        if notebook.state.phase == "bootstrapped":
-            self._say("its bootstrap script has run already")
+        if secret.state.id not in ("", server.id):
+            await secret.forget(FORGET)
+        await self._record(secret, driver, server)
+        server = await self._until_running(driver, secret, server)
+        if secret.state.phase == "bootstrapped":
+            self._say("the bootstrap script has already run")
         elif server.bootstrapped:
-            await notebook.note(RECORD_BOOTSTRAP, phase="bootstrapped")
+            await secret.note(RECORD_BOOTSTRAP, phase="bootstrapped")
         elif not driver.takes_user_data:
-            await self._bootstrap(notebook, server, script)
-        self._say(f"the server {order.name} is there")
+            await self._bootstrap(secret, server, script)
+        self._say(f"server {order.name} is created")
 
     def _user_data(self, driver: Driver[Any], script: bytes) -> bytes:
         if not driver.takes_user_data:
@@ -104,15 +104,15 @@ class Job:
         own = getattr(driver.options, "userdata", "")
         return user_data.compose(script, self._order.hostname, own if isinstance(own, str) else "")
 
-    async def _record(self, notebook: Notebook, driver: Driver[Any], server: Server) -> None:
+    async def _record(self, secret: StateSecret, driver: Driver[Any], server: Server) -> None:
         access = server.ssh
         pinned = ""
         if access is not None:
             self._scrubber.add(access.private_key)
-            pinned = login.known_hosts(_login(server, notebook))
-        await notebook.note(
+            pinned = login.known_hosts(_login(server, secret))
+        await secret.note(
             RECORD_SERVER,
-            phase="bootstrapped" if notebook.state.phase == "bootstrapped" else "created",
+            phase="bootstrapped" if secret.state.phase == "bootstrapped" else "created",
             id=server.id,
             name=server.name,
             provider_id=server.provider_id,
@@ -125,69 +125,69 @@ class Job:
             known_hosts=pinned,
         )
 
-    async def _until_running(self, driver: Driver[Any], notebook: Notebook, server: Server) -> Server:
+    async def _until_running(self, driver: Driver[Any], secret: StateSecret, server: Server) -> Server:
         loop = asyncio.get_running_loop()
-        deadline, look, told = loop.time() + _RUNNING_SECONDS, _FIRST_LOOK_SECONDS, ""
+        deadline, delay, reported = loop.time() + _RUNNING_SECONDS, _FIRST_LOOK_SECONDS, ""
         while server.state != "running":
             if server.state == "failed":
-                raise DriverError(f"the server {server.name} ({server.id}) has failed")
+                raise DriverError(f"server {server.name} ({server.id}) has failed")
             if loop.time() > deadline:
-                raise DriverError(f"the server {server.name} ({server.id}) is still {server.state} after 10 minutes")
-            if server.state != told:
-                told = server.state
-                self._say(f"the server {server.name} is {told}; waiting until it runs")
-            await asyncio.sleep(look)
-            look = min(look * 2, _LOOK_SECONDS)
+                raise DriverError(f"server {server.name} ({server.id}) is still {server.state} after 10 minutes")
+            if server.state != reported:
+                reported = server.state
+                self._say(f"server {server.name} is {server.state}; waiting until it is running")
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _LOOK_SECONDS)
             found = await driver.find(self._order)
             if found is None:
-                raise DriverError(f"the server {server.name} ({server.id}) has vanished while it was starting")
+                raise DriverError(f"server {server.name} ({server.id}) disappeared while it was starting")
             server = msgspec.structs.replace(
                 found, ssh=found.ssh or server.ssh, bootstrapped=found.bootstrapped or server.bootstrapped
             )
-        await self._record(notebook, driver, server)
+        await self._record(secret, driver, server)
         return server
 
-    async def _bootstrap(self, notebook: Notebook, server: Server, script: bytes) -> None:
+    async def _bootstrap(self, secret: StateSecret, server: Server, script: bytes) -> None:
         if server.ssh is None:
-            raise DriverError(f"the driver {self._order.driver} gave no way to reach the server {server.name} over SSH")
+            raise DriverError(f"driver {self._order.driver} reported no SSH access to server {server.name}")
         if not script:
-            raise DriverError("there is no bootstrap script to run")
+            raise DriverError("no bootstrap script to run")
 
         async def pin(seen: login.Login) -> None:
-            await notebook.note(PIN, known_hosts=login.known_hosts(seen))
+            await secret.note(PIN, known_hosts=login.known_hosts(seen))
 
         from remuda.providers.shared.jobs import ssh  # takes a while, and most drivers do without
 
         async with BOOTSTRAP:
-            await ssh.run_script(_login(server, notebook), script, self._say, pin)
-        await notebook.note(RECORD_BOOTSTRAP, phase="bootstrapped")
+            await ssh.run_script(_login(server, secret), script, self._say, pin)
+        await secret.note(RECORD_BOOTSTRAP, phase="bootstrapped")
 
     # remove
 
-    async def _remove(self, driver: Driver[Any], notebook: Notebook) -> None:
-        self._say(f"asking {self._order.driver} to remove the server {self._order.name}")
+    async def _remove(self, driver: Driver[Any], secret: StateSecret) -> None:
+        self._say(f"removing server {self._order.name} with driver {self._order.driver}")
         async with REMOVE:
             await driver.remove(self._order)
-        await notebook.note(RECORD_REMOVAL, phase="removed")
-        self._say(f"the server {self._order.name} is gone")
+        await secret.note(RECORD_REMOVAL, phase="removed")
+        self._say(f"server {self._order.name} is removed")
 
 
-def _login(server: Server, notebook: Notebook) -> login.Login:
-    """Return the SSH login that the driver reports for a server; missing keys come from the notebook."""
+def _login(server: Server, secret: StateSecret) -> login.Login:
+    """Return the SSH login that the driver reports for a server; missing keys come from the secret."""
     access = server.ssh
     if access is None:
-        raise DriverError(f"the server {server.name} cannot be reached over SSH")
+        raise DriverError(f"cannot connect to server {server.name} over SSH")
     return login.Login(
         addresses=login.reachable(server.addresses),
         port=access.port,
         user=access.user,
-        private_key=access.private_key or notebook.private_key,
-        host_keys=list(access.host_keys) or login.host_keys(notebook.known_hosts),
+        private_key=access.private_key or secret.private_key,
+        host_keys=list(access.host_keys) or login.host_keys(secret.known_hosts),
     )
 
 
 def options(order: Order, driver: type[Driver[Any]]) -> Any:
-    """The options of an order as their driver wants them. Raises BadOptions, which names the one that is wrong."""
+    """Return an order's options in the driver's type. Raises BadOptions that names the invalid option."""
     return convert(order.driver, order.options, driver.options_type)
 
 
@@ -199,7 +199,7 @@ def convert(driver: str, given: Mapping[str, Any], wanted: type[Any]) -> Any:
     known = set(wanted.__struct_encode_fields__)
     for name in given:
         if name not in known:
-            raise BadOptions(f"the driver {driver} has no option {name}")
+            raise BadOptions(f"driver {driver} has no option {name}")
     try:
         return msgspec.convert(given, wanted)
     except msgspec.ValidationError as error:

@@ -20,7 +20,7 @@ from remuda.runtime.manager import Manager
 
 
 class JobContext:
-    """To be made before the caches start."""
+    """State shared by controllers that create Jobs. Create it before the caches start."""
 
     def __init__(self, manager: Manager, settings: MachineSettings) -> None:
         self.manager = manager
@@ -46,7 +46,7 @@ class JobContext:
         return msgspec.json.decode(value, type=_Data).data or {}
 
     def job(self, place: Place) -> Job | None:
-        """The Job of a machine or an RKECluster, whichever it is; not one of another that bore the name before."""
+        """Return the Job of a machine or an RKECluster; never one of an earlier object of the same name."""
         for one in (place, self.elsewhere(place)):
             found = self.jobs.get(one.namespace, one.provision)
             if found is not None and one.owns(found.metadata):
@@ -77,7 +77,7 @@ class JobContext:
         return results.result(job, await self._pods(job) if failed else ())
 
     async def running_pods(self, place: Place) -> list[Pod]:
-        """Pods of a place's Jobs that have not ended, also of Jobs that are gone."""
+        """Return the running Pods of a place's Jobs, including Pods of deleted Jobs."""
         return [pod for pod in await self._named_pods(place.job_key) if not pod.ended]
 
     async def _pods(self, job: Job) -> list[Pod]:

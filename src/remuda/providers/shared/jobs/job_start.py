@@ -1,4 +1,4 @@
-"""Starting a Job for a machine or a cluster, and clearing away what it needed.
+"""Creation of a Job for a machine or a cluster, and cleanup of the objects that it needed.
 
 What a Job needs is written before the Job and goes before it: a Job that is there is the mark that there is something
 to clear away. The state Secret is the exception: it stays for as long as what it is of.
@@ -28,10 +28,10 @@ from remuda.providers.shared.jobs.settings import MachineSettings
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
-PREPARE = step("drivermachine.prepare-job", "writes a Secret or a right that a Job needs")
-START = step("drivermachine.start-job", "creates the Job that works on a server, or on what a cluster shares")
-STOP = step("drivermachine.delete-job", "deletes a Job, which ends it if it still runs")
-CLEAR = step("drivermachine.clear", "deletes a Secret or a right that no Job needs any more")
+PREPARE = step("drivermachine.prepare-job", "writes a Secret or a permission that a Job needs")
+START = step("drivermachine.start-job", "creates a Job for a server or for cluster infrastructure")
+STOP = step("drivermachine.delete-job", "deletes a Job, and so stops it if it is running")
+CLEAR = step("drivermachine.clear", "deletes a Secret or a permission that no Job needs any more")
 
 Json = dict[str, Any]
 
@@ -40,7 +40,7 @@ _HEAD = Kind("", "", "", Object)
 
 
 class Missing(Exception):
-    """Something the Job would need is not there; the text is for users."""
+    """An input of the Job is missing; the message is for users."""
 
     def __init__(self, reason: str, on: str, message: str, check_after: float = 15.0) -> None:
         """`check_after`: seconds; what is missing is not watched, because it is somebody else's."""
@@ -64,7 +64,7 @@ class Desk(msgspec.Struct, frozen=True):
 
 
 async def credential_fields(context: JobContext, reference: str, namespace: str, who: str) -> Mapping[str, bytes]:
-    """Read anew for each Job, so that credentials that were changed are used. Raises Missing."""
+    """Return the fields of the credential, read for each Job so that changes take effect. Raises Missing."""
     if not reference:
         return {}
     try:
@@ -105,7 +105,7 @@ async def desk_for_removal(context: JobContext, desk: Desk) -> Desk:
     if not await context.terminating(place.metadata.namespace):
         return desk
     if left := await context.running_pods(place):
-        raise Retryable(f"waiting for the end of Pod {left[0].key}, whose Job was deleted with its namespace")
+        raise Retryable(f"waiting for Pod {left[0].key} to stop; its Job was deleted with its namespace")
     known = await context.secret(place.namespace, place.state) or {}
     elsewhere = context.elsewhere(place)
     await _make_namespace(desk.client, elsewhere.namespace)
@@ -138,7 +138,7 @@ async def start(
     place = desk.place
     order = msgspec.structs.replace(order, state_secret=place.state, state_namespace=place.elsewhere)
     if local and not desk.settings.run_jobs:
-        raise Retryable(f"only the job runner of remuda can run Jobs of the driver {order.driver}")
+        raise Retryable(f"only Remuda's own job runner can run Jobs of driver {order.driver}")
     await _make(desk, SECRETS, manifests.state_secret(place, desk.known))
     mounted = [manifests.order_secret(place, order, value, format)]
     if fields:
@@ -166,7 +166,7 @@ async def _make(desk: Desk, target: Target, obj: Json, *, renew: bool = False) -
     owner = metadata.controller
     if not desk.place.owns(metadata):
         whose = f"{owner.kind} {owner.name}" if owner is not None else "nobody"
-        raise Retryable(f"{target.plural} {namespace}/{name} is there already and belongs to {whose}, not to {desk}")
+        raise Retryable(f"{target.plural} {namespace}/{name} already exists and belongs to {whose}, not to {desk}")
     if renew:
         async with PREPARE:
             await client.update(target, namespace, name, obj)
@@ -179,7 +179,7 @@ async def stop(desk: Desk, job: Job) -> None:
 
 
 async def clear(desk: Desk, *, credential: bool) -> None:
-    """Everything but the state Secret; the Job last."""
+    """Delete the Job's objects except the state Secret; the Job itself is last."""
     for target in (ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SECRETS):
         await _delete(desk, target, desk.place.job_key, CLEAR)
     if credential:
@@ -189,7 +189,7 @@ async def clear(desk: Desk, *, credential: bool) -> None:
 
 
 async def clear_all(context: JobContext, desk: Desk, *, credential: bool) -> None:
-    """Everything, also what there is elsewhere."""
+    """Delete all objects of a Job, including those in the manager's namespace."""
     places = [desk.place]
     if await context.terminating(desk.place.metadata.namespace):
         places.append(context.elsewhere(desk.place))

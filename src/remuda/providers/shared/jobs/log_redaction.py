@@ -1,4 +1,4 @@
-"""Keeps secrets out of what a Job says: everything it prints goes through here.
+"""Redaction of secrets in all output of a Job.
 
 Known are the credentials, the options that are secret by their model or by their name, tokens in the bootstrap data,
 and the private key once there is one.
@@ -42,7 +42,7 @@ class Scrubber:
 
 
 def secret_options(driver: str, options: Mapping[str, Any], model: type[Any]) -> list[str]:
-    """The values that nobody may see."""
+    """Return the values of secret options."""
     declared = {json_name(name) for name, hint in _hints(model).items() if _is_secret(hint)}
     declared.update(known_drivers.facts(driver, {}).secrets)
     return [

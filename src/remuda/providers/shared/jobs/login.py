@@ -1,4 +1,4 @@
-"""A way onto a server over SSH: where, as whom, with which key, and which host keys it may show. Pure."""
+"""SSH login of a server: addresses, user, private key and accepted host keys. Pure."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _ORDER = ("ExternalIP", "InternalIP", "ExternalDNS", "InternalDNS", "Hostname")
 
 
 def reachable(addresses: Sequence[Address]) -> list[str]:
-    """The likeliest first, each once."""
+    """Return the distinct addresses, the most reachable first."""
     known = sorted(addresses, key=lambda one: _ORDER.index(one.type))
     return list(dict.fromkeys(one.address for one in known))
 
 
 def known_hosts(login: Login) -> str:
-    """As OpenSSH has it: a line per address and key."""
+    """Return the host keys in known_hosts format: one line per address and key."""
     names = [name if login.port == SSH_PORT else f"[{name}]:{login.port}" for name in login.addresses]
     return "".join(f"{name} {key}\n" for name in names for key in login.host_keys)
 
 
 def host_keys(text: str) -> list[str]:
-    """The keys of known_hosts, each once."""
+    """Return the distinct keys of a known_hosts text."""
     fields = [line.split() for line in text.splitlines() if line.strip() and not line.startswith(("#", "@"))]
     return list(dict.fromkeys(" ".join(line[1:3]) for line in fields if len(line) >= 3))

@@ -19,8 +19,8 @@ from remuda.runtime.caches import Caches, Informer
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.steps import step
 
-PROTECT = step("drivermachine.protect-secret", "adds the finalizer to a Secret that the removal of a server needs")
-RELEASE = step("drivermachine.release-secret", "removes the finalizer of a Secret that no removal needs any more")
+PROTECT = step("drivermachine.protect-secret", "adds the finalizer to a Secret that is needed to remove a server")
+RELEASE = step("drivermachine.release-secret", "removes the finalizer of a Secret that is no longer needed")
 
 FINALIZER = "remuda.dev/removal"
 LABEL = "remuda.dev/needed-for-removal"  # by which protected Secrets are watched

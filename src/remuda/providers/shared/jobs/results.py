@@ -27,7 +27,7 @@ def removes(job: Job) -> bool:
 
 
 def result(job: Job, pods: Sequence[Pod]) -> Result | None:
-    """None while it runs. `pods`: the Job's own."""
+    """Return the result of a Job; None while it is running. `pods`: the Job's own."""
     end = job.finished
     if end is None:
         return None
@@ -35,12 +35,14 @@ def result(job: Job, pods: Sequence[Pod]) -> Result | None:
         return Result(ok=True)
     if end.reason == _DEADLINE:
         most = job.spec.active_deadline_seconds
-        return Result(ok=False, message=_joined(f"it did not end within {most} s and was stopped", _words(pods)))
+        return Result(
+            ok=False, message=_joined(f"the Job did not finish within {most} s and was stopped", _words(pods))
+        )
     words = _words(pods)
     code = next((pod.terminated.exit_code for pod in _newest_first(pods) if pod.terminated is not None), None)
     return Result(
         ok=False,
-        message=words or end.message or "the Job failed and left no word",
+        message=words or end.message or "the Job failed without a message",
         hopeless=code == BAD_OPTIONS_CODE,
     )
 
@@ -50,7 +52,7 @@ def _newest_first(pods: Sequence[Pod]) -> list[Pod]:
 
 
 def _words(pods: Sequence[Pod]) -> str:
-    """The last words of the newest Pod that has some."""
+    """Return the termination message of the newest Pod that has one."""
     for pod in _newest_first(pods):
         ended = pod.terminated
         text = (ended.message if ended is not None else "") or pod.status.message
@@ -70,4 +72,4 @@ def error_line(text: str) -> str:
 
 
 def _joined(first: str, second: str) -> str:
-    return f"{first}; its last words: {second}" if second else first
+    return f"{first}; last output: {second}" if second else first

@@ -1,4 +1,4 @@
-"""Settings for creating machines that are not part of their objects."""
+"""Settings of the manager for the creation of machines."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ class MachineSettings(msgspec.Struct, frozen=True, kw_only=True):
         if not own_loopback or not self.only_here:
             return ""
         return (
-            f"hosts of the driver {driver} cannot reach {self.only_here}, which is another place on each of them: "
-            "start the manager with --listen and --server-url at an address of this machine that they can reach"
+            f"hosts of driver {driver} cannot reach the manager at {self.only_here}, a loopback address: start the "
+            "manager with --listen and --server-url set to an address that they can reach"
         )

@@ -42,19 +42,19 @@ async def run_script(login: Login, script: bytes, say: Say, pin: Callable[[Login
         async with asyncio.timeout(_SCRIPT_SECONDS):
             code, last = await _run(connection, script, say)
     except TimeoutError:
-        raise DriverError(f"the bootstrap script did not end within {_SCRIPT_SECONDS:.0f} s") from None
+        raise DriverError(f"the bootstrap script did not finish within {_SCRIPT_SECONDS:.0f} s") from None
     except (asyncssh.Error, OSError) as error:
         raise DriverError(f"the connection was lost while the bootstrap script ran: {_words(error)}") from None
     finally:
         connection.abort()
     if code:
-        raise DriverError(f"the bootstrap script ended with exit code {code}:\n" + "\n".join(last))
+        raise DriverError(f"the bootstrap script failed with exit code {code}:\n" + "\n".join(last))
 
 
 async def connect(login: Login, say: Say) -> asyncssh.SSHClientConnection:
-    """As soon as sshd is up and takes the key. Raises DriverError."""
+    """Connect once sshd is up and accepts the key. Raises DriverError."""
     if not login.addresses:
-        raise DriverError("the server has no address to reach it at")
+        raise DriverError("the server has no address")
     options = _options(login)
     loop = asyncio.get_running_loop()
     deadline, seen, told = loop.time() + _UP_SECONDS, False, ""
@@ -65,16 +65,16 @@ async def connect(login: Login, say: Say) -> asyncssh.SSHClientConnection:
                     return await asyncssh.connect(address, login.port, options=options)
             except asyncssh.HostKeyNotVerifiable:
                 raise DriverError(
-                    f"the host key of {address} is not the one that was pinned: it may be another server"
+                    f"the host key of {address} does not match the pinned key: it may be another server"
                 ) from None
             except asyncssh.PermissionDenied:
-                why = f"{address} does not take the key of user {login.user}"
+                why = f"{address} rejects the SSH key of user {login.user}"
                 if not seen:
                     seen, deadline = True, min(deadline, loop.time() + _LOGIN_SECONDS)
             except (asyncssh.Error, OSError) as error:
                 why = f"{address} port {login.port}: {_words(error)}"
         if loop.time() > deadline:
-            raise DriverError(f"the server cannot be reached over SSH: {why}")
+            raise DriverError(f"cannot connect to the server over SSH: {why}")
         if why != told:
             say(f"waiting for SSH: {why}")
             told = why
@@ -86,7 +86,7 @@ def _options(login: Login) -> asyncssh.SSHClientConnectionOptions:
         key = asyncssh.import_private_key(login.private_key)
         pinned = [asyncssh.import_public_key(text) for text in login.host_keys]
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError) as error:
-        raise DriverError(f"a key for SSH cannot be read: {error}") from None
+        raise DriverError(f"cannot read the SSH key: {error}") from None
     return asyncssh.SSHClientConnectionOptions(
         username=login.user,
         client_keys=[key],
@@ -106,7 +106,7 @@ async def _pin(
     if key is None:
         raise DriverError("the server has no host key")
     text = " ".join(key.export_public_key().decode().split()[:2])
-    say(f"the server's host key was not known: {key.get_fingerprint()} is pinned from now on")
+    say(f"pinned the server's host key {key.get_fingerprint()}, seen for the first time")
     await pin(msgspec.structs.replace(login, host_keys=[text]))
 
 
@@ -126,7 +126,7 @@ async def _run(connection: asyncssh.SSHClientConnection, script: bytes, say: Say
             _heard(pending, last, say)
         ended = await process.wait()
     if ended.exit_status is None:
-        raise DriverError(f"the bootstrap script was ended by {ended.exit_signal or ['the server']}")
+        raise DriverError(f"the bootstrap script was killed by {ended.exit_signal or ['the server']}")
     return ended.exit_status, last
 
 

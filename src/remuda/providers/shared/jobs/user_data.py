@@ -33,7 +33,7 @@ def compose(script: bytes, hostname: str, own: str = "") -> bytes:
     elif own.startswith(_HEADER):
         config = _parsed(own)
     elif own.strip():
-        raise BadOptions(f"userdata: it must begin with #! or {_HEADER}")
+        raise BadOptions(f"userdata: must start with #! or {_HEADER}")
     written = {
         "path": _PATH,
         "owner": "root:root",
@@ -49,14 +49,14 @@ def compose(script: bytes, hostname: str, own: str = "") -> bytes:
 
 
 def fit(user_data: bytes, limit: int) -> bytes:
-    """As it is where that is short enough, else compressed, which cloud-init understands. Raises BadOptions."""
+    """Return user data within a limit, compressed if it must be: cloud-init unpacks it. Raises BadOptions."""
     if len(user_data) <= limit:
         return user_data
     small = gzip.compress(user_data, mtime=0)
     if len(small) > limit:
         raise BadOptions(
-            f"userdata: with the bootstrap script it has {len(small)} bytes even when compressed, and this "
-            f"infrastructure takes {limit}"
+            f"userdata: too large: {len(small)} bytes compressed, together with the bootstrap script; the limit is "
+            f"{limit}"
         )
     return small
 
@@ -69,9 +69,9 @@ def _parsed(own: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)  # without the text itself: it may hold passwords
         where = f" (line {mark.line + 1})" if mark is not None else ""
-        raise BadOptions(f"userdata: it is not YAML{where}") from None
+        raise BadOptions(f"userdata: invalid YAML{where}") from None
     if config is not None and not isinstance(config, dict):
-        raise BadOptions("userdata: it must be a map of cloud-init's keys")
+        raise BadOptions("userdata: must be a map of cloud-init keys")
     return dict(config or {})
 
 

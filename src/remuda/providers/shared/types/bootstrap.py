@@ -28,7 +28,7 @@ class UserData(Part):
 
 class RKEBootstrapSpec(Part):
     cluster_name: Annotated[str, Field("The Cluster the machine belongs to.", max_length=63)] = ""
-    userdata: Annotated[UserData | None, Field("Additions of the user.")] = None
+    userdata: Annotated[UserData | None, Field("Additional user data.")] = None
 
 
 class BootstrapInitialization(Part):
@@ -37,9 +37,11 @@ class BootstrapInitialization(Part):
 
 class RKEBootstrapStatus(Part):
     data_secret_name: Annotated[str | None, Field("Name of the Machine Bootstrap Secret.")] = None
-    initialization: Annotated[BootstrapInitialization, Field("What Cluster API waits for.")] = BootstrapInitialization()
+    initialization: Annotated[BootstrapInitialization, Field("Fields that Cluster API waits for.")] = (
+        BootstrapInitialization()
+    )
     conditions: Annotated[
-        Sequence[Condition], Field("What is known of it.", list_type="map", list_map_keys=("type",))
+        Sequence[Condition], Field("Current state, as conditions.", list_type="map", list_map_keys=("type",))
     ] = ()
 
 
@@ -59,12 +61,12 @@ class TemplateMetadata(Part):
 
 class RKEBootstrapTemplateResource(Part):
     metadata: TemplateMetadata = TemplateMetadata()
-    spec: Annotated[RKEBootstrapSpec, Field("As of an RKEBootstrap.")] = RKEBootstrapSpec()
+    spec: Annotated[RKEBootstrapSpec, Field("Spec of each RKEBootstrap.")] = RKEBootstrapSpec()
 
 
 class RKEBootstrapTemplateSpec(Part):
     cluster_name: Annotated[str, Field("The Cluster its machines belong to.", max_length=63)] = ""
-    template: Annotated[RKEBootstrapTemplateResource, Field("What each RKEBootstrap is made from.", required=True)] = (
+    template: Annotated[RKEBootstrapTemplateResource, Field("Template of the RKEBootstraps.", required=True)] = (
         RKEBootstrapTemplateResource()
     )
 
@@ -76,8 +78,8 @@ class RKEBootstrapTemplate(Object):
 
 
 class MachineAddress(Part):
-    type: Annotated[str, Field("Of which sort.", required=True)] = ""
-    address: Annotated[str, Field("A name or an address.", required=True, min_length=1, max_length=256)] = ""
+    type: Annotated[str, Field("Type of the address.", required=True)] = ""
+    address: Annotated[str, Field("Host name or IP address.", required=True, min_length=1, max_length=256)] = ""
 
 
 class MachineInitialization(Part):
@@ -85,15 +87,17 @@ class MachineInitialization(Part):
 
 
 class CustomMachineSpec(Part):
-    provider_id: Annotated[str, Field("How the Node of this machine is recognised.", max_length=512)] = ""
+    provider_id: Annotated[str, Field("Provider id of the machine's Node.", max_length=512)] = ""
 
 
 class CustomMachineStatus(Part):
-    ready: Annotated[bool, Field("The host has registered.")] = False
-    initialization: Annotated[MachineInitialization, Field("What Cluster API waits for.")] = MachineInitialization()
-    addresses: Annotated[Sequence[MachineAddress], Field("Where it is reached.", list_type="atomic")] = ()
+    ready: Annotated[bool, Field("Whether the host has registered.")] = False
+    initialization: Annotated[MachineInitialization, Field("Fields that Cluster API waits for.")] = (
+        MachineInitialization()
+    )
+    addresses: Annotated[Sequence[MachineAddress], Field("Addresses of the server.", list_type="atomic")] = ()
     conditions: Annotated[
-        Sequence[Condition], Field("What is known of it.", list_type="map", list_map_keys=("type",))
+        Sequence[Condition], Field("Current state, as conditions.", list_type="map", list_map_keys=("type",))
     ] = ()
 
 

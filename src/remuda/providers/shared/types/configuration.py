@@ -20,14 +20,15 @@ CONCURRENCY = r"^((([1-9]|[1-9][0-9]|100)%)|([1-9][0-9]*|0)|)$"
 Concurrency = Annotated[
     str,
     Field(
-        'How many at a time: a number, a share of them ("10%", rounded up), 0 for all; 1 if unset.', pattern=CONCURRENCY
+        'Number of nodes at a time: a number, a percentage ("10%", rounded up), or 0 for all; 1 if unset.',
+        pattern=CONCURRENCY,
     ),
 ]
 
 
 class EnvVar(Part):
     name: Annotated[str, Field("Its name.", required=True, min_length=1)] = ""
-    value: Annotated[str, Field("Its value; one that is empty is left out.")] = ""
+    value: Annotated[str, Field("Value of the variable; a variable with an empty value is omitted.")] = ""
 
 
 class Taint(Part):
@@ -36,7 +37,7 @@ class Taint(Part):
     key: Annotated[str, Field("Its key.", required=True, min_length=1)] = ""
     value: Annotated[str, Field("Its value.")] = ""
     effect: Annotated[
-        str, Field("What it does.", required=True, enum=("NoSchedule", "PreferNoSchedule", "NoExecute"))
+        str, Field("Effect of the taint.", required=True, enum=("NoSchedule", "PreferNoSchedule", "NoExecute"))
     ] = ""
     time_added: Annotated[str | None, Field("Kept for manifests that have it; not used.", format="date-time")] = None
 
@@ -57,43 +58,57 @@ class DrainOptions(Part):
     """How Pods are moved away before a node is restarted."""
 
     enabled: Annotated[bool, Field("Whether nodes are drained.")] = False
-    force: Annotated[bool, Field("Also Pods that nobody will make again.")] = False
+    force: Annotated[bool, Field("Also drain Pods without a controller.")] = False
     ignore_daemon_sets: Annotated[bool | None, Field("Leave Pods of DaemonSets where they are; true if unset.")] = None
     ignore_errors: Annotated[bool, Field("Not supported.")] = False
-    delete_empty_dir_data: Annotated[bool, Field("Also Pods whose emptyDir volumes are lost by it.")] = False
-    disable_eviction: Annotated[bool, Field("Delete Pods instead of evicting them: budgets are not asked.")] = False
-    grace_period: Annotated[int, Field("Seconds a Pod has to end; negative: its own.")] = 0
-    timeout: Annotated[int, Field("Seconds all of it may take; 600 if 0.", minimum=0)] = 0
-    skip_wait_for_delete_timeout_seconds: Annotated[
-        int, Field("Not waited for: Pods that have been ending for longer than this; 0: all are waited for.", minimum=0)
+    delete_empty_dir_data: Annotated[bool, Field("Also drain Pods with emptyDir volumes, whose data is lost.")] = False
+    disable_eviction: Annotated[bool, Field("Delete Pods instead of evicting them, ignoring PodDisruptionBudgets.")] = (
+        False
+    )
+    grace_period: Annotated[
+        int, Field("Seconds that a Pod has to terminate; if negative, the Pod's own grace period.")
     ] = 0
-    pre_drain_hooks: Annotated[Sequence[DrainHook], Field("Waited for before.", list_type="atomic")] = ()
-    post_drain_hooks: Annotated[Sequence[DrainHook], Field("Waited for after.", list_type="atomic")] = ()
+    timeout: Annotated[int, Field("Time limit of the drain, in seconds; 600 if 0.", minimum=0)] = 0
+    skip_wait_for_delete_timeout_seconds: Annotated[
+        int,
+        Field(
+            "Do not wait for Pods that have been terminating for longer than this many seconds; if 0, wait for all.",
+            minimum=0,
+        ),
+    ] = 0
+    pre_drain_hooks: Annotated[
+        Sequence[DrainHook], Field("Hooks to wait for before the drain.", list_type="atomic")
+    ] = ()
+    post_drain_hooks: Annotated[
+        Sequence[DrainHook], Field("Hooks to wait for after the drain.", list_type="atomic")
+    ] = ()
 
 
 class UpgradeStrategy(Part):
-    """How changes reach nodes that are there."""
+    """How changes are rolled out to existing nodes."""
 
     control_plane_concurrency: Concurrency = ""
-    control_plane_drain_options: Annotated[DrainOptions, Field("For servers.")] = DrainOptions()
+    control_plane_drain_options: Annotated[DrainOptions, Field("Drain options of servers.")] = DrainOptions()
     worker_concurrency: Concurrency = ""
-    worker_drain_options: Annotated[DrainOptions, Field("For workers.")] = DrainOptions()
+    worker_drain_options: Annotated[DrainOptions, Field("Drain options of workers.")] = DrainOptions()
 
 
 # ---- config and files --------------------------------------------------------------------------------------------
 
 
 class SelectorConfig(Part):
-    machine_label_selector: Annotated[Selector | None, Field("Which Machines; all if unset.")] = None
-    config: Annotated[Mapping[str, Any], Field("As machineGlobalConfig, and over it.", preserve_unknown=True)] = {}
+    machine_label_selector: Annotated[Selector | None, Field("Selector of the Machines; all if unset.")] = None
+    config: Annotated[
+        Mapping[str, Any], Field("Configuration that overrides machineGlobalConfig.", preserve_unknown=True)
+    ] = {}
 
 
 class KeyToPath(Part):
     key: Annotated[str, Field("Of the Secret or ConfigMap.", required=True)] = ""
-    path: Annotated[str, Field("Where it goes on the host: absolute.", required=True)] = ""
-    dynamic: Annotated[bool, Field("A change of it restarts nothing.")] = False
+    path: Annotated[str, Field("Absolute path on the host.", required=True)] = ""
+    dynamic: Annotated[bool, Field("A change of the file does not restart the node.")] = False
     permissions: Annotated[str, Field("Octal digits.")] = ""
-    hash: Annotated[str, Field("base64 of the content's sha256: anything else is refused.")] = ""
+    hash: Annotated[str, Field("base64 of the sha256 that the content must have.")] = ""
 
 
 class FileSourceObject(Part):
@@ -101,7 +116,7 @@ class FileSourceObject(Part):
     rke.cattle.io/object-authorized-for-clusters."""
 
     name: Annotated[str, Field("Of the Secret or ConfigMap.", required=True)] = ""
-    items: Annotated[Sequence[KeyToPath], Field("Which of its keys go where.", list_type="atomic")] = ()
+    items: Annotated[Sequence[KeyToPath], Field("Keys and their paths on the host.", list_type="atomic")] = ()
     default_permissions: Annotated[str, Field("Octal digits; 600 if unset.")] = ""
 
 
@@ -111,11 +126,11 @@ class FileSource(Part):
 
 
 class SelectorFiles(Part):
-    machine_label_selector: Annotated[Selector | None, Field("Which Machines; all if unset.")] = None
+    machine_label_selector: Annotated[Selector | None, Field("Selector of the Machines; all if unset.")] = None
     file_sources: Annotated[
         Sequence[FileSource],
         Field(
-            "Where the files come from.",
+            "Sources of the files.",
             list_type="atomic",
             items=Field(
                 rules=(Rule(rule="!(has(self.secret) && has(self.configMap))", message="either secret or configMap"),)
@@ -129,7 +144,7 @@ class SelectorFiles(Part):
 
 class Mirror(Part):
     endpoint: Annotated[Sequence[str], Field("Tried in this order.", list_type="atomic")] = ()
-    rewrite: Annotated[Mapping[str, str], Field("Patterns of image names, and what they become.")] = {}
+    rewrite: Annotated[Mapping[str, str], Field("Patterns of image names and their replacements.")] = {}
 
 
 class RegistryConfig(Part):
@@ -141,15 +156,15 @@ class RegistryConfig(Part):
     ] = ""
     tls_secret_name: Annotated[str, Field("A Secret of type kubernetes.io/tls: the client's certificate.")] = ""
     ca_bundle: Annotated[str, Field("base64 of PEM.", format="byte")] = msgspec.field(name="caBundle", default="")
-    insecure_skip_verify: Annotated[bool, Field("Trust any certificate.")] = False
+    insecure_skip_verify: Annotated[bool, Field("Skip the verification of certificates.")] = False
 
 
 class Registries(Part):
     mirrors: Annotated[
-        Mapping[str, Mirror], Field("Of registries, by their name; * for all others.", max_properties=1000)
+        Mapping[str, Mirror], Field("Mirrors by registry name; * for all other registries.", max_properties=1000)
     ] = {}
     configs: Annotated[
-        Mapping[str, RegistryConfig], Field("How a registry is spoken to, by its host.", max_properties=1000)
+        Mapping[str, RegistryConfig], Field("TLS and authentication settings, by registry host.", max_properties=1000)
     ] = {}
 
 
@@ -163,55 +178,64 @@ class S3(Part):
     endpoint_ca: Annotated[str, Field("A path ending in .crt, PEM, or base64 of PEM.")] = msgspec.field(
         name="endpointCA", default=""
     )
-    skip_ssl_verify: Annotated[bool, Field("Trust any certificate.")] = msgspec.field(
+    skip_ssl_verify: Annotated[bool, Field("Skip the verification of certificates.")] = msgspec.field(
         name="skipSSLVerify", default=False
     )
     bucket: Annotated[str, Field("Of the service.", max_length=63)] = ""
     region: Annotated[str, Field("Of the bucket.")] = ""
     folder: Annotated[str, Field("In the bucket.")] = ""
     cloud_credential_name: Annotated[str, Field("namespace:name of the Secret with accessKey and secretKey.")] = ""
-    retention: Annotated[int | None, Field("How many are kept there.", minimum=0)] = None
+    retention: Annotated[int | None, Field("Number of snapshots to keep in S3.", minimum=0)] = None
 
 
 class Etcd(Part):
-    disable_snapshots: Annotated[bool, Field("Take none by themselves.")] = False
-    snapshot_schedule_cron: Annotated[str, Field("When they are taken.")] = ""
-    snapshot_retention: Annotated[int, Field("How many are kept on a node.", minimum=0)] = 0
-    s3: Annotated[S3 | None, Field("Where they go besides.")] = None
+    disable_snapshots: Annotated[bool, Field("Disable scheduled snapshots.")] = False
+    snapshot_schedule_cron: Annotated[str, Field("Cron schedule of the snapshots.")] = ""
+    snapshot_retention: Annotated[int, Field("Number of snapshots to keep on a node.", minimum=0)] = 0
+    s3: Annotated[S3 | None, Field("S3 storage for copies of the snapshots.")] = None
 
 
 class Networking(Part):
-    stack_preference: Annotated[str, Field("Which loopback address probes use.", enum=("", "dual", "ipv4", "ipv6"))] = (
-        ""
-    )
+    stack_preference: Annotated[
+        str, Field("Loopback address family that probes use.", enum=("", "dual", "ipv4", "ipv6"))
+    ] = ""
 
 
 class DataDirectories(Part):
     """Fixed once the cluster is made."""
 
-    system_agent: Annotated[str, Field("Of the node agent; /var/lib/rancher/agent if unset.")] = ""
-    provisioning: Annotated[str, Field("Of what plans remember; /var/lib/rancher/capr if unset.")] = ""
-    k8s_distro: Annotated[str, Field("Of the distribution; /var/lib/rancher/<distribution> if unset.")] = ""
+    system_agent: Annotated[str, Field("Directory of the node agent; /var/lib/rancher/agent if unset.")] = ""
+    provisioning: Annotated[str, Field("Directory for the state of plans; /var/lib/rancher/capr if unset.")] = ""
+    k8s_distro: Annotated[
+        str, Field("Data directory of the distribution; /var/lib/rancher/<distribution> if unset.")
+    ] = ""
 
 
 class ClusterConfiguration(Part):
-    upgrade_strategy: Annotated[UpgradeStrategy, Field("How changes reach nodes that are there.")] = UpgradeStrategy()
+    upgrade_strategy: Annotated[UpgradeStrategy, Field("How changes are rolled out to existing nodes.")] = (
+        UpgradeStrategy()
+    )
     chart_values: Annotated[
         Mapping[str, Any], Field("Values of packaged charts, by chart.", preserve_unknown=True)
     ] = {}
     machine_global_config: Annotated[
-        Mapping[str, Any], Field("The distribution's config file, on every node.", preserve_unknown=True)
+        Mapping[str, Any], Field("Content of the distribution's config file on every node.", preserve_unknown=True)
     ] = {}
     machine_selector_config: Annotated[
-        Sequence[SelectorConfig], Field("The same for some nodes; later ones win.", list_type="atomic")
+        Sequence[SelectorConfig],
+        Field("Config file content for selected nodes; later entries win.", list_type="atomic"),
     ] = ()
-    machine_selector_files: Annotated[Sequence[SelectorFiles], Field("Files for some nodes.", list_type="atomic")] = ()
-    additional_manifest: Annotated[str, Field("YAML that is applied to the cluster, and kept so.")] = ""
-    registries: Annotated[Registries | None, Field("Where images come from.")] = None
+    machine_selector_files: Annotated[
+        Sequence[SelectorFiles], Field("Files for selected nodes.", list_type="atomic")
+    ] = ()
+    additional_manifest: Annotated[str, Field("YAML manifest that the distribution applies to the cluster.")] = ""
+    registries: Annotated[Registries | None, Field("Registries that nodes pull images from.")] = None
     etcd: Annotated[Etcd | None, Field("Snapshots of etcd.")] = None
-    networking: Annotated[Networking | None, Field("Which addresses are used.")] = None
-    data_directories: Annotated[DataDirectories, Field("Where things are kept on nodes.")] = DataDirectories()
-    provision_generation: Annotated[int, Field("Change it to have every node apply its plan and restart once.")] = 0
+    networking: Annotated[Networking | None, Field("Address settings.")] = None
+    data_directories: Annotated[DataDirectories, Field("Directories on nodes.")] = DataDirectories()
+    provision_generation: Annotated[
+        int, Field("Change this number to make every node apply its plan and restart once.")
+    ] = 0
 
 
 class LocalClusterAuthEndpoint(Part):

@@ -32,17 +32,19 @@ INIT_NODE_MACHINE_ID = "rke.cattle.io/init-node-machine-id"  # label of an RKECo
 
 class RKEControlPlaneSpec(Operations):
     kubernetes_version: Annotated[
-        str, Field('The distribution and its version, as in "v1.36.4+k3s1".', required=True, min_length=1)
+        str, Field('Distribution and version, for example "v1.36.4+k3s1".', required=True, min_length=1)
     ] = ""
-    cluster_name: Annotated[str, Field("The Cluster it is the control plane of.", required=True, max_length=63)] = ""
-    management_cluster_name: Annotated[str, Field("What the cluster is called in /k8s/clusters/<id>.")] = ""
-    agent_env_vars: Annotated[Sequence[EnvVar], Field("Environment of installations.", list_type="atomic")] = ()
+    cluster_name: Annotated[str, Field("Cluster that the control plane belongs to.", required=True, max_length=63)] = ""
+    management_cluster_name: Annotated[str, Field("Id of the cluster in /k8s/clusters/<id>.")] = ""
+    agent_env_vars: Annotated[
+        Sequence[EnvVar], Field("Environment variables of the installation.", list_type="atomic")
+    ] = ()
     local_cluster_auth_endpoint: Annotated[LocalClusterAuthEndpoint, Field("Not supported yet.")] = (
         LocalClusterAuthEndpoint()
     )
     unmanaged_config: Annotated[bool, Field("Not supported.")] = False
     control_plane_endpoint: Annotated[
-        Endpoint | None, Field("Where the API is reached, if something stands before the servers.")
+        Endpoint | None, Field("API endpoint, if a load balancer is in front of the servers.")
     ] = None
 
 
@@ -53,13 +55,13 @@ class ControlPlaneInitialization(Part):
 class Renderer(Part):
     """What plans are made with: pinned, so that a new release of the manager changes no plan by itself."""
 
-    version: Annotated[int, Field("Of the way plans are written.", minimum=1)] = 1
+    version: Annotated[int, Field("Version of the plan format.", minimum=1)] = 1
 
 
 class Installer(Part):
     """Where nodes get a version of the distribution from: decided once per version."""
 
-    version: Annotated[str, Field("Of the distribution.")] = ""
+    version: Annotated[str, Field("Version of the distribution.")] = ""
     image: Annotated[str, Field("An installer image that nodes pull, or …")] = ""
     artefacts: Annotated[
         Mapping[str, Mapping[str, str]],
@@ -71,29 +73,33 @@ class RunningVersion(Part):
     """A version, and how many servers run it."""
 
     version: Annotated[str, Field("The version of the kubelet.", required=True)] = ""
-    replicas: Annotated[int, Field("How many servers run it.", format="int32", required=True)] = 0
+    replicas: Annotated[int, Field("Number of servers that run it.", format="int32", required=True)] = 0
 
 
 class RKEControlPlaneStatus(Part):
-    initialization: Annotated[ControlPlaneInitialization, Field("What Cluster API waits for.")] = (
+    initialization: Annotated[ControlPlaneInitialization, Field("Fields that Cluster API waits for.")] = (
         ControlPlaneInitialization()
     )
     observed_generation: Generation = 0
-    version: Annotated[str, Field("The lowest version a node runs.")] = ""
+    version: Annotated[str, Field("Lowest version that a node runs.")] = ""
     versions: Annotated[
         Sequence[RunningVersion], Field("Versions that servers run, the lowest first.", list_type="atomic")
     ] = ()
-    replicas: Annotated[int | None, Field("How many control plane Machines there are.", format="int32")] = None
-    ready_replicas: Annotated[int | None, Field("How many of them are ready.", format="int32")] = None
-    available_replicas: Annotated[int | None, Field("How many of them are available.", format="int32")] = None
+    replicas: Annotated[int | None, Field("Number of control plane Machines.", format="int32")] = None
+    ready_replicas: Annotated[int | None, Field("Number of ready control plane Machines.", format="int32")] = None
+    available_replicas: Annotated[int | None, Field("Number of available control plane Machines.", format="int32")] = (
+        None
+    )
     up_to_date_replicas: Annotated[
-        int | None, Field("How many of them have applied what they should have by now.", format="int32")
+        int | None, Field("Number of control plane Machines that have applied their current plan.", format="int32")
     ] = None
-    renderer: Annotated[Renderer | None, Field("What plans are made with.")] = None
-    installer: Annotated[Installer | None, Field("Where the version that is wanted comes from.")] = None
-    config_generation: Annotated[int, Field("Part of what restarts nodes.", format="int64")] = 0
+    renderer: Annotated[Renderer | None, Field("Renderer of the plans.")] = None
+    installer: Annotated[Installer | None, Field("Source of the desired version.")] = None
+    config_generation: Annotated[
+        int, Field("Generation of the configuration; a new one restarts nodes.", format="int64")
+    ] = 0
     applied_spec: Annotated[
-        Mapping[str, Any] | None, Field("The spec that every node has had last.", preserve_unknown=True)
+        Mapping[str, Any] | None, Field("The spec that all nodes have applied.", preserve_unknown=True)
     ] = None
     conditions: Conditions = ()
 

@@ -24,50 +24,54 @@ ENDPOINT_MACHINE = "remuda.dev/endpoint-machine"  # annotation: the Machine whos
 class Infrastructure(Part):
     """What a driver makes for the cluster as a whole, before its first machine: a network, a balancer."""
 
-    driver: Annotated[str, Field("Which driver makes it.", required=True, min_length=1)] = ""
-    options: Annotated[Mapping[str, Any], Field("Of that driver.", preserve_unknown=True)] = {}
+    driver: Annotated[str, Field("Driver that creates the infrastructure.", required=True, min_length=1)] = ""
+    options: Annotated[Mapping[str, Any], Field("Options of the driver.", preserve_unknown=True)] = {}
     cloud_credential_secret_name: Annotated[
         str, Field("A Secret with credentials: name, or namespace:name.", max_length=317)
     ] = ""
 
 
 class RKEClusterSpec(Part):
-    infrastructure: Annotated[Infrastructure | None, Field("Made by a driver; without it, servers share nothing.")] = (
-        None
-    )
+    infrastructure: Annotated[
+        Infrastructure | None, Field("Infrastructure that a driver creates for the cluster; none if unset.")
+    ] = None
     control_plane_endpoint: Annotated[
-        Endpoint | None, Field("Where the cluster's API is reached, if something stands before its servers.")
+        Endpoint | None, Field("API endpoint of the cluster, if a load balancer is in front of its servers.")
     ] = None
 
 
 class RKEClusterInitialization(Part):
-    provisioned: Annotated[bool | None, Field("Machines may be made.")] = None
+    provisioned: Annotated[
+        bool | None, Field("Whether the infrastructure is provisioned, so that machines can be created.")
+    ] = None
 
 
 class InfrastructureStatus(Part):
     """How far a driver is with it."""
 
-    driver: Annotated[str, Field("The driver that makes it.")] = ""
-    id: Annotated[str, Field("What the driver calls it.")] = ""
-    network: Annotated[Mapping[str, str], Field("What machines of that driver have to know of it.")] = {}
-    applied: Annotated[str, Field("Checksum of the order that was carried out last.")] = ""
-    job_name: Annotated[str, Field("The Job that works on it, or did last.")] = ""
-    counted_job: Annotated[str, Field("uid of the Job whose end is in this status.")] = ""
-    failures: Annotated[int, Field("Attempts that failed in a row.", minimum=0)] = 0
-    last_failure_time: Annotated[str | None, Field("When the last of them failed.", format="date-time")] = None
-    failure_message: Annotated[str, Field("The last words of the Job that failed.")] = ""
-    hopeless: Annotated[bool, Field("It cannot work with these options.")] = False
-    failed_order: Annotated[str, Field("Checksum of the order that failed: another one is tried at once.")] = ""
-    retried: Annotated[str, Field("The value of the annotation remuda.dev/retry that has been acted on.")] = ""
+    driver: Annotated[str, Field("Driver that creates the infrastructure.")] = ""
+    id: Annotated[str, Field("Id of the infrastructure, set by the driver.")] = ""
+    network: Annotated[Mapping[str, str], Field("Network settings for machines of the same driver.")] = {}
+    applied: Annotated[str, Field("Checksum of the last applied order.")] = ""
+    job_name: Annotated[str, Field("Name of the current or last Job.")] = ""
+    counted_job: Annotated[str, Field("uid of the last Job whose result is in this status.")] = ""
+    failures: Annotated[int, Field("Number of consecutive failed attempts.", minimum=0)] = 0
+    last_failure_time: Annotated[str | None, Field("Time of the last failure.", format="date-time")] = None
+    failure_message: Annotated[str, Field("Last output of the failed Job.")] = ""
+    hopeless: Annotated[bool, Field("Whether the driver rejected the options, so that a retry is useless.")] = False
+    failed_order: Annotated[str, Field("Checksum of the failed order; a different order is tried at once.")] = ""
+    retried: Annotated[str, Field("Last handled value of the annotation remuda.dev/retry.")] = ""
 
 
 class RKEClusterStatus(Part):
-    infrastructure: Annotated[InfrastructureStatus | None, Field("What a driver makes for the cluster.")] = None
-    initialization: Annotated[RKEClusterInitialization, Field("What Cluster API waits for.")] = (
+    infrastructure: Annotated[
+        InfrastructureStatus | None, Field("State of the infrastructure that a driver creates.")
+    ] = None
+    initialization: Annotated[RKEClusterInitialization, Field("Fields that Cluster API waits for.")] = (
         RKEClusterInitialization()
     )
     conditions: Annotated[
-        Sequence[Condition], Field("What is known of it.", list_type="map", list_map_keys=("type",))
+        Sequence[Condition], Field("Current state, as conditions.", list_type="map", list_map_keys=("type",))
     ] = ()
 
 

@@ -21,23 +21,24 @@ DELETE_ERROR = "DeleteError"
 
 
 class NodeDriverSpec(Part):
-    display_name: Annotated[str, Field("What it is called; its machines are <Name>Machines.", max_length=57)] = ""
-    description: Annotated[str, Field("What it is for.")] = ""
+    display_name: Annotated[str, Field("Name of the driver; its machines are <Name>Machines.", max_length=57)] = ""
+    description: Annotated[str, Field("Description of the driver.")] = ""
     url: Annotated[
-        str, Field("Where the driver comes from: local:// for one that is at hand, else a docker-machine plugin.")
+        str,
+        Field("Source of the driver: local:// for an installed one, else the path or URL of a docker-machine plugin."),
     ] = ""
-    checksum: Annotated[str, Field("sha256 of what the URL gives.", pattern="^([0-9a-f]{64})?$")] = ""
-    builtin: Annotated[bool, Field("It came with the program.")] = False
+    checksum: Annotated[str, Field("sha256 of the download.", pattern="^([0-9a-f]{64})?$")] = ""
+    builtin: Annotated[bool, Field("Whether the driver is built in.")] = False
     active: Annotated[bool, Field("Whether its kinds are served.")] = False
-    add_cloud_credential: Annotated[bool, Field("It has a form for credentials.")] = False
+    add_cloud_credential: Annotated[bool, Field("Whether the driver has a form for credentials.")] = False
     ui_url: Annotated[str, Field("A form for a web page; not used.")] = ""
-    whitelist_domains: Annotated[Sequence[str], Field("Hosts its form talks to; not used.")] = ()
-    external_id: Annotated[str, Field("Where it came from; not used.")] = ""
+    whitelist_domains: Annotated[Sequence[str], Field("Hosts that its form connects to; not used.")] = ()
+    external_id: Annotated[str, Field("Origin of the driver; not used.")] = ""
 
 
 class NodeDriverStatus(Part):
     conditions: Annotated[
-        Sequence[Condition], Field("What is known of it.", list_type="map", list_map_keys=("type",))
+        Sequence[Condition], Field("Current state, as conditions.", list_type="map", list_map_keys=("type",))
     ] = ()
 
 
@@ -67,28 +68,30 @@ class Common(Part):
 class DriverMachineSpec(Part):
     """The driver's options stand beside these fields; they are read from the raw object."""
 
-    common: Annotated[Common, Field("What every driver's machines have.")] = Common()
-    provider_id: Annotated[str, Field("How the Node of this machine is recognised.", max_length=512)] = ""
+    common: Annotated[Common, Field("Fields that all drivers have in common.")] = Common()
+    provider_id: Annotated[str, Field("Provider id of the machine's Node.", max_length=512)] = ""
 
 
 class DriverMachineStatus(Part):
     conditions: Annotated[
-        Sequence[Condition], Field("What is known of it.", list_type="map", list_map_keys=("type",))
+        Sequence[Condition], Field("Current state, as conditions.", list_type="map", list_map_keys=("type",))
     ] = ()
-    job_name: Annotated[str, Field("The Job that works on it, or did last.")] = ""
+    job_name: Annotated[str, Field("Name of the current or last Job.")] = ""
     ready: Annotated[bool, Field("The server runs and has been bootstrapped.")] = False
     driver_hash: Annotated[str, Field("sha256 of the driver's program, if it is one.")] = ""
     driver_url: Annotated[str, Field("Where the driver's program came from, if it is one.")] = ""
-    cloud_credential_secret_name: Annotated[str, Field("The credential it was made with.")] = ""
-    failure_reason: Annotated[str, Field("Why it failed, in one word.")] = ""
-    failure_message: Annotated[str, Field("Why it failed: the last words of the Job.")] = ""
-    failures: Annotated[int, Field("Attempts that failed in a row.", minimum=0)] = 0
-    last_failure_time: Annotated[str | None, Field("When the last of them failed.", format="date-time")] = None
-    counted_job: Annotated[str, Field("uid of the Job whose end is in this status.")] = ""
-    retried: Annotated[str, Field("The value of the annotation remuda.dev/retry that has been acted on.")] = ""
-    addresses: Annotated[Sequence[MachineAddress], Field("Where it is reached.", list_type="atomic")] = ()
-    failure_domain: Annotated[str, Field("Where the server is.")] = ""
-    initialization: Annotated[MachineInitialization, Field("What Cluster API waits for.")] = MachineInitialization()
+    cloud_credential_secret_name: Annotated[str, Field("Credential that the server was created with.")] = ""
+    failure_reason: Annotated[str, Field("Reason of the last failure, in one word.")] = ""
+    failure_message: Annotated[str, Field("Message of the last failure: the last output of the Job.")] = ""
+    failures: Annotated[int, Field("Number of consecutive failed attempts.", minimum=0)] = 0
+    last_failure_time: Annotated[str | None, Field("Time of the last failure.", format="date-time")] = None
+    counted_job: Annotated[str, Field("uid of the last Job whose result is in this status.")] = ""
+    retried: Annotated[str, Field("Last handled value of the annotation remuda.dev/retry.")] = ""
+    addresses: Annotated[Sequence[MachineAddress], Field("Addresses of the server.", list_type="atomic")] = ()
+    failure_domain: Annotated[str, Field("Failure domain of the server.")] = ""
+    initialization: Annotated[MachineInitialization, Field("Fields that Cluster API waits for.")] = (
+        MachineInitialization()
+    )
 
 
 class DriverMachine(Object):
@@ -99,13 +102,13 @@ class DriverMachine(Object):
 
 
 class DriverMachineTemplateResource(Part):
-    metadata: Annotated[TemplateMetadata, Field("Goes to each machine.")] = TemplateMetadata()
-    spec: Annotated[DriverMachineSpec, Field("What each machine is made from.", required=True)] = DriverMachineSpec()
+    metadata: Annotated[TemplateMetadata, Field("Metadata of each machine.")] = TemplateMetadata()
+    spec: Annotated[DriverMachineSpec, Field("Spec of each machine.", required=True)] = DriverMachineSpec()
 
 
 class DriverMachineTemplateSpec(Part):
     cluster_name: Annotated[str, Field("The Cluster its machines belong to.", max_length=63)] = ""
-    template: Annotated[DriverMachineTemplateResource, Field("One machine.", required=True)] = (
+    template: Annotated[DriverMachineTemplateResource, Field("Template of the machines.", required=True)] = (
         DriverMachineTemplateResource()
     )
 

@@ -60,14 +60,14 @@ async def failing(subject: SimInFile, **options: object) -> tuple[list[str], int
 async def test_so_many_attempts_fail_and_make_nothing(tmp_path: Path) -> None:
     said, servers = await failing(SimInFile(tmp_path), failures=2)
     assert (len(said), servers) == (2, 0)
-    assert said[1] == "the simulated cloud did not make conformance-1: attempt 2 of 2 that fail"
+    assert said[1] == "the simulated cloud did not create conformance-1: attempt 2 of 2 that fail"
 
 
 async def test_an_answer_that_is_lost_has_made_the_server(tmp_path: Path) -> None:
     subject = SimInFile(tmp_path)
     said, servers = await failing(subject, failures=1, answersLost=1)
     assert (len(said), servers, len(await subject.servers())) == (2, 1, 1)
-    assert "broke" in said[1]
+    assert "connection was lost" in said[1]
 
 
 async def test_a_removal_that_fails_keeps_the_server(tmp_path: Path) -> None:

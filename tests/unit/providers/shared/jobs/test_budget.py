@@ -42,7 +42,7 @@ def test_different_machines_do_not_meet() -> None:
 def test_a_wait_says_since_when_and_how_long() -> None:
     verdict = judge(RULES, Attempts(failures=2, last_failure=NOW), Pool(), [], NOW, "x")
     assert isinstance(verdict, Wait)
-    assert verdict.message == "attempt 2 of 5 failed; the next is made within 20 s of that"
+    assert verdict.message == "attempt 2 of 5 failed; the controller retries within 20 s of the last failure"
 
 
 def test_bad_options_are_not_tried_again() -> None:
@@ -57,7 +57,7 @@ def test_a_pool_that_fails_lets_one_try_and_the_others_say_who() -> None:
     verdict = judge(RULES, Attempts(), pool, ["m-2", "m-1"], NOW, "x")
     assert isinstance(verdict, Wait)
     assert verdict.seconds is None
-    assert verdict.message.endswith("now m-1")
+    assert verdict.message.endswith("waiting for machine m-1")
 
 
 @given(rules, attempts, pools, others, st.floats(0, 2 * NOW), st.text())

@@ -56,7 +56,7 @@ async def test_another_host_key_than_the_pinned_one_is_not_spoken_to(heard: Hear
     host = Host()
     async with host.serving():
         login = host.login(host_keys=[Host().public])
-        with pytest.raises(DriverError, match="is not the one that was pinned"):
+        with pytest.raises(DriverError, match="does not match the pinned key"):
             await run_script(login, f"touch {tmp_path}/done".encode(), heard.say, heard.pin)
     assert not (tmp_path / "done").exists()
 
@@ -80,7 +80,7 @@ async def test_the_first_key_seen_is_pinned_before_anything_is_sent(heard: Heard
         await run_script(host.login(host_keys=()), f"touch {tmp_path}/done".encode(), heard.say, pin)
     (pinned,) = heard.pinned
     assert list(pinned.host_keys) == [host.public]
-    assert "is pinned from now on" in heard.lines[0]
+    assert "pinned the server's host key" in heard.lines[0]
     assert host_keys(known_hosts(pinned)) == [host.public]
 
 
@@ -105,7 +105,7 @@ async def test_a_key_that_is_not_taken_is_said(heard: Heard, monkeypatch: pytest
     host = Host()
     other = asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode()
     async with host.serving():
-        with pytest.raises(DriverError, match="does not take the key of user root"):
+        with pytest.raises(DriverError, match="rejects the SSH key of user root"):
             await run_script(host.login(private_key=other), b"echo", heard.say, heard.pin)
 
 

@@ -56,8 +56,8 @@ def test_a_cloud_config_of_the_user_is_kept() -> None:
 @pytest.mark.parametrize(
     ("own", "words"),
     [
-        ("echo hello", "must begin with #! or #cloud-config"),
-        ("#cloud-config\na: [hush", r"not YAML \(line"),
+        ("echo hello", "must start with #! or #cloud-config"),
+        ("#cloud-config\na: [hush", r"invalid YAML \(line"),
         ("#cloud-config\n- a\n", "a map"),
         ("#cloud-config\nruncmd: ls\n", "runcmd must be a list"),
     ],
@@ -71,5 +71,5 @@ def test_what_cannot_be_used_is_refused_without_being_shown(own: str, words: str
 def test_it_is_compressed_when_it_must_be_and_refused_when_that_does_not_help() -> None:
     assert fit(b"a" * 100, 100) == b"a" * 100
     assert gzip.decompress(fit(b"a" * 1000, 100)) == b"a" * 1000
-    with pytest.raises(BadOptions, match="takes 10"):
+    with pytest.raises(BadOptions, match="the limit is 10"):
         fit(b"a" * 1000, 10)

@@ -33,10 +33,10 @@ from remuda.providers.shared.drivers.spi import (
 )
 from remuda.runtime.steps import step
 
-MAKE_GROUP = step("amazonec2.make-security-group", "makes a security group that is missing")
-OPEN_PORTS = step("amazonec2.open-ports", "adds the rules a security group lacks")
+MAKE_GROUP = step("amazonec2.make-security-group", "creates a missing security group")
+OPEN_PORTS = step("amazonec2.open-ports", "adds missing rules to a security group")
 RUN = step("amazonec2.run-instance", "starts the instance of a machine")
-TERMINATE = step("amazonec2.terminate-instance", "ends the instances of a machine")
+TERMINATE = step("amazonec2.terminate-instance", "terminates the instances of a machine")
 
 _LIVING = ("pending", "running", "stopping", "stopped", "shutting-down")
 _STATES: Mapping[str, ServerState] = {
@@ -54,7 +54,7 @@ _MOST_LIVES = 20
 _LIFE = "life"  # in the record: how many instances of this machine have come and gone
 
 if find_spec("boto3") is None:
-    raise ImportError("it needs boto3; install remuda[aws]")
+    raise ImportError("boto3 is not installed; install remuda[aws]")
 
 # It would write whole requests, with the data of users in them, into a log that is more talkative than usual.
 logging.getLogger("botocore").setLevel(logging.INFO)
@@ -66,8 +66,8 @@ Json = dict[str, Any]
 class Amazonec2(Driver[Amazonec2Options]):
     name: ClassVar[str] = "amazonec2"
     doc: ClassVar[str] = (
-        "Instances in Amazon EC2, with a key pair of their own, in security groups made when they are missing. "
-        "It needs credentials that may run, tag and terminate instances, and the extra `remuda[aws]`."
+        "Instances in Amazon EC2, each with its own key pair; missing security groups are created. Needs credentials "
+        "that may run, tag and terminate instances, and the extra `remuda[aws]`."
     )
     options_type: ClassVar[type[Amazonec2Options]] = Amazonec2Options
     credential_fields: ClassVar[tuple[str, ...]] = ("accessKey", "secretKey", "sessionToken")
@@ -80,9 +80,9 @@ class Amazonec2(Driver[Amazonec2Options]):
     async def check(self, order: Order) -> None:
         options = self.options
         if not options.ami:
-            raise BadOptions("ami: say which image to start from")
+            raise BadOptions("ami: required")
         if bool(options.keypair_name) != bool(options.ssh_key_contents):
-            raise BadOptions("keypairName and sshKeyContents go together: give both, or none")
+            raise BadOptions("set both keypairName and sshKeyContents, or neither")
         groups.parse_ports(options.open_port)
         numbers(options)
         pairs(options.tags)
@@ -98,9 +98,9 @@ class Amazonec2(Driver[Amazonec2Options]):
             self.context.say(f"starting a {self.options.instance_type} from {self.options.ami}")
             request = instance(self.options, order, small, subnet=subnet, group_ids=group_ids, key_name=key_name)
             found = await self._run(order, request)
-            self.context.say(f"{found['InstanceId']} has been started")
+            self.context.say(f"started {found['InstanceId']}")
         else:
-            self.context.say(f"{found['InstanceId']} is there already")
+            self.context.say(f"{found['InstanceId']} already exists")
         return self._server(found)
 
     async def find(self, order: Order) -> Server | None:
@@ -111,9 +111,9 @@ class Amazonec2(Driver[Amazonec2Options]):
         while instances := await self._instances("uid", TAG_UID, order.uid):
             ending = [one["InstanceId"] for one in instances if one["State"]["Name"] != "shutting-down"]
             if ending:
-                self.context.say(f"ending {', '.join(ending)}")
+                self.context.say(f"terminating {', '.join(ending)}")
                 async with TERMINATE:
-                    await self._ask("end the instance", self._client.terminate_instances, InstanceIds=ending)
+                    await self._ask("terminate the instance", self._client.terminate_instances, InstanceIds=ending)
             await self._gone([one["InstanceId"] for one in instances])
         if not self.options.keypair_name:
             await self._key_pair(order).delete()
@@ -149,7 +149,7 @@ class Amazonec2(Driver[Amazonec2Options]):
         found = await self._instances("uid", TAG_UID, order.uid)
         if len(found) > 1:
             ids = ", ".join(one["InstanceId"] for one in found)
-            raise DriverError(f"there is more than one instance for this machine: {ids}. Remove all but one")
+            raise DriverError(f"several instances belong to this machine: {ids}. Terminate all but one")
         return found[0] if found else None
 
     async def _instances(self, what: str, tag: str, value: str) -> list[Json]:
@@ -162,7 +162,7 @@ class Amazonec2(Driver[Amazonec2Options]):
         return await self._ask(f"look for instances by their {what}", read)
 
     async def _place(self) -> tuple[str, str]:
-        """VPC and subnet."""
+        """Return the VPC and the subnet."""
         options = self.options
         if options.subnet_id:
             answer = await self._ask("look up the subnet", self._client.describe_subnets, SubnetIds=[options.subnet_id])
@@ -198,7 +198,7 @@ class Amazonec2(Driver[Amazonec2Options]):
         for name in absent:
             async with MAKE_GROUP:
                 await self._ask(
-                    "make a security group",
+                    "create a security group",
                     groups.make,
                     client=self._client,
                     vpc=vpc,
@@ -254,17 +254,19 @@ class Amazonec2(Driver[Amazonec2Options]):
             if found is not None:
                 return found
             await self.context.record.save({**self.context.record.value, _LIFE: life + 1})
-        raise DriverError(f"AWS has ended {_MOST_LIVES} instances of this machine: look there for the reason")
+        raise DriverError(f"AWS has terminated {_MOST_LIVES} instances of this machine: check the reason in AWS")
 
     async def _gone(self, ids: list[str]) -> None:
-        """An instance on its way out still holds addresses and volumes."""
+        """Wait until instances are terminated: until then they still hold addresses and volumes."""
         for _ in range(int(_END_SECONDS / _LOOK_SECONDS)):
             filters = [{"Name": "instance-id", "Values": ids}, {"Name": "instance-state-name", "Values": list(_LIVING)}]
-            answer = await self._ask("look whether it is gone", self._client.describe_instances, Filters=filters)
+            answer = await self._ask(
+                "check whether the instance is terminated", self._client.describe_instances, Filters=filters
+            )
             if not answer["Reservations"]:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
-        raise DriverError(f"{', '.join(ids)} should have ended {_END_SECONDS:.0f} s ago and has not")
+        raise DriverError(f"{', '.join(ids)} not terminated after {_END_SECONDS:.0f} s")
 
     def _server(self, found: Json) -> Server:
         zone = found.get("Placement", {}).get("AvailabilityZone", "")

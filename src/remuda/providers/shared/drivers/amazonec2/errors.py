@@ -70,11 +70,11 @@ def in_words(what: str) -> Iterator[None]:
         raise _told(what, error) from None
     except (NoCredentialsError, PartialCredentialsError):
         raise BadOptions(
-            f"cannot {what}: there are no credentials for AWS. Give accessKey and secretKey in a cloud credential, "
-            "or run where an instance role or the environment has them"
+            f"cannot {what}: no AWS credentials. Set accessKey and secretKey in a cloud credential, or run where an "
+            "instance role or the environment provides them"
         ) from None
     except (EndpointConnectionError, ConnectTimeoutError) as error:
-        raise DriverError(f"cannot {what}: AWS cannot be reached: {error}") from None
+        raise DriverError(f"cannot {what}: cannot connect to AWS: {error}") from None
     except BotoCoreError as error:
         raise DriverError(f"cannot {what}: {error}") from None
 
@@ -99,9 +99,9 @@ def _told(what: str, error: Any) -> DriverError:
     code = _code(error)
     message = _ENCODED.sub("", str(error.response.get("Error", {}).get("Message", ""))).strip() or code
     if code in _CREDENTIALS:
-        return BadOptions(f"cannot {what}: AWS does not accept the credentials ({code}): {message}")
+        return BadOptions(f"cannot {what}: AWS rejects the credentials ({code}): {message}")
     if code in _RIGHTS:
-        return BadOptions(f"cannot {what}: the credentials are good, but not for this ({code}): {message}")
+        return BadOptions(f"cannot {what}: the credentials are valid, but lack the permission ({code}): {message}")
     if code not in _PASSING:
         for beginning, option in _OPTIONS.items():
             if code.startswith(beginning):

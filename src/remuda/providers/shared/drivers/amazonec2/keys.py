@@ -15,7 +15,7 @@ from remuda.providers.shared.drivers.amazonec2.request import tags
 from remuda.providers.shared.drivers.spi import Order, Record
 from remuda.runtime.steps import step
 
-IMPORT_KEY = step("amazonec2.import-key", "brings the public key of a machine to AWS")
+IMPORT_KEY = step("amazonec2.import-key", "uploads the public key of a machine to AWS")
 DELETE_KEY = step("amazonec2.delete-key", "deletes the key pair of a machine")
 
 Ask = Callable[..., Awaitable[Any]]  # what is to be done in words, the call, its arguments
@@ -46,10 +46,10 @@ class KeyPair:
                 )
 
         async with IMPORT_KEY:
-            await self._ask("bring the key to AWS", import_key)
+            await self._ask("upload the key to AWS", import_key)
 
     async def delete(self) -> None:
-        """Idempotent: AWS is content when there is none."""
+        """Delete the key pair; AWS accepts the deletion of a missing one."""
         async with DELETE_KEY:
             await self._ask("delete the key pair", self._client.delete_key_pair, KeyName=self.name)
 

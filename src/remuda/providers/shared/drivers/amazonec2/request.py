@@ -20,7 +20,7 @@ Json = dict[str, Any]
 def instance(
     options: Amazonec2Options, order: Order, user_data: bytes, *, subnet: str, group_ids: list[str], key_name: str
 ) -> Json:
-    """The request that starts one."""
+    """Return the parameters that start an instance."""
     _, root_size = numbers(options)
     volume: Json = {"VolumeSize": root_size, "VolumeType": options.volume_type, "DeleteOnTermination": True}
     if options.encrypt_ebs_volume:
@@ -73,7 +73,10 @@ def packed(user_data: bytes) -> bytes:
     """Raises BadOptions."""
     small = user_data if len(user_data) <= MOST_USER_DATA else gzip.compress(user_data, mtime=0)
     if len(small) > MOST_USER_DATA:
-        raise BadOptions(f"userdata: with ours it has {len(small)} bytes compressed; AWS takes {MOST_USER_DATA}")
+        raise BadOptions(
+            f"userdata: too large: {len(small)} bytes compressed, together with the bootstrap script; the limit of AWS "
+            f"is {MOST_USER_DATA}"
+        )
     return small
 
 

@@ -1,8 +1,8 @@
-"""`existing`: servers you already own, over SSH. Taken over, managed, and given back as they were.
+"""`existing`: servers that you already own, managed over SSH and released as they were.
 
-Nothing is made here: `create` takes one of the servers named by the options, `remove` gives it back. That a server is
-taken is written on the server (`claims`), so that nobody who knows of it takes it a second time. The machine's record
-says beforehand which one is about to be taken: a Job that is killed at any point is continued at that one.
+The driver creates no server: `create` claims one of the servers in the options, `remove` releases it. The claim is a
+file on the server (`claims`), so that no other machine or management plane claims it too. The machine's record names
+the server before it is claimed: a Job that was killed at any point continues with that server.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from remuda.providers.shared.drivers.spi import (
 from remuda.runtime.steps import step
 
 TAKE = step("existingdriver.take-server", "the driver existing writes its claim on a server")
-UNINSTALL = step("existingdriver.uninstall-agent", "the driver existing takes the agent off a server")
-RELEASE = step("existingdriver.release-server", "the driver existing takes its claim off a server")
+UNINSTALL = step("existingdriver.uninstall-agent", "the driver existing uninstalls the agent from a server")
+RELEASE = step("existingdriver.release-server", "the driver existing removes its claim from a server")
 
 _LOOK_SECONDS = 30.0
 _UNINSTALL_SECONDS = 300.0
@@ -45,28 +45,27 @@ class ExistingOptions(Options):
     address: Annotated[str, Field("The server: host, host:port or [IPv6 address]:port.")] = ""
     addresses: Annotated[
         Sequence[str],
-        Field("Several servers; the machine takes one that is free.", list_type="atomic", max_items=1000),
+        Field("Several servers; the machine claims a free one.", list_type="atomic", max_items=1000),
     ] = ()
-    ssh_user: Annotated[
-        str, Field("Whom to log in as; whoever is not root must be allowed sudo without a password.", min_length=1)
-    ] = "root"
-    ssh_port: Annotated[int, Field("The port, where an address has none.", minimum=1, maximum=65535)] = 22
-    private_key: Annotated[
-        str, Field("The private key to log in with, in the form of OpenSSH or PEM.", format="password")
-    ] = ""
+    ssh_user: Annotated[str, Field("SSH user. A user other than root needs sudo without a password.", min_length=1)] = (
+        "root"
+    )
+    ssh_port: Annotated[int, Field("SSH port for addresses without a port.", minimum=1, maximum=65535)] = 22
+    private_key: Annotated[str, Field("Private SSH key, in OpenSSH or PEM format.", format="password")] = ""
     host_keys: Annotated[
         Sequence[str],
         Field(
-            "Keys the servers are known by, as OpenSSH writes them, each for all servers or with an address before it."
-            " Without any, the key a server shows when it is taken is the one it must show from then on.",
+            "Host keys of the servers in OpenSSH format, each for all servers or prefixed with an address. Without "
+            "any, "
+            "the first key that a server shows is pinned.",
             list_type="atomic",
         ),
     ] = ()
-    timeout_seconds: Annotated[int, Field("How long a server may take to answer.", minimum=1, maximum=300)] = 15
+    timeout_seconds: Annotated[int, Field("Connection timeout, in seconds.", minimum=1, maximum=300)] = 15
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that has answered."""
+    """Server that has answered, with its claim."""
 
     place: Place
     hostname: str
@@ -81,15 +80,15 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def complaint(self) -> str:
         if self.claim is not None:
-            return f"{self.place} is taken by {self.claim.machine}"
-        return f"{self.place} has an agent of another management server"
+            return f"{self.place} is already claimed by {self.claim.machine}"
+        return f"{self.place} runs an agent of another management server"
 
 
 class Existing(Driver[ExistingOptions]):
     name: ClassVar[str] = "existing"
     doc: ClassVar[str] = (
-        "Servers that exist already, over SSH. A machine takes one that is free, and gives it back without the agent "
-        "when it is deleted. Needs a key for root, or for a user who may use sudo."
+        "Servers that already exist, over SSH. A machine claims a free server; when the machine is deleted, the agent "
+        "is uninstalled and the server released. Needs an SSH key for root, or for a user with sudo."
     )
     options_type: ClassVar[type[ExistingOptions]] = ExistingOptions
     credential_fields: ClassVar[tuple[str, ...]] = ("privateKey",)
@@ -125,10 +124,10 @@ class Existing(Driver[ExistingOptions]):
             mine = await self._mine(order)
         if mine is not None:
             async with UNINSTALL:
-                await self._do(mine, claims.uninstall(), "its agent could not be uninstalled", _UNINSTALL_SECONDS)
+                await self._do(mine, claims.uninstall(), "cannot uninstall the agent", _UNINSTALL_SECONDS)
             async with RELEASE:
-                await self._do(mine, claims.release(), "the claim could not be taken off", _LOOK_SECONDS)
-            self.context.say(f"{mine.place} has been given back")
+                await self._do(mine, claims.release(), "cannot remove the claim", _LOOK_SECONDS)
+            self.context.say(f"{mine.place} is released")
         if self.context.record.value:
             await self.context.record.save({})
 
@@ -139,12 +138,12 @@ class Existing(Driver[ExistingOptions]):
     # Which one.
 
     async def _mine(self, order: Order) -> Seen | None:
-        """The server that carries this machine's claim."""
+        """Return the server that carries this machine's claim."""
         recorded = await self._recorded_one(order)
         return recorded or _of((await self._look_at_all())[0], order)
 
     async def _recorded_one(self, order: Order) -> Seen | None:
-        """The one that was about to be taken, if it was. It must answer: nobody else knows."""
+        """Return the server recorded as about to be claimed, if it carries the claim. It must answer."""
         recorded = self._recorded()
         return None if recorded is None else _of([await self._look(recorded)], order)
 
@@ -155,12 +154,12 @@ class Existing(Driver[ExistingOptions]):
                 async with TAKE:
                     each = await self._ask(each.place, claims.take(claims.of_order(order)))
                 if _of([each], order):
-                    self.context.say(f"{each.place} has been taken; its host key is {_fingerprint(each.host_key)}")
+                    self.context.say(f"claimed {each.place}; its host key is {_fingerprint(each.host_key)}")
                     return each
             complaints.append(each.complaint)
         if self.context.record.value:
             await self.context.record.save({})
-        raise DriverError(f"no server is free: {'; '.join(complaints)}")
+        raise DriverError(f"no free server: {'; '.join(complaints)}")
 
     async def _look_at_all(self) -> tuple[list[Seen], list[str]]:
         """Return the hosts that answer, and error messages for the others."""
@@ -188,7 +187,7 @@ class Existing(Driver[ExistingOptions]):
     async def _ask(self, place: Place, script: str) -> Seen:
         answer = await remote.run(place, await self._login(), self._trusted(place), script, _LOOK_SECONDS)
         if answer.code:
-            raise DriverError(f"{place} does not do what it is asked: {remote.last_words(answer)}")
+            raise DriverError(f"{place}: the command failed: {remote.last_words(answer)}")
         try:
             sight = claims.read(answer.output)
         except claims.Unreadable as error:
@@ -214,7 +213,7 @@ class Existing(Driver[ExistingOptions]):
         if options.address:
             given.insert(0, remote.place(options.address, options.ssh_port, "address"))
         if not given:
-            raise BadOptions("addresses: no server is named, neither here nor in address")
+            raise BadOptions("addresses: no server is given; set address or addresses")
         return list(dict.fromkeys(given))
 
     async def _login(self) -> Login:
@@ -224,7 +223,7 @@ class Existing(Driver[ExistingOptions]):
         return Login(user=options.ssh_user, key=key, patience=float(options.timeout_seconds))
 
     def _trusted(self, place: Place) -> list[asyncssh.SSHKey] | None:
-        """None: whatever it shows."""
+        """Return the accepted host keys; None: any key."""
         if self.options.host_keys:
             known = [remote.host_key(text) for text in self.options.host_keys]
             return [key for address, key in known if address in ("", place.host, str(place))]
@@ -253,12 +252,12 @@ class Existing(Driver[ExistingOptions]):
 
 
 def _of(seen: Sequence[Seen], order: Order) -> Seen | None:
-    """The one that carries the claim of this machine."""
+    """Return the server with the claim of this machine."""
     return next((each for each in seen if each.claim is not None and each.claim.uid == order.uid), None)
 
 
 def _in_turn(seen: Sequence[Seen], uid: str) -> Sequence[Seen]:
-    """Each machine begins at another one: those that come at a time do not all want the same."""
+    """Order the servers differently for each machine, so that concurrent machines do not all try the same one."""
     first = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:4], "big") % max(1, len(seen))
     return [*seen[first:], *seen[:first]]
 

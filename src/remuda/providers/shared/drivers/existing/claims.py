@@ -1,9 +1,9 @@
-"""The claim: a file on the server itself that says who has taken it. Pure: what is asked of a server, what it answers.
+"""Claim: a file on the server that names the machine using it. Pure: the scripts to run, and their answers.
 
-It is on the server because nobody else knows of all who might want it: two machines, two clusters, two management
-planes. It comes into being whole or not at all, by a hard link, and whoever was first stays; only whoever has it takes
-it away. A server that nobody has claimed but that has an agent belongs to somebody who writes no claims: it is left
-alone, so whatever agent is found on a server that is ours came with us, and goes with us.
+It is on the server because only there all possible users meet: machines, clusters and management planes. A hard link
+creates it atomically, so the first claimant wins; only its holder removes it. A server without a claim but with an
+agent belongs to a manager that writes no claims, and is left alone. So an agent on a server of ours was installed by
+us, and is uninstalled by us.
 
 A login that names a REMUDA_HOST_ROOT has its file system there.
 """
@@ -98,7 +98,7 @@ class Sight(msgspec.Struct, frozen=True):
 
 
 class Unreadable(Exception):
-    """The server has answered something else than was asked for."""
+    """The server's answer cannot be decoded."""
 
 
 def of_order(order: Order) -> Claim:
@@ -117,7 +117,7 @@ def look() -> str:
 
 
 def take(claim: Claim) -> str:
-    """Answers as `look` does: with the claim of whoever was first."""
+    """Return a script that claims the server; it answers like `look`, with the claim of the first claimant."""
     return _TAKE.replace("@claim@", shlex.quote(msgspec.json.encode(claim).decode()))
 
 
@@ -126,14 +126,14 @@ def uninstall() -> str:
 
 
 def release() -> str:
-    """Only for whoever has the claim."""
+    """Return a script that removes the claim. Only its holder may run it."""
     return _RELEASE
 
 
 def read(output: str) -> Sight:
     _, mark, answer = output.partition(f"{_MARK}\n")
     if not mark:
-        raise Unreadable("it did not run what it was asked to; is the user's shell one?")
+        raise Unreadable("it did not run the script; is the user's login shell a POSIX shell?")
     hostname, _, content = answer.partition("\n")
     if not content.strip():
         return Sight(hostname.strip(), None)
@@ -142,4 +142,6 @@ def read(output: str) -> Sight:
     try:
         return Sight(hostname.strip(), msgspec.json.decode(content, type=Claim))
     except msgspec.MsgspecError:
-        raise Unreadable("its /etc/remuda/claim.json cannot be read; if nobody uses the server, delete it") from None
+        raise Unreadable(
+            "cannot decode its /etc/remuda/claim.json; if the server is unused, delete that file"
+        ) from None

@@ -1,7 +1,7 @@
-"""Servers over SSH: where they are, how they are trusted, and what they said.
+"""SSH access to servers: addresses, trusted host keys, and the output of scripts.
 
-A server is trusted by the host keys it is known by. Without any, the key it shows first is taken and, once the server
-is ours, recorded: from then on it must show that one.
+A server must show one of its known host keys. Without any, the first key that it shows is accepted and, once the server
+is claimed, pinned.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def place(text: str, port: int, option: str) -> Place:
         host, _, found = host.partition(":")
     number = int(found) if found.isascii() and found.isdigit() else port if not found else 0
     if not host or any(letter.isspace() or letter in "/@" for letter in host) or not 0 < number < 65536:
-        raise BadOptions(f"{option}: {text!r} is no server; write host, host:port or [IPv6 address]:port")
+        raise BadOptions(f"{option}: {text!r} is not a server; write host, host:port or [IPv6 address]:port")
     if ":" in host and not _is_ip(host):
-        raise BadOptions(f"{option}: {text!r} is no address")
+        raise BadOptions(f"{option}: {text!r} is not an address")
     return Place(host, number)
 
 
@@ -77,26 +77,26 @@ def host_key(text: str) -> tuple[str, asyncssh.SSHKey]:
         except (asyncssh.KeyImportError, ValueError):
             continue
     raise BadOptions(
-        f"hostKeys: {text[:40]!r} is no public key as OpenSSH writes it, with or without an address before"
+        f"hostKeys: {text[:40]!r} is not a public key in OpenSSH format, with an optional address in front"
     )
 
 
 def private_key(text: str) -> asyncssh.SSHKey:
     """Raises BadOptions, in which there is nothing of the key."""
     if not text.strip():
-        raise BadOptions("privateKey: the key to log in with is missing; it may come from the credential")
+        raise BadOptions("privateKey: required; it may come from the credential")
     try:
         return asyncssh.import_private_key(text)
     except (asyncssh.KeyImportError, asyncssh.KeyEncryptionError, ValueError) as error:
         if "assphrase" in str(error):
-            raise BadOptions("privateKey: the key has a passphrase, and there is nobody to type it") from None
-        raise BadOptions("privateKey: this is no private key in the form of OpenSSH or PEM") from None
+            raise BadOptions("privateKey: the key has a passphrase; use a key without one") from None
+        raise BadOptions("privateKey: not a private key in OpenSSH or PEM format") from None
 
 
 async def run(
     place: Place, login: Login, trusted: Sequence[asyncssh.SSHKey] | None, script: str, seconds: float
 ) -> Answer:
-    """Runs a script as root. `trusted` None: any key. Raises DriverError when it could not be run."""
+    """Run a script as root. `trusted` None: accept any host key. Raises DriverError if it could not be run."""
     try:
         async with asyncio.timeout(_CONNECT_SECONDS + seconds):
             connection = await asyncssh.connect(
@@ -115,7 +115,7 @@ async def run(
                 shown = connection.get_server_host_key()
                 done = await connection.run(_AS_ROOT, input=script, encoding="utf-8", errors="replace")
     except (OSError, asyncssh.Error, TimeoutError) as error:
-        raise DriverError(f"{place} cannot be reached: {_words(error, login, trusted)}") from None
+        raise DriverError(f"cannot connect to {place}: {_words(error, login, trusted)}") from None
     key = shown.export_public_key("openssh").decode().strip() if shown is not None else ""
     code = done.exit_status if done.exit_status is not None else 255
     output, complaints = str(done.stdout or ""), str(done.stderr or "")
@@ -124,18 +124,18 @@ async def run(
 
 def last_words(answer: Answer) -> str:
     lines = [line.strip() for line in f"{answer.output}\n{answer.complaints}".splitlines() if line.strip()][-3:]
-    return " / ".join(lines)[-_MOST_SAID:] or f"it ended with {answer.code}"
+    return " / ".join(lines)[-_MOST_SAID:] or f"exit code {answer.code}"
 
 
 def _words(error: Exception, login: Login, trusted: Sequence[asyncssh.SSHKey] | None) -> str:
     if isinstance(error, asyncssh.HostKeyNotVerifiable):
-        return "it does not show a host key it is known by (hostKeys); is it another server?"
+        return "its host key is not one of hostKeys; it may be another server"
     if isinstance(error, asyncssh.PermissionDenied):
-        return f"it does not let {login.user} in with this key (sshUser, privateKey)"
+        return f"it rejects the key for user {login.user} (sshUser, privateKey)"
     if isinstance(error, asyncssh.ConnectionLost):
-        return "the connection broke"
+        return "the connection was lost"
     if isinstance(error, TimeoutError):
-        return "it does not answer in time"
+        return "timed out"
     if isinstance(error, asyncssh.Error):
         return error.reason
     return getattr(error, "strerror", "") or str(error)

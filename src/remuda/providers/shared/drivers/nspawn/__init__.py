@@ -1,8 +1,8 @@
-"""Hosts in systemd-nspawn: real enough for everything a server does, on the machine of the management plane.
+"""Hosts in systemd-nspawn on the manager's machine; they behave like real servers.
 
-Each host has systemd, sshd and an address of its own on a bridge; its file system is a layer over the machine's own or
-over an image. It outlives the Job that made it and the management plane. Hosts are not a wall against whoever is root
-in them: they have all capabilities, as a kubelet needs them. Nothing of a host outlives its removal.
+Each host has systemd, sshd and its own address on a bridge; its file system is a layer over the machine's own or over
+an image. It outlives the Job that created it and the management plane. Hosts do not isolate the machine from their root
+user: they have all capabilities, because a kubelet needs them. Removal leaves nothing of a host.
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ import msgspec
 from remuda.providers.shared.drivers.nspawn import contents, groups, images
 from remuda.providers.shared.drivers.nspawn.bridges import Bridge, Place
 from remuda.providers.shared.drivers.nspawn.cluster import NspawnCluster
-from remuda.providers.shared.drivers.nspawn.commands import attempt
+from remuda.providers.shared.drivers.nspawn.commands import attempt, judge_machine
 from remuda.providers.shared.drivers.nspawn.folder import About, Folder
 from remuda.providers.shared.drivers.nspawn.layer import Layer
-from remuda.providers.shared.drivers.nspawn.machine import judge_machine
 from remuda.providers.shared.drivers.nspawn.options import NspawnOptions, bind_flags, judge, net, system_call_flags
 from remuda.providers.shared.drivers.spi import (
     TAG_MACHINE,
@@ -44,17 +43,17 @@ _BOOT_SECONDS = 90.0
 _SSH_PORT = 22
 _IMAGES = ".images"
 
-RESERVE = step("nspawn.reserve-host", "writes down for whom the host is")
+RESERVE = step("nspawn.reserve-host", "records the machine that a host belongs to")
 FILL = step("nspawn.fill-host", "writes the host's own files")
 BOOT = step("nspawn.boot-host", "starts the host")
-STOP = step("nspawn.stop-host", "ends every process of the host")
+STOP = step("nspawn.stop-host", "stops every process of the host")
 DELETE = step("nspawn.delete-host", "deletes the host's folder")
 
 
 class Nspawn(Driver[NspawnOptions]):
     name: ClassVar[str] = "nspawn"
     doc: ClassVar[str] = (
-        "Hosts in systemd-nspawn on the machine Remuda runs on: systemd, sshd and an address of their own on a bridge. "
+        "Hosts in systemd-nspawn on the manager's machine, each with systemd, sshd and its own address on a bridge. "
         "Needs root on Linux with systemd-container, iproute2 and overlayfs."
     )
     options_type: ClassVar[type[NspawnOptions]] = NspawnOptions
@@ -73,13 +72,13 @@ class Nspawn(Driver[NspawnOptions]):
         judge(self.options)
         if not self.options.image and (lacking := contents.lacking()):
             raise BadOptions(
-                f"image: {', '.join(lacking)} of this machine lie on file systems of their own, so it cannot serve as "
-                "the image of hosts; give the directory or the tarball of one"
+                f"image: {', '.join(lacking)} of this machine are on separate file systems, so the machine cannot "
+                "serve as the image; set image to a directory or a tarball"
             )
         if not _has_overlay():
             await attempt("modprobe", "overlay")
             if not _has_overlay():
-                raise BadOptions("the kernel of this machine has no overlay file system, which hosts are made of")
+                raise BadOptions("the kernel of this machine has no overlay file system, which hosts need")
 
     async def create(self, order: Order, user_data: bytes) -> Server:
         await self.check(order)
@@ -108,8 +107,8 @@ class Nspawn(Driver[NspawnOptions]):
                 folder.write(about)
         if about.tags.get(TAG_UID) != order.uid:
             raise DriverError(
-                f"there is a host {order.name} already, of {about.tags.get(TAG_MACHINE, 'somebody else')} "
-                f"(uid {about.tags.get(TAG_UID, 'unknown')}); it has to be removed first"
+                f"host {order.name} already exists, created for {about.tags.get(TAG_MACHINE, 'another owner')} "
+                f"(uid {about.tags.get(TAG_UID, 'unknown')}); remove it first"
             )
         return about
 
@@ -175,10 +174,10 @@ class Nspawn(Driver[NspawnOptions]):
         begun = loop.time()
         while not await asyncio.to_thread(groups.listens, folder.machine, _SSH_PORT):
             if not folder.leader:
-                raise DriverError(f"the host {about.name} ended while it started: {folder.last_words()}")
+                raise DriverError(f"host {about.name} exited while it was starting: {folder.last_words()}")
             if loop.time() - begun > _BOOT_SECONDS:
                 raise DriverError(
-                    f"sshd of the host {about.name} does not listen at {about.address} after {_BOOT_SECONDS:g} s; the "
+                    f"sshd of host {about.name} does not listen at {about.address} after {_BOOT_SECONDS:g} s; "
                     f"end of its console: {folder.last_words()}"
                 )
             await asyncio.sleep(0.1)
@@ -243,7 +242,7 @@ class Nspawn(Driver[NspawnOptions]):
 
     def _folder(self, name: str) -> Folder:
         if not name or "/" in name or name.startswith("."):
-            raise BadOptions(f"{name!r} cannot be the name of a host")
+            raise BadOptions(f"{name!r} is not a valid host name")
         return Folder(self._home / name)
 
     def _folders(self) -> list[Folder]:

@@ -1,8 +1,8 @@
 """Bridges, and the addresses of the hosts on them.
 
-Several management planes may share a bridge of one machine, so who has which address is known to the machine: below
-/run, a folder per bridge, a link per address that points to the host's folder. Like bridges, this is gone after a
-reboot. A link whose host is gone counts for nothing. What is done here is done under the bridge's lock.
+Several management planes may share a bridge, so the machine records which host has which address: below /run, a folder
+per bridge with a link per address that points to the host's folder. Like bridges, these links are lost on reboot. A
+link whose host is deleted does not reserve its address. All changes are made under the bridge's lock.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from remuda.runtime.steps import step
 _BOOK = Path("/run/remuda/bridges")
 _OURS = "made"  # marks a bridge that was made here and goes with its last host
 
-MAKE_BRIDGE = step("nspawn.make-bridge", "makes the bridge and gives it an address")
-TAKE_ADDRESS = step("nspawn.take-address", "enters the host's address into the machine's book")
-GIVE_BACK = step("nspawn.give-back-address", "strikes the host's address out, and removes the bridge after the last")
+MAKE_BRIDGE = step("nspawn.make-bridge", "creates the bridge with its address")
+TAKE_ADDRESS = step("nspawn.take-address", "reserves the host's address on this machine")
+GIVE_BACK = step("nspawn.give-back-address", "releases the host's address, and deletes the bridge after the last host")
 
-ADD_ADDRESS = step("nspawn.add-address", "gives the bridge the address of what stands before a control plane")
-REMOVE_ADDRESS = step("nspawn.remove-address", "takes the address of what stood before a control plane off the bridge")
+ADD_ADDRESS = step("nspawn.add-address", "adds the address of a control plane's load balancer to the bridge")
+REMOVE_ADDRESS = step("nspawn.remove-address", "removes the address of a control plane's load balancer from the bridge")
 
 
 class Place(NamedTuple):
@@ -44,7 +44,7 @@ class Bridge:
         self._folder = _BOOK / name
 
     async def join(self, host: Path, network: ipaddress.IPv4Network) -> Place:
-        """The host's place: the one it has, or a free one. Raises DriverError."""
+        """Return the host's address: the one it has, or a free one. Raises DriverError."""
         async with locked(self._folder):
             gateway = await self._ensure(network)
             address = self._address_of(host, network)
@@ -55,7 +55,7 @@ class Bridge:
             return Place(address, gateway, network.prefixlen)
 
     async def also(self, place: Place) -> None:
-        """The bridge itself answers at this place, too: something of this machine listens there."""
+        """Add a further address to the bridge, for a program of this machine that listens there."""
         async with locked(self._folder):
             if place.address not in [address.ip for address in await self._addresses()]:
                 async with ADD_ADDRESS:
@@ -69,7 +69,7 @@ class Bridge:
                 await run("ip", "address", "delete", f"{address}/32", "dev", self.name)
 
     async def leave(self, host: Path) -> None:
-        """Nothing of the host is in the book afterwards; a bridge that was made here goes with its last host."""
+        """Release the host's address; delete a bridge of ours with its last host."""
         if not self._folder.is_dir():
             return
         async with locked(self._folder), GIVE_BACK:
@@ -87,7 +87,7 @@ class Bridge:
         dissolve(self._folder)
 
     async def _ensure(self, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
-        """The bridge's own address in the network."""
+        """Create the bridge if needed and return its own address in the network."""
         ours = self._folder / _OURS
         if not await self._exists():
             ours.touch()  # before the bridge: one that nobody marked would stay
@@ -100,7 +100,7 @@ class Bridge:
                 return address.ip
         if addresses or not ours.exists():
             has = ", ".join(map(str, addresses)) or "no address"
-            raise BadOptions(f"subnet: {network} is not that of the bridge {self.name}, which has {has}")
+            raise BadOptions(f"subnet: {network} does not match the bridge {self.name}, which has {has}")
         first = next(network.hosts())
         await run("ip", "address", "add", f"{first}/{network.prefixlen}", "dev", self.name)
         await run("ip", "link", "set", self.name, "up")
@@ -112,7 +112,7 @@ class Bridge:
             return False
         kind = json.loads(printed)[0].get("linkinfo", {}).get("info_kind", "")
         if kind != "bridge":
-            raise BadOptions(f"bridge: {self.name} is an interface of this machine, but not a bridge")
+            raise BadOptions(f"bridge: interface {self.name} of this machine is not a bridge")
         return True
 
     async def _addresses(self) -> list[ipaddress.IPv4Interface]:
@@ -139,8 +139,8 @@ class Bridge:
             if address != gateway and str(address) not in taken:
                 return address
         raise DriverError(
-            f"no address is free: all {len(taken)} of the subnet {network} on the bridge {self.name} are taken by "
-            "hosts; remove some, or take a larger subnet"
+            f"no free address: hosts use all {len(taken)} addresses of subnet {network} on bridge {self.name}; remove "
+            "hosts, or choose a larger subnet"
         )
 
 

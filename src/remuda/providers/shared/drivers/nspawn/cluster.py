@@ -21,8 +21,8 @@ from remuda.kube.objects import Field
 from remuda.providers.shared.drivers.balancer_process import Balancing
 from remuda.providers.shared.drivers.nspawn import subnets
 from remuda.providers.shared.drivers.nspawn.bridges import Bridge
+from remuda.providers.shared.drivers.nspawn.commands import judge_machine
 from remuda.providers.shared.drivers.nspawn.folder import keep
-from remuda.providers.shared.drivers.nspawn.machine import judge_machine
 from remuda.providers.shared.drivers.nspawn.options import judge_subnet
 from remuda.providers.shared.drivers.spi import (
     TAG_OWNER,
@@ -38,8 +38,8 @@ from remuda.providers.shared.drivers.spi import (
 )
 from remuda.runtime.steps import step
 
-RESERVE = step("nspawn.reserve-cluster", "writes down for which cluster bridge and balancer are")
-DELETE = step("nspawn.delete-cluster", "deletes the folder of a cluster's bridge and balancer")
+RESERVE = step("nspawn.reserve-cluster", "records the cluster that a bridge and a load balancer belong to")
+DELETE = step("nspawn.delete-cluster", "deletes the folder of a cluster's bridge and load balancer")
 
 _CLUSTERS = ".clusters"  # beside the folders of hosts, whose names never begin like this
 _ABOUT = "cluster.json"
@@ -48,7 +48,7 @@ _SMALLEST_SUBNET = 29  # room for the bridge, the balancer and a few hosts
 
 class NspawnClusterOptions(Options):
     subnet: Annotated[
-        str, Field("The network of the cluster's machines. Empty: one of 198.19.0.0/16 that is free on this machine.")
+        str, Field("The network of the cluster's machines. If empty, a free subnet of 198.19.0.0/16.")
     ] = ""
 
 
@@ -86,8 +86,8 @@ class NspawnCluster(ClusterDriver[NspawnClusterOptions]):
         await bridge.also(place)
         await Balancing(folder).ensure(about.address, order.ports, order.backends)
         self.context.say(
-            f"the bridge {about.bridge} has {about.subnet}; the balancer listens at {about.address}, before "
-            f"{', '.join(order.backends) or 'nobody yet'}"
+            f"bridge {about.bridge} has subnet {about.subnet}; the load balancer listens at {about.address}; backends: "
+            f"{', '.join(order.backends) or 'none yet'}"
         )
         return _infrastructure(about, order.ports[0])
 
@@ -130,7 +130,7 @@ class NspawnCluster(ClusterDriver[NspawnClusterOptions]):
 
     def _folder(self, order: ClusterOrder) -> Path:
         if not order.name or "/" in order.name or order.name.startswith("."):
-            raise BadOptions(f"{order.name!r} cannot be the name of a bridge's folder")
+            raise BadOptions(f"{order.name!r} is not a valid name for a bridge's folder")
         return self._clusters / order.name
 
 
@@ -150,7 +150,7 @@ def _read(folder: Path) -> About | None:
     except FileNotFoundError:
         return None
     except PermissionError:
-        raise DriverError(f"{folder} can be read by root only") from None
+        raise DriverError(f"{folder} is readable by root only") from None
     except msgspec.MsgspecError as error:
         raise DriverError(f"{folder / _ABOUT} is damaged: {error}") from None
 

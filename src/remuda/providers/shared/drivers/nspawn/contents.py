@@ -77,7 +77,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(layer: Layer, contents: Contents) -> None:
-    """Into an empty layer. Raises BadOptions for an image that cannot be a host."""
+    """Write all files into an empty layer. Raises BadOptions if the image cannot boot as a host."""
     _refuse(layer, contents)
     if contents.whole_machine:
         for path in _EMPTIED:
@@ -100,9 +100,9 @@ def _refuse(layer: Layer, contents: Contents) -> None:
         ("usr/sbin/sshd", "openssh-server"),
     ):
         if not layer.has(path) and not layer.has(path.removeprefix("usr/")):
-            raise BadOptions(f"image: it has no {path}; install {package} in it")
+            raise BadOptions(f"image: {path} is missing; install {package} in the image")
     if contents.user_data is not None and not layer.has("usr/bin/cloud-init"):
-        raise BadOptions("bootstrap: the image has no cloud-init; install it there, or choose bootstrap: ssh")
+        raise BadOptions("bootstrap: the image has no cloud-init; install it in the image, or set bootstrap: ssh")
 
 
 def _identity(layer: Layer, contents: Contents) -> None:

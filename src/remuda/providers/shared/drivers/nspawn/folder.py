@@ -98,7 +98,7 @@ class Folder:
         except FileNotFoundError:
             return None
         except PermissionError:
-            raise DriverError(f"{self.path} can be read by root only") from None
+            raise DriverError(f"{self.path} is readable by root only") from None
         except msgspec.MsgspecError as error:
             raise DriverError(f"{self.path / 'host.json'} is damaged: {error}") from None
 
@@ -117,7 +117,7 @@ class Folder:
         keep(self.path / "key", key.encode())
 
     def blank(self) -> None:
-        """An empty layer, whatever there was."""
+        """Replace the layer with an empty one."""
         for name in ("upper", "work", "root"):
             shutil.rmtree(self.path / name, ignore_errors=True)
             (self.path / name).mkdir(mode=0o755)
@@ -144,13 +144,13 @@ class Folder:
             pass
 
     def last_words(self) -> str:
-        """The end of what it said, in one line."""
+        """Return the end of the console output in one line."""
         try:
             text = (self.path / "console.log").read_text(errors="replace")
         except FileNotFoundError:
-            return "its console is silent"
+            return "its console is empty"
         lines = [line for line in (_plain(line) for line in text.splitlines()) if line]
-        return " | ".join(lines[-_CONSOLE_LINES:]) or "its console is silent"
+        return " | ".join(lines[-_CONSOLE_LINES:]) or "its console is empty"
 
     # The machine.
 
@@ -193,7 +193,7 @@ class Folder:
             )
         while not self.leader:
             if process.returncode is not None:
-                raise DriverError(f"the host did not start: {self.last_words()}")
+                raise DriverError(f"the host failed to start: {self.last_words()}")
             await asyncio.sleep(0.01)
         return made.complaints
 
@@ -208,7 +208,7 @@ class Folder:
             for pid in await asyncio.to_thread(groups.processes, self.machine, found):
                 _signal(pid, signal.SIGKILL)
             if not await self._ended(found, _KILLED_SECONDS):
-                raise DriverError(f"processes of the host do not end, not even by SIGKILL: {self._left(found)}")
+                raise DriverError(f"processes of the host survive SIGKILL: {self._left(found)}")
         await self._forget_interface()
         try:
             await asyncio.to_thread(groups.remove, self.machine, found)
@@ -234,7 +234,7 @@ class Folder:
         if await _has_interface(name):
             _, _, complaint = await attempt("ip", "link", "delete", name)
             if await _has_interface(name):
-                raise DriverError(f"the interface {name} of the host cannot be removed: {complaint}")
+                raise DriverError(f"cannot remove the host's interface {name}: {complaint}")
 
 
 async def _has_interface(name: str) -> bool:
@@ -242,7 +242,7 @@ async def _has_interface(name: str) -> bool:
 
 
 def keep(path: Path, content: bytes) -> None:
-    """All of it or nothing, for our eyes only."""
+    """Write a file atomically, readable by the owner only."""
     part = path.with_name(f".{path.name}.part")
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
@@ -259,7 +259,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _plain(line: str) -> str:
-    """Without the colours of a console."""
+    """Return text without terminal escape sequences."""
     kept, coloured = [], False
     for sign in line:
         if sign == "\x1b":

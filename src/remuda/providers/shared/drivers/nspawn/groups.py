@@ -76,7 +76,7 @@ def make(name: str, limits: Limits, found: Hierarchies) -> Made:
         ("processors", limits.cpus, _processors(limits.cpus)),
     ):
         if value and not _limit(name, settings, found):
-            complaints.append(f"{what} cannot be limited on this machine: the control groups do not allow it")
+            complaints.append(f"cannot limit {what} on this machine: the cgroups do not allow it")
     for folder in found.tracking:
         _pass_on(folder / name)
     return Made(keeper, [folder / name / "machine" for folder in found.tracking], complaints)
@@ -144,7 +144,7 @@ def _write(group: Path, values: dict[str, str]) -> None:
 
 
 def processes(name: str, found: Hierarchies) -> set[int]:
-    """All processes of a host, from outside and within."""
+    """Return all processes of a host, inside and outside its namespaces."""
     return {pid for folder in found.tracking for pid in _below(folder / name)}
 
 
@@ -184,7 +184,7 @@ def remove(name: str, found: Hierarchies) -> None:
     for folder in folders:
         while not _removed(folder / name):
             if time.monotonic() > deadline:
-                raise OSError(f"the control group {folder / name} cannot be removed: it is still in use")
+                raise OSError(f"cannot remove cgroup {folder / name}: it is still in use")
             time.sleep(0.02)
 
 

@@ -16,7 +16,7 @@ from remuda.providers.shared.drivers.nspawn.commands import run
 from remuda.providers.shared.drivers.nspawn.locks import dissolve, inhabitants, locked
 from remuda.runtime.steps import step
 
-UNPACK = step("nspawn.unpack-image", "unpacks the tarball hosts start from")
+UNPACK = step("nspawn.unpack-image", "unpacks the image tarball of hosts")
 _PART = ".part"
 
 
@@ -47,7 +47,7 @@ async def unpack(tarball: Path, into: Path) -> None:
 
 
 async def clear(home: Path, used: Callable[[], set[str]]) -> None:
-    """Deletes what no host needs."""
+    """Delete the images that no host needs."""
     if not await asyncio.to_thread(home.is_dir):
         return
     async with locked(home):

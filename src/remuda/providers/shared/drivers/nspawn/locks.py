@@ -1,4 +1,4 @@
-"""A folder that several Jobs work on, one at a time. It may go while others wait for it: they find it made anew."""
+"""Exclusive lock on a folder that several Jobs share. If it is deleted while others wait, they recreate it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOCK = "lock"
 
 @asynccontextmanager
 async def locked(folder: Path) -> AsyncIterator[None]:
-    """The folder is there and nobody else's, until we or our process have ended."""
+    """Hold the lock on the folder, creating it if needed, until the context or the process ends."""
     while (descriptor := _lock(folder)) is None:  # noqa: ASYNC110 - it is another process that holds it
         await asyncio.sleep(0.05)
     try:
@@ -24,7 +24,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
 
 
 def dissolve(folder: Path) -> None:
-    """By whoever has it locked and has emptied it."""
+    """Delete the folder. The caller must hold its lock and have emptied it."""
     (folder / _LOCK).unlink()
     folder.rmdir()
 

@@ -24,47 +24,46 @@ class NspawnOptions(Options):
     image: Annotated[
         str,
         Field(
-            "The root file system hosts start from: a directory, or a tarball of one. Empty: a copy-on-write view of "
-            "the machine they run on, without its own services and private folders."
+            "The root file system of hosts: a directory or a tarball. If empty, a copy-on-write view of the manager's "
+            "machine, without its services and private folders."
         ),
     ] = ""
     bootstrap: Annotated[
         Literal["cloud-init", "ssh"],
         Field(
-            "How the bootstrap script gets to the host: as user data that cloud-init runs, or over SSH.",
+            "How the bootstrap script reaches the host: as user data for cloud-init, or over SSH.",
             default="cloud-init",
         ),
     ] = "cloud-init"
     bridge: Annotated[
         str,
         Field(
-            "The bridge hosts are connected to. One that is missing is made, and goes with its last host. Left at its "
-            "default, hosts of a cluster that has a bridge of its own are connected to that one.",
+            "The bridge that hosts are connected to. A missing bridge is created, and deleted with its last host. "
+            "With the default, hosts of a cluster that has its own bridge use that one.",
             default=DEFAULT_BRIDGE,
             max_length=_LONGEST_INTERFACE,
         ),
     ] = DEFAULT_BRIDGE
     subnet: Annotated[
         str,
-        Field(
-            "Where hosts get their addresses from; a bridge that is made gets the first one.", default="198.18.0.0/24"
-        ),
+        Field("The subnet of the hosts' addresses; a new bridge gets the first address.", default="198.18.0.0/24"),
     ] = "198.18.0.0/24"
-    memory: Annotated[int, Field("The most memory a host may use, in MiB. 0: no limit.", minimum=0)] = 0
-    cpus: Annotated[int, Field("The most processors a host may use. 0: no limit.", minimum=0)] = 0
-    ssh_user: Annotated[
-        str, Field("Who may log in with the host's key; must exist in the image.", default="root", max_length=32)
-    ] = "root"
+    memory: Annotated[int, Field("Memory limit of a host, in MiB. 0: no limit.", minimum=0)] = 0
+    cpus: Annotated[int, Field("CPU limit of a host. 0: no limit.", minimum=0)] = 0
+    ssh_user: Annotated[str, Field("SSH user; must exist in the image.", default="root", max_length=32)] = "root"
     binds: Annotated[
         Sequence[str],
-        Field("Folders of this machine that hosts see: /here, /here:/there, or /here:/there:ro.", list_type="atomic"),
+        Field(
+            "Folders of the manager's machine to mount into hosts: /here, /here:/there, or /here:/there:ro.",
+            list_type="atomic",
+        ),
     ] = ()
     dns: Annotated[Sequence[str], Field("Addresses of name servers. Empty: none.", list_type="atomic")] = ()
     system_calls: Annotated[
         Sequence[str],
         Field(
-            "System calls, or @groups of them, that hosts may make beside what systemd-nspawn allows. Hosts that run "
-            "containers need add_key, keyctl and bpf.",
+            "System calls or @groups that hosts may use in addition to those that systemd-nspawn allows. Hosts that "
+            "run containers need add_key, keyctl and bpf.",
             list_type="atomic",
         ),
     ] = ()
@@ -77,7 +76,7 @@ def judge_subnet(text: str, smallest: int = _SMALLEST_SUBNET) -> ipaddress.IPv4N
     except ValueError as error:
         raise BadOptions(f"subnet: {text!r} is not an IPv4 network: {error}") from None
     if found.prefixlen > smallest:
-        raise BadOptions(f"subnet: {text} is too small for a bridge and a host; take a /{smallest} or a larger one")
+        raise BadOptions(f"subnet: {text} is too small for a bridge and a host; use a /{smallest} or larger")
     return found
 
 
@@ -118,7 +117,7 @@ def system_call_flags(options: NspawnOptions) -> list[str]:
     """As systemd-nspawn takes them. Raises BadOptions."""
     for name in options.system_calls:
         if not _SYSTEM_CALL.fullmatch(name):
-            raise BadOptions(f"systemCalls: {name!r} is no system call, and no @group of them")
+            raise BadOptions(f"systemCalls: {name!r} is neither a system call nor a @group")
     return [f"--system-call-filter={' '.join(options.system_calls)}"] if options.system_calls else []
 
 
@@ -128,7 +127,7 @@ def judge(options: NspawnOptions) -> None:
     bind_flags(options)
     system_call_flags(options)
     if not _INTERFACE.match(options.bridge) or len(options.bridge) > _LONGEST_INTERFACE:
-        raise BadOptions(f"bridge: {options.bridge!r} cannot be the name of an interface")
+        raise BadOptions(f"bridge: {options.bridge!r} is not a valid interface name")
     for server in options.dns:
         try:
             ipaddress.ip_address(server)
@@ -143,6 +142,8 @@ def _judge_image(image: str) -> None:
     if not path.is_absolute() or ".." in PurePosixPath(image).parts:
         raise BadOptions(f"image: {image!r} is not an absolute path")
     if any(sign in image for sign in ",:\\"):
-        raise BadOptions(f"image: {image!r} has a comma, a colon or a backslash in it, which an overlay cannot have")
+        raise BadOptions(
+            f"image: {image!r} contains a comma, a colon or a backslash, which overlay mounts do not support"
+        )
     if not path.exists():
-        raise BadOptions(f"image: there is no {image}")
+        raise BadOptions(f"image: {image} does not exist")

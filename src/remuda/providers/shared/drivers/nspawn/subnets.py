@@ -23,12 +23,12 @@ _BOOK = Path("/run/remuda/subnets")
 _POOL = ipaddress.IPv4Network("198.19.0.0/16")  # set aside for tests of networks, and beside that of hosts without one
 _PREFIX = 24
 
-TAKE_SUBNET = step("nspawn.take-subnet", "enters the subnet of a cluster into the machine's book")
-GIVE_BACK_SUBNET = step("nspawn.give-back-subnet", "strikes the subnet of a cluster out")
+TAKE_SUBNET = step("nspawn.take-subnet", "reserves a cluster's subnet on this machine")
+GIVE_BACK_SUBNET = step("nspawn.give-back-subnet", "releases a cluster's subnet on this machine")
 
 
 async def take(folder: Path) -> ipaddress.IPv4Network:
-    """The one the folder has, or a free one. Raises DriverError."""
+    """Return the folder's subnet, or reserve a free one. Raises DriverError."""
     async with locked(_BOOK):
         for link, owner in _entries():
             if owner == folder:
@@ -59,7 +59,7 @@ async def _free(folder: Path) -> ipaddress.IPv4Network:
         candidate = candidates[(first + number) % len(candidates)]
         if not any(candidate.overlaps(network) for network in taken):
             return candidate
-    raise DriverError(f"no subnet of {_POOL} is free on this machine; give one with the option subnet")
+    raise DriverError(f"no free subnet of {_POOL} on this machine; set the option subnet")
 
 
 async def _known_here() -> list[ipaddress.IPv4Network]:

@@ -18,8 +18,7 @@ from typing import Annotated, Any, ClassVar
 from remuda.kube.objects import Field
 from remuda.providers.shared.drivers import proc
 from remuda.providers.shared.drivers.process.cluster import ProcessCluster
-from remuda.providers.shared.drivers.process.host import Details, Host, Hosts
-from remuda.providers.shared.drivers.process.place import NETWORK, check_address, do
+from remuda.providers.shared.drivers.process.host import NETWORK, Details, Host, Hosts, check_address, do
 from remuda.providers.shared.drivers.spi import (
     TAG_OWNER,
     TAG_UID,
@@ -35,7 +34,7 @@ from remuda.providers.shared.drivers.spi import (
 )
 from remuda.runtime.steps import step
 
-CLAIM = step("processdriver.claim-name", "the driver process makes the directory of a host")
+CLAIM = step("processdriver.claim-name", "the driver process creates the directory of a host")
 WRITE = step("processdriver.write-script", "the driver process writes a host's bootstrap script")
 START = step("processdriver.start-script", "the driver process starts a host's bootstrap script")
 STOP = step("processdriver.stop-processes", "the driver process ends the processes of a host")
@@ -50,17 +49,19 @@ _LONGEST_END_SECONDS = 15.0
 
 class ProcessOptions(Options):
     address: Annotated[
-        str, Field("The address of the host, one of 127.0.0.0/8. Empty: one of 127.64.0.0/10 is chosen.")
+        str, Field("The address of the host, from 127.0.0.0/8. If empty, a free address of 127.64.0.0/10.")
     ] = ""
-    timeout_seconds: Annotated[int, Field("How long the bootstrap script may take.", minimum=1, maximum=86400)] = 1200
+    timeout_seconds: Annotated[
+        int, Field("Time limit of the bootstrap script, in seconds.", minimum=1, maximum=86400)
+    ] = 1200
 
 
 class Process(Driver[ProcessOptions]):
     name: ClassVar[str] = "process"
     doc: ClassVar[str] = (
-        "Hosts that are processes of the machine Remuda runs on, each with a directory for its root and a loopback "
-        "address of its own. Needs Linux, and neither root nor anything installed. For trying out and for tests: "
-        "nothing separates such a host from the machine."
+        "Hosts that are processes on the manager's machine, each with its own root directory and loopback address. "
+        "Needs Linux, but neither root nor any package. For trials and tests: nothing isolates such a host from the "
+        "machine."
     )
     options_type: ClassVar[type[ProcessOptions]] = ProcessOptions
     user_data_format = "script"
@@ -72,19 +73,17 @@ class Process(Driver[ProcessOptions]):
     async def check(self, order: Order) -> None:
         if not proc.available():
             raise BadOptions(
-                f"process hosts need Linux: without /proc, as on {sys.platform}, they cannot be kept apart"
+                f"process hosts need Linux: {sys.platform} has no /proc, which is needed to tell hosts apart"
             )
         if not _LABEL.fullmatch(order.name):
-            raise BadOptions(f"{order.name!r} cannot be the name of a host")
+            raise BadOptions(f"{order.name!r} is not a valid host name")
         if self.options.address:
             check_address(self.options.address)
 
     async def create(self, order: Order, user_data: bytes) -> Server:
         await self.check(order)
         if not user_data.startswith(b"#!"):
-            raise DriverError(
-                "a process host takes a script, and this bootstrap data is none: it does not begin with #!"
-            )
+            raise DriverError("a process host needs a script as bootstrap data, and this does not start with #!")
         host, wanted = self._host(order), self._details(order)
         async with CLAIM:
             details = await do(self._hosts.claim, wanted, NETWORK)
@@ -93,7 +92,7 @@ class Process(Driver[ProcessOptions]):
         if await do(host.needs_start):
             async with START:
                 await do(host.start, details)
-            self.context.say(f"the host {order.name} has the address {details.address}; its script has been started")
+            self.context.say(f"host {order.name} has address {details.address}; its bootstrap script has started")
         await self._finish(host)
         return await self._settled(host, details)
 
@@ -123,7 +122,7 @@ class Process(Driver[ProcessOptions]):
 
     def _host(self, order: Order) -> Host:
         if not _LABEL.fullmatch(order.name):
-            raise BadOptions(f"{order.name!r} cannot be the name of a host")
+            raise BadOptions(f"{order.name!r} is not a valid host name")
         return self._hosts.host(order.name)
 
     def _details(self, order: Order) -> Details:
@@ -135,7 +134,7 @@ class Process(Driver[ProcessOptions]):
         return [_server(host, details) for host, details in ours if not details.balancer]
 
     async def _finish(self, host: Host) -> None:
-        """Waits for the script, whoever has started it, and repeats what it prints."""
+        """Wait for the script, also one that an earlier Job started, and repeat its output."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.options.timeout_seconds
         output = host.output()
@@ -146,7 +145,9 @@ class Process(Driver[ProcessOptions]):
                 self.context.say(line)
             if runs and loop.time() > deadline:
                 limit = f"{self.options.timeout_seconds} s (timeoutSeconds)"
-                raise DriverError(f"the bootstrap script of {host.name} still runs after {limit}. {host.last_words()}")
+                raise DriverError(
+                    f"the bootstrap script of {host.name} is still running after {limit}. {host.last_words()}"
+                )
             if runs:
                 await asyncio.sleep(_LOOK_SECONDS)
         code = host.exit_code()
@@ -155,13 +156,13 @@ class Process(Driver[ProcessOptions]):
             raise DriverError(f"the bootstrap script of {host.name} {how}. {host.last_words()}")
 
     async def _settled(self, host: Host, details: Details) -> Server:
-        """A process that is just becoming another one is not seen for a moment."""
+        """Return whether a process of the host keeps running; one that calls exec is invisible for a moment."""
         for _ in range(_LOOKS):
             server = await do(_server, host, details)
             if server.state != "stopped":
                 return server
             await asyncio.sleep(_LOOK_SECONDS)
-        raise DriverError(f"the bootstrap script of {host.name} ended well, but has left nothing running there")
+        raise DriverError(f"the bootstrap script of {host.name} succeeded, but left no process running on the host")
 
     async def _stop(self, host: Host) -> None:
         """Asks every process of the host to end, then makes it; until it has been quiet for two looks, and nobody holds
@@ -174,10 +175,10 @@ class Process(Driver[ProcessOptions]):
             await asyncio.sleep(_LOOK_SECONDS)
             waited = loop.time() - started
             if waited > _LONGEST_END_SECONDS:
-                which = ", ".join(map(str, left)) or "whoever starts its script"
-                raise DriverError(f"processes of the host {host.name} do not end: {which}")
+                which = ", ".join(map(str, left)) or "the process that starts its script"
+                raise DriverError(f"processes of host {host.name} do not exit: {which}")
             if left and waited > _GRACE_SECONDS and not hard:
-                self.context.say(f"{len(left)} processes of {host.name} did not end when asked to: they are killed")
+                self.context.say(f"killing {len(left)} processes of {host.name} that ignored SIGTERM")
                 hard = True
             left = await do(members.end, hard=hard)
             starting = await do(host.script_runs)

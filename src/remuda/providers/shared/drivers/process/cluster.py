@@ -14,8 +14,7 @@ from typing import Annotated, ClassVar
 from remuda.kube.objects import Field
 from remuda.providers.shared.drivers import proc
 from remuda.providers.shared.drivers.balancer_process import Balancing
-from remuda.providers.shared.drivers.process.host import Details, Host, Hosts
-from remuda.providers.shared.drivers.process.place import NETWORK, check_address, do
+from remuda.providers.shared.drivers.process.host import NETWORK, Details, Host, Hosts, check_address, do
 from remuda.providers.shared.drivers.spi import (
     TAG_OWNER,
     TAG_UID,
@@ -29,15 +28,17 @@ from remuda.providers.shared.drivers.spi import (
 )
 from remuda.runtime.steps import step
 
-CLAIM = step("processcluster.claim-name", "the driver process makes the directory of a cluster's balancer")
-DELETE = step("processcluster.delete-directory", "the driver process deletes the directory of a cluster's balancer")
+CLAIM = step("processcluster.claim-name", "the driver process creates the directory of a cluster's load balancer")
+DELETE = step(
+    "processcluster.delete-directory", "the driver process deletes the directory of a cluster's load balancer"
+)
 
 _LABEL = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 class ProcessClusterOptions(Options):
     address: Annotated[
-        str, Field("The address of the balancer, one of 127.0.0.0/8. Empty: one of 127.64.0.0/10 is chosen.")
+        str, Field("The address of the load balancer, from 127.0.0.0/8. If empty, a free address of 127.64.0.0/10.")
     ] = ""
 
 
@@ -49,7 +50,7 @@ class ProcessCluster(ClusterDriver[ProcessClusterOptions]):
     async def check(self, order: ClusterOrder) -> None:
         if not proc.available():
             raise BadOptions(
-                f"process hosts need Linux: without /proc, as on {sys.platform}, they cannot be kept apart"
+                f"process hosts need Linux: {sys.platform} has no /proc, which is needed to tell hosts apart"
             )
         self._host(order)
         if self.options.address:
@@ -64,7 +65,7 @@ class ProcessCluster(ClusterDriver[ProcessClusterOptions]):
             details = await do(self._hosts.claim, wanted, NETWORK)
         await Balancing(self._host(order).root).ensure(details.address, order.ports, order.backends)
         self.context.say(
-            f"the balancer listens at {details.address}, before {', '.join(order.backends) or 'nobody yet'}"
+            f"the load balancer listens at {details.address}; backends: {', '.join(order.backends) or 'none yet'}"
         )
         return _infrastructure(details, order.ports[0])
 
@@ -90,7 +91,7 @@ class ProcessCluster(ClusterDriver[ProcessClusterOptions]):
 
     def _host(self, order: ClusterOrder) -> Host:
         if not _LABEL.fullmatch(order.name):
-            raise BadOptions(f"{order.name!r} cannot be the name of a balancer")
+            raise BadOptions(f"{order.name!r} is not a valid name for a load balancer")
         return self._hosts.host(order.name)
 
 

@@ -14,6 +14,7 @@ process goes, however it does, so no script is ever started twice at a time nor 
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import hashlib
 import ipaddress
@@ -21,14 +22,28 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
 from remuda.providers.shared.drivers import proc
-from remuda.providers.shared.drivers.spi import TAG_CLUSTER, TAG_MACHINE, TAG_OWNER, TAG_UID, ServerState
+from remuda.providers.shared.drivers.spi import (
+    TAG_CLUSTER,
+    TAG_MACHINE,
+    TAG_OWNER,
+    TAG_UID,
+    BadOptions,
+    DriverError,
+    ServerState,
+)
+
+NETWORK = ipaddress.IPv4Network("127.64.0.0/10")  # addresses of hosts
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _DETAILS = "host.json"
 _NEW = ".new-"
@@ -97,7 +112,7 @@ class Host:
         self._exit = directory / "script.exit"
 
     def details(self) -> Details | None:
-        """None: there is no such host."""
+        """Return the host's details; None if the host does not exist."""
         try:
             return msgspec.json.decode((self.directory / _DETAILS).read_bytes(), type=Details)
         except FileNotFoundError:
@@ -151,7 +166,7 @@ class Host:
         return proc.is_locked(self._lock)
 
     def exit_code(self) -> int | None:
-        """None: it has not ended, or not been able to say how."""
+        """Return the script's exit code; None if it has not ended or could not record it."""
         try:
             return int(self._exit.read_text())
         except FileNotFoundError:
@@ -168,10 +183,10 @@ class Host:
         except FileNotFoundError:
             lines = []
         said = [line.strip() for line in lines if line.strip()][-_LAST_LINES:]
-        return f"Its last words: {' / '.join(said)}" if said else "It has said nothing."
+        return f"Last output: {' / '.join(said)}" if said else "It printed nothing."
 
     def _environment(self, details: Details) -> dict[str, str]:
-        """Nothing of the Job's own: it may hold credentials."""
+        """Return the environment of the script, without the Job's own: that may contain credentials."""
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         return {
             **kept,
@@ -201,14 +216,14 @@ class Hosts:
         return [Host(path) for path in sorted(self._directory.iterdir()) if not path.name.startswith(".")]
 
     def claim(self, wanted: Details, network: ipaddress.IPv4Network) -> Details:
-        """Makes the host's directory, or finds it. Raises Taken."""
+        """Create the host's directory, or find it. Raises Taken."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._locked():
             host = self.host(wanted.name)
             found = host.details()
             if found is not None:
                 if found.tags.get(TAG_UID) != wanted.tags[TAG_UID]:
-                    raise Taken(f"there is a host {wanted.name} already: it belongs to {_whose(found)}")
+                    raise Taken(f"host {wanted.name} already exists and belongs to {_whose(found)}")
                 return found
             details = msgspec.structs.replace(wanted, address=self._address(wanted, network))
             draft = self._draft(wanted.name)
@@ -220,7 +235,7 @@ class Hosts:
             return details
 
     def delete(self, host: Host) -> None:
-        """Whole or half made, or not there at all."""
+        """Delete a host's directory, complete or partial; do nothing if there is none."""
         if not self._directory.is_dir():
             return
         with self._locked():
@@ -237,7 +252,7 @@ class Hosts:
         return self._directory / f"{_NEW}{name}"
 
     def _address(self, wanted: Details, network: ipaddress.IPv4Network) -> str:
-        """The one asked for; or one that follows from the name, the next one where two names meet."""
+        """Return the requested address; otherwise one derived from the name, or the next free one."""
         taken = {details.address for host in self.all() if (details := host.details()) is not None}
         if wanted.address:
             if wanted.address in taken:
@@ -251,7 +266,7 @@ class Hosts:
             address = str(network[1 + (first + number) % usable])
             if address not in taken:
                 return address
-        raise Taken(f"all addresses of {network} belong to hosts")
+        raise Taken(f"no free address left in {network}")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -268,7 +283,7 @@ def _whose(details: Details) -> str:
 
 
 def _remove_tree(path: Path) -> None:
-    """Also what its owner has made read-only; links are removed, never followed."""
+    """Delete a directory tree, also read-only parts; symbolic links are removed, never followed."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
@@ -281,3 +296,26 @@ def _remove_tree(path: Path) -> None:
                 if not os.path.islink(inner):
                     os.chmod(inner, 0o700)
         shutil.rmtree(path)
+
+
+# ---- used by the driver ----------------------------------------------------------------------------------------------
+
+
+async def do(act: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+    """Run a blocking call in a thread; raise its OSError as DriverError."""
+    try:
+        return await asyncio.to_thread(act, *arguments, **named)
+    except Taken as taken:
+        raise DriverError(str(taken)) from None
+    except OSError as error:
+        raise DriverError(f"the operating system refuses: {error.strerror or error} ({error.filename})") from None
+
+
+def check_address(text: str) -> None:
+    """Check that an address is one that hosts can have. Raises BadOptions."""
+    try:
+        inside = ipaddress.ip_address(text) in ipaddress.ip_network("127.0.0.0/8")
+    except ValueError:
+        inside = False
+    if not inside:
+        raise BadOptions(f"address: {text!r} is not an address of 127.0.0.0/8, which process hosts use")

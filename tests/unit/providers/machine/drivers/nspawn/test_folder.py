@@ -70,7 +70,7 @@ def test_two_folders_are_two_machines_whose_interfaces_have_room_for_their_names
 
 
 def test_its_last_words_are_plain(folder: Folder) -> None:
-    assert folder.last_words() == "its console is silent"
+    assert folder.last_words() == "its console is empty"
     lines = [f"line {number}" for number in range(20)]
     (folder.path / "console.log").write_text("\n".join([*lines, "[\x1b[0;32m  OK  \x1b[0m] Reached\r\r", "", " "]))
     assert folder.last_words().endswith("line 18 | line 19 | [  OK  ] Reached")

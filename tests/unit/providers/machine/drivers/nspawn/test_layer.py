@@ -60,4 +60,4 @@ def test_an_image_is_refused_for_what_it_lacks(layer: Layer, tmp_path: Path) -> 
     with pytest.raises(BadOptions, match=r"bootstrap: the image has no cloud-init"):
         contents.write(layer, _contents(user_data=b"x"))
     assert ["systemd-networkd" in text for text in said] == [False, True, False]
-    assert said[2] == "image: it has no usr/sbin/sshd; install openssh-server in it"
+    assert said[2] == "image: usr/sbin/sshd is missing; install openssh-server in the image"

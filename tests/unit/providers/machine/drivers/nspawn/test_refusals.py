@@ -69,7 +69,7 @@ async def test_a_machine_that_has_everything_is_fine(driver: Nspawn) -> None:
 
 async def test_hosts_need_root(driver: Nspawn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert "need root: run Remuda as root, or take the driver process" in await _refusal(driver)
+    assert "need root: run Remuda as root, or use the driver process" in await _refusal(driver)
 
 
 async def test_hosts_need_linux(driver: Nspawn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,13 +95,13 @@ async def test_a_kernel_without_overlays_is_told_of(
 
 async def test_a_machine_in_several_file_systems_is_no_image(driver: Nspawn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nspawn.contents, "lacking", lambda: ["/var"])
-    assert (await _refusal(driver)).startswith("image: /var of this machine lie on file systems of their own")
+    assert (await _refusal(driver)).startswith("image: /var of this machine are on separate file systems")
 
 
 @pytest.mark.parametrize("name", ["", "../one", ".images", "a/b"])
 async def test_a_name_that_leads_elsewhere_is_refused(driver: Nspawn, name: str) -> None:
     for act in (driver.find, driver.remove):
-        with pytest.raises(BadOptions, match=r"cannot be the name of a host"):
+        with pytest.raises(BadOptions, match=r"is not a valid host name"):
             await act(msgspec.structs.replace(ORDER, name=name))
 
 
@@ -123,5 +123,5 @@ async def test_a_host_that_only_root_may_see_is_not_taken_for_none(
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "read_bytes", forbidden)
-    with pytest.raises(DriverError, match=r"nspawn/one can be read by root only"):
+    with pytest.raises(DriverError, match=r"nspawn/one is readable by root only"):
         await driver.owned("us")
