@@ -73,8 +73,8 @@ def resolve(group: str, kind: str, labels: Mapping[str, str]) -> Resolved:
             return _resolved(group, kind, max(served, key=versions.api), known)
     wanted = " or ".join(names.contract_label(known) for known in names.CONTRACTS)
     raise UnlabelledKind(
-        f"the CustomResourceDefinition {definition_name(group, kind)} has no label {wanted}: "
-        "its provider must be installed in a version that follows one of these contracts"
+        f"CustomResourceDefinition {definition_name(group, kind)} has no label {wanted}: "
+        "install a version of its provider that follows one of these contracts"
     )
 
 

@@ -104,7 +104,7 @@ def _verdict(seen: Evidence) -> Verdict:
 def _unasked(before: Condition | None) -> Verdict:
     if before is not None and before.status in (TRUE, FALSE):
         return Verdict(before.status, before.reason, before.message, stands=True)
-    return Verdict(UNKNOWN, WAITING_FOR_API, "the API has not answered this manager yet")
+    return Verdict(UNKNOWN, WAITING_FOR_API, "the API server has not answered this manager yet")
 
 
 def _look_again(seen: Evidence) -> float | None:
@@ -143,8 +143,8 @@ def _is_in_doubt(connection: Connection) -> bool:
 
 
 def _silence(connection: Connection) -> str:
-    verb = "has not answered since" if connection.last_success is not None else "has been asked in vain since"
-    return f"API {verb} {clock.rfc3339(heard(connection))}: {first_line(connection.error) or 'no reason is known'}"
+    verb = "has not answered since" if connection.last_success is not None else "has never answered, first asked at"
+    return f"API {verb} {clock.rfc3339(heard(connection))}: {first_line(connection.error) or 'no error was reported'}"
 
 
 # ---- Machines

@@ -24,7 +24,7 @@ from remuda.runtime.definitions import ForeignDefinitions
 from remuda.runtime.definitions import install as install_definitions
 from remuda.runtime.steps import step
 
-NOTE = step("inventory.note", "writes down that a provider is installed")
+NOTE = step("inventory.note", "records an installed provider in the inventory of clusterctl")
 
 NAMESPACE = "remuda-system"
 # The release of Cluster API whose kinds these are. A cluster moves only to where its providers are not older.

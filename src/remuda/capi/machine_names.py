@@ -27,7 +27,7 @@ def check(template: str) -> None:
     actions = [match["action"].strip() for match in _ACTION.finditer(template)]
     for action in actions:
         if action not in _VALUES:
-            raise NamingError(f"{{{{ {action} }}}} is not known; {', '.join(_VALUES)} are")
+            raise NamingError(f"{{{{ {action} }}}} is not supported; use {', '.join(_VALUES)}")
     if "{{" in _ACTION.sub("", template):
         raise NamingError("a {{ is not closed by }}")
     if ".random" not in actions:

@@ -42,7 +42,7 @@ class Pace:
             draft.obj["status"] = draft.base.get("status", {})
         if await save(client, draft, step) is not draft.value:
             self._written[metadata.key] = now
-        return Again(rest, "the status is on its way") if rest else DONE
+        return Again(rest, "the rate limit delays a write of the status") if rest else DONE
 
     def rest(self, metadata: ObjectMeta, now: float) -> float:
         """For how many seconds more the status of this object may be held back. Making it counts as a write."""

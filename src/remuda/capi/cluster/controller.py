@@ -40,9 +40,15 @@ from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.steps import step
 
 PUBLISH = step("cluster.publish", "writes the Cluster's finalizer, endpoint and status")
-DELETE_MEMBER = step("cluster.delete-member", "asks for the deletion of what belongs to a Cluster being deleted")
-DELETE_CONTROL_PLANE = step("cluster.delete-control-plane", "asks for the deletion of the control plane object")
-DELETE_INFRASTRUCTURE = step("cluster.delete-infrastructure", "asks for the deletion of the infrastructure object")
+DELETE_MEMBER = step(
+    "cluster.delete-member", "deletes a worker or control plane object of a Cluster that is being deleted"
+)
+DELETE_CONTROL_PLANE = step(
+    "cluster.delete-control-plane", "deletes the control plane object of a Cluster that is being deleted"
+)
+DELETE_INFRASTRUCTURE = step(
+    "cluster.delete-infrastructure", "deletes the infrastructure object of a Cluster that is being deleted"
+)
 
 # What sums up Machines may be told a little later.
 _TOLD_AT_ONCE = (
@@ -217,8 +223,9 @@ class ClusterController:
         )
         urgent = failed or stage is not None or matters(scope.draft, _TOLD_AT_ONCE)
         rest = await self._pace.save(self._client, scope.draft, scope.cluster.metadata, PUBLISH, matters=urgent)
-        young = DONE if report.look_again is None else Again(report.look_again, "something is too young to be judged")
-        return soonest(young, rest)
+        later = "a grace period ends: of a new Machine, or of an API server that does not answer"
+        timer = DONE if report.look_again is None else Again(report.look_again, later)
+        return soonest(timer, rest)
 
 
 def _cluster_of(member: Machine | MachineSet | MachineDeployment) -> Iterable[Key]:
@@ -262,4 +269,4 @@ def _together(errors: list[Exception]) -> Exception:
         return errors[0]
     if all(isinstance(error, Retryable) for error in errors):
         return Retryable("; ".join(map(str, errors)))
-    return ExceptionGroup("several things failed", errors)
+    return ExceptionGroup("several phases of the reconcile failed", errors)

@@ -37,7 +37,7 @@ async def take_infrastructure(client: Client, scope: Scope) -> Outcome:
         return _waiting(found, "InfrastructureDeleting", "is being deleted while the Cluster still exists")
     if not contract.provisioned(found.obj) and not scope.provisioned:
         path = ".".join(contract.provisioned_path(found.obj))
-        return _waiting(found, "WaitingForInfrastructure", f"{path} is not true yet")
+        return _waiting(found, "WaitingForInfrastructure", f"its provider has not set {path} to true yet")
     _copy_endpoint(scope, found.obj)
     _copy_failure_domains(scope, found.obj)
     if not scope.provisioned:
@@ -58,7 +58,7 @@ async def take_control_plane(client: Client, scope: Scope) -> Outcome:
         return _waiting(found, "ControlPlaneDeleting", "is being deleted while the Cluster still exists")
     if not contract.initialized(found.obj) and not scope.initialized:
         path = ".".join(contract.initialized_path(found.obj))
-        return _waiting(found, "WaitingForControlPlane", f"{path} is not true yet")
+        return _waiting(found, "WaitingForControlPlane", f"its provider has not set {path} to true yet")
     _copy_endpoint(scope, found.obj)
     if not scope.initialized:
         scope.mark("controlPlaneInitialized")

@@ -47,7 +47,8 @@ async def ensure_kubeconfig(client: Client, secrets: Informer[Object], scope: Sc
     authority = await secret_data(client, namespace, names.ca_secret(cluster))
     if authority is None:
         on = f"Secret {namespace}/{names.ca_secret(cluster)}"
-        return Blocked("WaitingForClusterCA", on, "does not exist yet", check_after=_LOOK_AGAIN_SECONDS)
+        missing = "does not exist yet: create it with the CA of the cluster, as tls.crt and tls.key"
+        return Blocked("WaitingForClusterCA", on, missing, check_after=_LOOK_AGAIN_SECONDS)
     endpoint = scope.draft.spec["controlPlaneEndpoint"]
     config = make_kubeconfig(cluster, endpoint["host"], endpoint["port"], authority)
     with contextlib.suppress(AlreadyExists):
@@ -62,9 +63,9 @@ def make_kubeconfig(cluster: str, host: str, port: int, authority: dict[str, byt
         ca = x509.load_pem_x509_certificate(authority["tls.crt"])
         ca_key = serialization.load_pem_private_key(authority["tls.key"], password=None)
     except (KeyError, ValueError, TypeError) as error:
-        raise Retryable(f"the Secret {names.ca_secret(cluster)} holds no usable CA: {error}") from None
+        raise Retryable(f"cannot read the CA in Secret {names.ca_secret(cluster)}: {error}") from None
     if not isinstance(ca_key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
-        raise Retryable(f"the Secret {names.ca_secret(cluster)} holds a key that is neither RSA nor EC")
+        raise Retryable(f"cannot use the CA in Secret {names.ca_secret(cluster)}: tls.key is neither RSA nor EC")
     key = ec.generate_private_key(ec.SECP256R1())
     config = kubeconfigs.build(
         f"https://{f'[{host}]' if ':' in host else host}:{port}",

@@ -48,8 +48,8 @@ from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soo
 from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.steps import step
 
-PUBLISH = step("machine.publish", "writes what was found out about a Machine into it")
-LET_GO = step("machine.let-go", "removes the finalizer of a Machine of which nothing is left")
+PUBLISH = step("machine.publish", "writes the Machine's finalizer, owner, provider ID and status")
+LET_GO = step("machine.let-go", "removes the finalizer of a Machine whose deletion is complete")
 
 CONCURRENCY = 100
 _EXPECTED = (Retryable, StatusError, OSError, TimeoutError)

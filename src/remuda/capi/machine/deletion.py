@@ -37,14 +37,14 @@ class Stage(StrEnum):
 
 
 MEANING = {
-    Stage.PRE_DRAIN_HOOK: "others finish what they must do while the Node still works",
-    Stage.DRAIN: "the Node takes no new pods and those it has move elsewhere",
-    Stage.VOLUMES: "volumes are detached, so that they can be used elsewhere",
-    Stage.PRE_TERMINATE_HOOK: "others finish what they must do while the server still exists",
-    Stage.INFRASTRUCTURE: "the server is deleted",
-    Stage.BOOTSTRAP: "its bootstrap configuration is deleted",
-    Stage.NODE: "the Node object is deleted",
-    Stage.COMPLETED: "nothing is left but the Machine itself",
+    Stage.PRE_DRAIN_HOOK: "the owners of pre-drain hooks finish their work while the Node still runs",
+    Stage.DRAIN: "the controller cordons the Node and evicts its Pods",
+    Stage.VOLUMES: "volumes are detached from the Node, so that other Nodes can use them",
+    Stage.PRE_TERMINATE_HOOK: "the owners of pre-terminate hooks finish their work while the server still exists",
+    Stage.INFRASTRUCTURE: "the infrastructure provider deletes the server",
+    Stage.BOOTSTRAP: "the bootstrap provider deletes the bootstrap object",
+    Stage.NODE: "the controller deletes the Node object",
+    Stage.COMPLETED: "the controller removes the finalizer of the Machine",
 }
 
 
@@ -131,7 +131,7 @@ def _no_drain(facts: Facts) -> str:
     if names.EXCLUDE_NODE_DRAINING in facts.machine.metadata.annotations:
         return f"the {names.EXCLUDE_NODE_DRAINING} annotation is set"
     if _passed(drain_deadline(facts.machine), facts.now):
-        return "nodeDrainTimeoutSeconds have passed"
+        return "nodeDrainTimeoutSeconds has passed"
     return _too_late(facts)
 
 
@@ -139,16 +139,16 @@ def _no_waiting_for_volumes(facts: Facts) -> str:
     if names.EXCLUDE_WAIT_FOR_VOLUME_DETACH in facts.machine.metadata.annotations:
         return f"the {names.EXCLUDE_WAIT_FOR_VOLUME_DETACH} annotation is set"
     if _passed(volumes_deadline(facts.machine), facts.now):
-        return "nodeVolumeDetachTimeoutSeconds have passed"
+        return "nodeVolumeDetachTimeoutSeconds has passed"
     if facts.node_unreachable:
-        return "the Node is unreachable, so nothing on it can detach them"
+        return "the Node is unreachable, so its kubelet cannot detach volumes"
     return _too_late(facts)
 
 
 def _too_late(facts: Facts) -> str:
     if facts.machine.status.deletion.wait_for_pre_terminate_hook_start_time:
-        return "this was over when the hooks before termination were asked for"
-    return "the server is already going" if facts.infrastructure_going else ""
+        return "the deletion has already reached the pre-terminate hooks"
+    return "the server is already deleted or being deleted" if facts.infrastructure_going else ""
 
 
 def _passed(moment: float | None, now: float) -> bool:

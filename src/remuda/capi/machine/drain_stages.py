@@ -31,8 +31,8 @@ from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, i
 from remuda.kube.objects import Key, Kind
 from remuda.runtime.steps import step
 
-CORDON = step("machine.cordon", "keeps new pods away from a Node that goes")
-EVICT = step("machine.evict", "asks one pod to leave a Node that goes")
+CORDON = step("machine.cordon", "cordons the Node of a Machine that is being deleted")
+EVICT = step("machine.evict", "evicts one Pod from the Node of a Machine that is being deleted")
 
 _DRAIN_LIMIT, _VOLUMES_LIMIT = "nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds"
 _PAGE = 100
@@ -126,7 +126,7 @@ async def _evict(
     until = loop.time() + world.options.eviction_seconds
     gone, refusals = [], []
     for pod in pods:
-        why = "eviction not asked for yet, there are many"
+        why = "eviction not requested yet: too many Pods for one pass"
         if loop.time() < until:
             try:
                 async with asyncio.timeout_at(until), EVICT:
@@ -135,7 +135,7 @@ async def _evict(
                 gone.append(pod)
                 continue
             except TimeoutError:
-                why = "the request to evict it was not answered in time"
+                why = "the eviction request timed out"
         if why:
             refusals.append(Refusal(pod, why))
         else:
@@ -182,7 +182,7 @@ def refusal(error: StatusError) -> str:
     """Return the server's message, with its causes: the disruption budget or the namespace that is being deleted."""
     causes = [cause for cause in error.details.get("causes") or () if isinstance(cause, dict)]
     if any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
-        return f"{error.message}: it goes with its namespace, which is being deleted"
+        return f"{error.message}: it is deleted with its namespace, which is being deleted"
     more = [str(cause.get("message")) for cause in causes if cause.get("message")]
     return " ".join([error.message, *(text for text in more if text not in error.message)])
 
@@ -228,7 +228,7 @@ def _look_again(world: MachineDependencies, scope: Scope, started: str, limit: i
 
 def _limit(field: str, started: str, limit: int | None) -> str:
     end = deadline(started, limit)
-    return f"without limit, {field} is not set" if end is None else f"{field} ends it at {clock.rfc3339(end)}"
+    return f"no time limit, {field} is not set" if end is None else f"{field} ends the wait at {clock.rfc3339(end)}"
 
 
 def _unreachable(scope: Scope, what: str, field: str, started: str, limit: int | None, again: float) -> Waiting:

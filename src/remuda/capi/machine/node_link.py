@@ -22,7 +22,7 @@ from remuda.runtime.outcome import Retryable
 from remuda.runtime.remote import PROVIDER_ID
 from remuda.runtime.steps import step
 
-SYNC_NODE = step("machine.sync-node", "brings labels, annotations and taints of the Machine to its Node")
+SYNC_NODE = step("machine.sync-node", "copies labels, annotations and taints of the Machine to its Node")
 
 BY_NODE = "machines by node"  # an index of Machines
 

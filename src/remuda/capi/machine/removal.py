@@ -33,9 +33,12 @@ from remuda.kube.errors import StatusError, ignore_not_found
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
-DELETE_INFRASTRUCTURE = step("machine.delete-infrastructure", "asks for the deletion of a Machine's server")
-DELETE_BOOTSTRAP = step("machine.delete-bootstrap", "asks for the deletion of a Machine's bootstrap object")
-DELETE_NODE = step("machine.delete-node", "deletes the Node of a Machine that is gone")
+DELETE_INFRASTRUCTURE = step(
+    "machine.delete-infrastructure",
+    "deletes the infrastructure object of a Machine, so that its provider deletes the server",
+)
+DELETE_BOOTSTRAP = step("machine.delete-bootstrap", "deletes the bootstrap object of a Machine")
+DELETE_NODE = step("machine.delete-node", "deletes the Node of a Machine whose server is deleted")
 
 _STAGE_SECONDS = 30.0  # for everything a stage asks of a workload cluster in one run
 _EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
@@ -56,7 +59,7 @@ async def remove(world: MachineDependencies, scope: Scope) -> None:
         try:
             waiting = await _work_on(stage, world, scope, facts)
         except _EXPECTED as error:
-            scope.deleting = Deleting(stage, f"{_words(error)}; tried again")
+            scope.deleting = Deleting(stage, f"{_words(error)}; the controller retries")
             raise
         if waiting is not None:
             scope.deleting = Deleting(stage, waiting.message)
@@ -130,15 +133,17 @@ async def _patiently(world: MachineDependencies, scope: Scope, stage: Awaitable[
             return await stage
     except _EXPECTED as error:
         return Waiting(
-            f"{_words(error)}; tried again", f"Cluster {scope.cluster_key}", world.options.drain_retry_seconds
+            f"{_words(error)}; the controller retries",
+            f"Cluster {scope.cluster_key}",
+            world.options.drain_retry_seconds,
         )
 
 
 def _await_hooks(scope: Scope, prefix: str, began: str) -> Waiting:
     found = hooks(scope.machine, prefix)
     since = scope.begin(began)
-    noun = "annotation" if len(found) == 1 else "annotations"
-    text = f"* {noun} {', '.join(found)}: waiting since {since} for removal by whoever set it"
+    noun, them = ("annotation", "it") if len(found) == 1 else ("annotations", "them")
+    text = f"* {noun} {', '.join(found)}: waiting since {since} for removal by the client that set {them}"
     return Waiting(text, f"Machine {scope.machine.key}")
 
 
@@ -164,7 +169,7 @@ def _progress(scope: Scope, found: contract.ProviderObject) -> str:
         ready = contract.condition(found, "Ready")
     except ContractError:
         ready = None
-    said = f", it says: {ready.message}" if ready is not None and ready.message and found.deleting else ""
+    said = f", reports: {ready.message}" if ready is not None and ready.message and found.deleting else ""
     return f"being deleted by its provider since {since}{said}"
 
 
@@ -177,11 +182,13 @@ async def _delete_node(world: MachineDependencies, scope: Scope, name: str) -> W
         return None
     except _EXPECTED as error:
         if limit and scope.now >= since + limit:
-            text = f"Node {name} is left behind: {_words(error)}"
+            text = f"Gave up deleting Node {name}: {_words(error)}"
             world.events.warning(scope.machine, "FailedDeleteNode", text)
             return None
-        end = f"nodeDeletionTimeoutSeconds ends it at {clock.rfc3339(since + limit)}" if limit else "without limit"
-        text = f"* Node {name} cannot be deleted: {_words(error)}; {end}"
+        end = (
+            f"nodeDeletionTimeoutSeconds ends the wait at {clock.rfc3339(since + limit)}" if limit else "no time limit"
+        )
+        text = f"* Cannot delete Node {name}: {_words(error)}; {end}"
         return Waiting(text, f"Node {name}", world.options.node_deletion_retry_seconds)
 
 

@@ -138,7 +138,7 @@ def _up_to_date(machine: Machine, differences: Sequence[str]) -> Condition:
     info, wanted = machine.status.node_info, machine.spec.version
     # Upstream's rule too: a Node that reports no version has not been asked about it.
     if info is not None and wanted and info.kubelet_version and info.kubelet_version != wanted:
-        text = f"* Node runs kubelet {info.kubelet_version}, the Machine wants {wanted}"
+        text = f"* Node runs kubelet {info.kubelet_version}, {wanted} required"
         return condition("UpToDate", FALSE, "Updating", text)
     return condition("UpToDate", TRUE, "UpToDate")
 

@@ -132,7 +132,7 @@ class MachineDeploymentController:
     async def _maintain(self, scope: Scope, cluster: Cluster, limits: Limits) -> None:
         selector = progress.selector_of(scope.deployment)
         if selector is None:
-            scope.obstacles.append("spec.selector does not match the labels of spec.template, or matches everything")
+            scope.obstacles.append("spec.selector does not match the labels of spec.template, or selects all Machines")
             return
         await self._own_templates(scope, cluster)
         if await progress.adopt(self._world, scope, selector):
@@ -211,7 +211,7 @@ class MachineDeploymentController:
         after = scope.deployment.spec.rollout.after
         wait = clock.parse(after) - scope.now if after else 0.0
         if wait > 0 and not scope.deployment.metadata.deleting:
-            scope.waits.append(Again(wait, "spec.rollout.after has not come yet"))
+            scope.waits.append(Again(wait, "spec.rollout.after is in the future"))
         return soonest(*scope.waits)
 
 

@@ -24,8 +24,10 @@ from remuda.runtime.steps import step
 
 ADOPT_SET = step("machinedeployment.adopt", "makes the MachineDeployment the controller of a matching MachineSet")
 CREATE_SET = step("machinedeployment.create-set", "creates the MachineSet of a new revision")
-UPDATE_SET = step("machinedeployment.update-set", "resizes a MachineSet, or hands down what has changed in place")
-DELETE_SET = step("machinedeployment.delete-set", "deletes a MachineSet that is not needed any more")
+UPDATE_SET = step(
+    "machinedeployment.update-set", "resizes a MachineSet, or copies in-place changes of the template to it"
+)
+DELETE_SET = step("machinedeployment.delete-set", "deletes a MachineSet that is no longer needed")
 
 
 def sets_of(world: PoolDependencies, deployment: MachineDeployment) -> list[MachineSet]:
@@ -174,6 +176,6 @@ def _draft(world: PoolDependencies, one: MachineSet) -> Draft:
     """Return a draft of the set as the plan saw it; raise a conflict if the set has changed since."""
     value = world.sets.raw(*one.key)
     if value is None or MACHINE_SET.decode(value).metadata.resource_version != one.metadata.resource_version:
-        why = "it has changed since the plan was made"
+        why = "the MachineSet has changed since the rollout was planned"
         raise errors.conflict(MACHINE_SET.group, MACHINE_SET.plural, one.metadata.name, why)
     return Draft(MACHINE_SET.target, value)

@@ -35,7 +35,7 @@ from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
 from remuda.runtime.remote import PROVIDER_ID, Connection, RemoteClusters
 from remuda.runtime.steps import step
 
-MARK = step("machinehealthcheck.mark-machine", "writes what was found into the conditions of a Machine")
+MARK = step("machinehealthcheck.mark-machine", "writes the result of the health check to the conditions of a Machine")
 PUBLISH = step("machinehealthcheck.publish", "writes the owner, the label and the status of a MachineHealthCheck")
 
 # Between two runs of one health check: whatever happens meanwhile to its many Machines is seen in one go.
@@ -123,7 +123,7 @@ class MachineHealthCheckController:
         try:
             scope = self._look(check, cluster)
         except SelectorError as error:
-            message = f"spec.selector cannot be used: {error}"
+            message = f"spec.selector is invalid: {error}"
             return await self._hold(
                 check, draft, Blocked("InvalidSelector", f"MachineHealthCheck {key}", message), paused
             )
@@ -148,7 +148,7 @@ class MachineHealthCheckController:
         """Raises SelectorError."""
         selector = check.spec.selector.compile()
         if selector.empty:
-            raise SelectorError("it selects everything")
+            raise SelectorError("it is empty and selects every Machine")
         machines = [
             machine
             for machine in members(self._caches, MACHINE, cluster.key)
@@ -204,7 +204,7 @@ class MachineHealthCheckController:
         except NotFound:
             return
         if any(one.type in (OWNER_REMEDIATED, EXTERNALLY_REMEDIATED) for one in found.put):
-            message = f"MachineHealthCheck {check.metadata.name} has asked for remediation: {_why(machine, found)}"
+            message = f"MachineHealthCheck {check.metadata.name} requested remediation: {_why(machine, found)}"
             self._events.normal(machine, "MachineMarkedUnhealthy", message)
 
     def _tell(self, check: MachineHealthCheck, survey: Survey, allowed: Condition) -> None:
@@ -242,9 +242,9 @@ def _outcome(scope: Scope, survey: Survey, allowed: Condition, now: float) -> Ou
     key = scope.check.key
     if scope.unreadable:
         return Blocked("ConnectionDown", f"Cluster {scope.cluster.key}", scope.unreadable, seconds)
-    why = "a Machine may become unhealthy"
+    why = "a Machine becomes unhealthy if its failure lasts"
     if scope.connection.failures and scope.connection.connected:
-        why = "the workload cluster has not answered a probe"
+        why = "the last probe of the workload cluster failed"
         seconds = _PROBE_AGAIN_SECONDS if seconds is None else min(seconds, _PROBE_AGAIN_SECONDS)
     if allowed.status == conditions.FALSE and survey.unhealthy:
         return Blocked(allowed.reason, f"MachineHealthCheck {key}", allowed.message, seconds)

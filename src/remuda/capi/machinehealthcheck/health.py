@@ -68,7 +68,7 @@ def judge(facts: Facts, checks: HealthChecks, now: float) -> Verdict:
     if machine.metadata.deleting:
         return Pending("it is being deleted")
     if names.REMEDIATE_MACHINE in machine.metadata.annotations:
-        return Unhealthy("HasRemediateAnnotation", f"Remediation is asked for by annotation {names.REMEDIATE_MACHINE}")
+        return Unhealthy("HasRemediateAnnotation", f"Remediation requested by annotation {names.REMEDIATE_MACHINE}")
     if hold := _cluster_not_ready_for(machine, facts.cluster):
         return Pending(hold)
     findings = _machine_findings(machine, checks.unhealthy_machine_conditions, now) | _node_findings(facts, checks, now)

@@ -58,7 +58,7 @@ def _to_owner(machine: Machine) -> list[Condition]:
     if _open(find(machine.status.conditions, OWNER_REMEDIATED)):
         return []
     owner = machine.metadata.controller
-    whom = f"{owner.kind} {owner.name}" if owner else "an owner; the Machine has none, so somebody has to replace it"
+    whom = f"{owner.kind} {owner.name}" if owner else "an owner; the Machine has none: replace it yourself"
     return [condition(OWNER_REMEDIATED, False, WAITING, f"Waiting for remediation by {whom}")]
 
 

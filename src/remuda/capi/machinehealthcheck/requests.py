@@ -24,7 +24,9 @@ from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
 ASK = step("machinehealthcheck.request-remediation", "creates the external remediation request of an unhealthy Machine")
-WITHDRAW = step("machinehealthcheck.withdraw-remediation", "deletes the request of a Machine that has recovered")
+WITHDRAW = step(
+    "machinehealthcheck.withdraw-remediation", "deletes the remediation request of a Machine that has recovered"
+)
 
 
 class Requests:
@@ -50,12 +52,12 @@ class Requests:
         try:
             source = await self._client.get(_target(template, template.kind), machine.metadata.namespace, template.name)
         except StatusError as error:
-            return template_not_found(f"{template.kind} {template.name} cannot be read: {error}")
+            return template_not_found(f"cannot read {template.kind} {template.name}: {error}")
         try:
             async with ASK:
                 await self._create(machine, template, source)
         except StatusError as error:
-            return request_failed(f"{kind} {machine.metadata.name} cannot be created: {error}")
+            return request_failed(f"cannot create {kind} {machine.metadata.name}: {error}")
         return requested(kind, machine.metadata.name)
 
     async def _create(self, machine: Machine, template: TemplateReference, source: bytes) -> None:

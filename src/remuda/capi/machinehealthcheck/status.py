@@ -50,7 +50,7 @@ class Survey(NamedTuple):
         try:
             return limit(trigger, self.expected, self.expected - self.healthy)
         except ValueError as error:  # admission refuses it; if it got in all the same, nobody is replaced because of it
-            return Limit(False, 0, f"spec.remediation.triggerIf cannot be read: {error}")
+            return Limit(False, 0, f"spec.remediation.triggerIf is invalid: {error}")
 
 
 def _counts_as_healthy(verdict: Verdict) -> bool:
@@ -76,7 +76,7 @@ def remediation_allowed(survey: Survey, found: Limit, unreadable: str) -> Condit
         if survey.unhealthy:
             lines.append(f"Unhealthy: {_names(survey.unhealthy)}")
     if unreadable:
-        lines.append(f"{unreadable}; no Machine is remediated because of its Node until that is over")
+        lines.append(f"{unreadable}; no Machine is remediated because of its Node until the connection is restored")
     message = lines[0] if len(lines) == 1 else "\n".join(f"* {line}" for line in lines)
     reason = REMEDIATION_ALLOWED if found.allowed else "TooManyUnhealthy"
     return condition(REMEDIATION_ALLOWED, found.allowed, reason, message)

@@ -36,7 +36,9 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, soonest
 from remuda.runtime.steps import step
 
-PREPARE = step("machineset.prepare", "writes the MachineSet's finalizer, owner and label before it makes anything")
+PREPARE = step(
+    "machineset.prepare", "writes the MachineSet's finalizer, owner and label before the first Machine is created"
+)
 PUBLISH = step("machineset.publish", "writes the MachineSet's status, or removes its finalizer")
 
 _BY_CLUSTER = "cluster"

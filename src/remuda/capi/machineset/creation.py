@@ -133,7 +133,9 @@ async def _complete(
     if await world.externals.get(ref, scope.namespace) is not None:
         return
     if ref.kind != contract.base_kind(template.kind):
-        raise Retryable(f"{ref} does not exist, and {template} makes objects of another kind: delete the Machine")
+        raise Retryable(
+            f"{ref} does not exist, and {template} creates objects of another kind: delete the Machine to replace it"
+        )
     target = world.externals.resolve(ref.api_group, ref.kind).target
     obj = cloned(
         template,

@@ -27,7 +27,7 @@ def mismatch(machine_set: MachineSet) -> str:
     would create more for ever."""
     selector = selectors.selective(machine_set.spec.selector)
     if selector is None:
-        return "spec.selector selects everything, nothing, or cannot be understood"
+        return "spec.selector is invalid, or selects all Machines or none"
     if not selector.matches(machine_labels(machine_set)):
         return f"spec.selector ({selector}) does not match the labels of spec.template"
     return ""

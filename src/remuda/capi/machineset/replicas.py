@@ -24,8 +24,8 @@ from remuda.runtime.draft import Draft, save
 from remuda.runtime.outcome import Again, Blocked, Retryable
 from remuda.runtime.steps import step
 
-DELETE_MACHINE = step("machineset.delete-machine", "asks for the deletion of one Machine")
-MARK_MACHINE = step("machineset.mark-machine", "writes on a Machine what becomes of its remediation")
+DELETE_MACHINE = step("machineset.delete-machine", "deletes one Machine")
+MARK_MACHINE = step("machineset.mark-machine", "writes the progress of its remediation to a Machine")
 
 PREFLIGHT_SECONDS = 15.0  # until failed checks are made again, though nothing that is watched has changed
 QUOTA_SECONDS = 60.0
@@ -84,12 +84,12 @@ async def _grow(world: PoolDependencies, scope: Scope, found: Templates | None, 
         if (exceeded := find_exceeded(str(error))) is not None:
             _wait_for_quota(world, scope, exceeded)
             return
-        scope.obstacles.append(f"Machines cannot be created: {error}")
+        scope.obstacles.append(f"cannot create Machines: {error}")
         world.events.warning(scope.machine_set, "FailedCreate", f"Failed to create a Machine: {error}")
-        raise Retryable(f"Machines cannot be created: {error}") from error
+        raise Retryable(f"cannot create Machines: {error}") from error
     world.events.normal(scope.machine_set, "SuccessfulCreate", f"Created {_named(made)}")
     if len(made) < count:
-        scope.waits.append(Again(0.0, f"{count - len(made)} more Machines are to be made"))
+        scope.waits.append(Again(0.0, f"{count - len(made)} more Machines are to be created"))
 
 
 def _wait_for_quota(world: PoolDependencies, scope: Scope, exceeded: Exceeded) -> None:
