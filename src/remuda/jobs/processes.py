@@ -110,7 +110,9 @@ class Processes:
                 why = await self._try_to_confine()
                 self._confines = not why
                 if why:
-                    log.warning("Jobs run as the manager's user, not as users of their own: %s", why)
+                    log.warning(
+                        "cannot run each Job as a user of its own, Jobs run as the user of the manager: %s", why
+                    )
         return self._confines
 
     async def _try_to_confine(self) -> str:
@@ -126,7 +128,7 @@ class Processes:
             return str(error)
         finally:
             await self.forget(_TRIAL)
-        return said or f"the trial ended with {code}" if code else ""
+        return said or f"the test program exited with code {code}" if code else ""
 
     def _isolated(self, code: str, *arguments: str) -> list[str]:
         """Never with relative entries, which mean the working directory, nor with places that Jobs write to."""
@@ -206,7 +208,7 @@ class ProcessStarted:
             text = (self._place / _COMPLAINTS).read_bytes()[-LONGEST_MESSAGE:].decode("utf-8", "replace").strip()
         except OSError:
             return ""
-        return f"the program cannot be started: {text.splitlines()[-1]}" if text else ""
+        return f"cannot start the program: {text.splitlines()[-1]}" if text else ""
 
 
 def _is_below(path: Path, folders: Sequence[Path]) -> bool:

@@ -38,9 +38,9 @@ from remuda.runtime.steps import step
 
 CONTROLLER = "job-runner"
 
-SAVE_JOB = step("jobrunner.save-job", "writes how a Job fares")
+SAVE_JOB = step("jobrunner.save-job", "writes the status of a Job")
 DELETE_POD = step("jobrunner.delete-pod", "deletes the Pod of a suspended Job")
-DELETE_JOB = step("jobrunner.delete-job", "deletes a Job that ended long enough ago")
+DELETE_JOB = step("jobrunner.delete-job", "deletes a finished Job whose TTL has passed")
 
 _OF_JOB = "job"
 _FOLLOW_SECONDS = 1.0  # between two looks whether the program of the Job before has ended
@@ -172,9 +172,11 @@ class JobRunner:
         except NotRunnable as error:
             return await self._finish(job, found, Finish(False, decisions.NOT_RUNNABLE, str(error)))
         if before := self._follows(job):
-            return Again(_FOLLOW_SECONDS, f"a program of Job {before} is still being ended")
+            return Again(_FOLLOW_SECONDS, f"the program of Job {before} is still being stopped")
         if not self._turns.ask(job.key):
-            others = f"{self._turns.taken} others run, {self._turns.waiting - 1} others wait"
+            others = (
+                f"{self._turns.taken} other Jobs run, which is the limit, and {self._turns.waiting - 1} others wait"
+            )
             return Blocked("WaitingForTurn", f"Job {job.key}", others)
         pod = attempt.pod
         try:
@@ -195,15 +197,15 @@ class JobRunner:
         pod = await self._attempts.runs(job, pod, child)
         await self._save(job, [*(one for one in found if one.metadata.uid != pod.metadata.uid), pod])
         if job.spec.active_deadline_seconds is None:
-            return Blocked("Running", f"Job {job.key}", "its program runs")
-        return Again(job.spec.active_deadline_seconds, "its program runs")
+            return Blocked("Running", f"Job {job.key}", "the program is running")
+        return Again(job.spec.active_deadline_seconds, "the program is running")
 
     async def _cannot_start(self, job: Job, found: list[Pod], pod: Pod | None, error: OSError) -> Outcome:
         """No disk, no processes, no interpreter: a failed attempt, which leaves its error in Pod and Job."""
         self._turns.give_back(job.key)
         if pod is None:
             raise error
-        pod = await self._attempts.cannot_start(job, pod, f"the program cannot be started: {error}")
+        pod = await self._attempts.cannot_start(job, pod, f"cannot start the program: {error}")
         found = [*(one for one in found if one.metadata.uid != pod.metadata.uid), pod]
         await self._save(job, found)
         return await self._act(job, found, decisions.decide(job, found, clock.time()))
@@ -252,7 +254,7 @@ class JobRunner:
 
     def _end_first(self, child: Child, why: str) -> Outcome:
         self._children.stop(child, why)
-        return Blocked("Stopping", f"Job {child.key}", f"its program is being ended: {why}")
+        return Blocked("Stopping", f"Job {child.key}", f"the program is being stopped: {why}")
 
     async def _suspend(self, job: Job, found: list[Pod]) -> Outcome:
         child = self._children.of(job.key)
@@ -264,7 +266,7 @@ class JobRunner:
                 async with DELETE_POD:
                     await self._delete(POD.target, pod.key, pod.metadata.uid)
         await self._save(job, [pod for pod in found if pod.ended], suspended=True)
-        return Blocked("Suspended", f"Job {job.key}", "somebody has suspended it")
+        return Blocked("Suspended", f"Job {job.key}", "spec.suspend is true")
 
     async def _finish(self, job: Job, found: list[Pod], finish: Finish) -> Outcome:
         child = self._children.of(job.key)
@@ -285,7 +287,7 @@ class JobRunner:
             return DONE
         left = clock.parse(finished.last_transition_time) + ttl - clock.time()
         if left > 0:
-            return Again(left, "it is kept for a while")
+            return Again(left, "ttlSecondsAfterFinished has not passed yet")
         async with DELETE_JOB:
             await self._delete(JOB.target, job.key, job.metadata.uid)
         return DONE

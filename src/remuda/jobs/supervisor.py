@@ -77,7 +77,7 @@ def _become(order: dict[str, Any], output: int, supervisor: int) -> NoReturn:
             os.execvp(order["command"][0], order["command"])  # noqa: S606
     except Exception as error:  # whatever it is, it is all that anybody will know of this program
         why = (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}: {error}"
-        os.write(2, f"{order['command'][0]} cannot be started: {why}\n".encode())
+        os.write(2, f"cannot start {order['command'][0]}: {why}\n".encode())
     finally:
         os._exit(_CANNOT_START)
 

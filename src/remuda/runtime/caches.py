@@ -194,9 +194,9 @@ async def _first_list(target: Target, part: _Part) -> None:
         async with asyncio.timeout(_FIRST_LIST_SECONDS):
             await part.reflector.attempted.wait()
     except TimeoutError:
-        raise Retryable(f"{target.plural} of {target.api_version} could not be listed in time") from None
+        raise Retryable(f"cannot list {target.plural} of {target.api_version}: timed out") from None
     if not part.informer.synced.is_set():
-        raise Retryable(f"{target.plural} of {target.api_version} cannot be listed: {part.reflector.error}")
+        raise Retryable(f"cannot list {target.plural} of {target.api_version}: {part.reflector.error}")
 
 
 class _Answer(msgspec.Struct):

@@ -233,7 +233,7 @@ class Controller:
         self._queue.forget(key)
         self._failing.discard(key)
         self._keep_wait(key, Blocked("Terminal", f"{self.kind.name} {key}", str(error)))
-        log.warning("reconcile failed until the object changes: %s", error)
+        log.warning("reconcile failed, no retry until the object changes: %s", error)
         return TERMINAL
 
     def _conflict(self, key: Key, error: Conflict) -> str:

@@ -100,7 +100,7 @@ async def _write(client: Client, name: str, wanted: dict[str, Any], present: dic
             note_write("create", DEFINITION.plural, "", name, "")
         return
     if "deletionTimestamp" in present["metadata"]:
-        raise NotEstablished({name: "it is being deleted; start again when it is gone"})
+        raise NotEstablished({name: "it is being deleted; start again when the deletion is complete"})
     revision = revised(present, wanted)
     if revision is not None:
         async with INSTALL:
@@ -109,7 +109,7 @@ async def _write(client: Client, name: str, wanted: dict[str, Any], present: dic
 
 
 async def _established(client: Client, names: Iterable[str], patience_seconds: float) -> None:
-    waiting = dict.fromkeys(names, "the server has said nothing of it")
+    waiting = dict.fromkeys(names, "the server has not reported a condition yet")
     try:
         async with asyncio.timeout(patience_seconds):
             while waiting:

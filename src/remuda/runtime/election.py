@@ -26,8 +26,8 @@ from remuda.runtime.steps import step
 
 log = logging.getLogger(__name__)
 
-TAKE = step("election.take-lease", "becomes the leader, or stays it")
-RELEASE = step("election.release-lease", "lets the next process lead at once")
+TAKE = step("election.take-lease", "acquires or renews the Lease of the leader")
+RELEASE = step("election.release-lease", "releases the Lease, so that another replica can acquire it at once")
 
 
 class LeaseSpec(Part):
@@ -52,7 +52,9 @@ class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not self.lease_seconds > self.renew_seconds > self.retry_seconds > 0:
-            raise ValueError("a lease must last longer than its renewal may take, and that longer than one attempt")
+            raise ValueError(
+                "lease_seconds must be greater than renew_seconds, and renew_seconds greater than retry_seconds"
+            )
 
 
 class LeadershipLost(Exception):
@@ -77,7 +79,7 @@ class Election:
         self._seen_at = 0.0  # on this process's own clock
         self._renewed_at = 0.0
         self._answered_at = _now()
-        self._error = "nobody has tried"
+        self._error = "no attempt yet"
         self.identity = identity or own_identity()
         self.leading = False
 
@@ -91,7 +93,7 @@ class Election:
         seconds = _now() - self._answered_at
         if seconds < self._settings.lease_seconds:
             return ""
-        return f"lease {self._key} has been out of reach for {seconds:.0f} s: {self._error}"
+        return f"lease {self._key} has been unreachable for {seconds:.0f} s: {self._error}"
 
     async def campaign(self) -> None:
         """Returns once this process leads."""
@@ -100,7 +102,7 @@ class Election:
             if self.leading:
                 break
             await asyncio.sleep(self._settings.retry_seconds * random_source.between(1.0, 1.2))
-        log.info("%s leads by lease %s", self.identity, self._key)
+        log.info("%s acquired lease %s and leads", self.identity, self._key)
 
     async def hold(self) -> str:
         """Stays the leader. Returns only when that has failed for too long, with what is known of it."""
@@ -109,7 +111,7 @@ class Election:
                 await asyncio.sleep(min(self._settings.retry_seconds, self._seconds_left()))
                 left = self._seconds_left()
                 if not left or (not await self._attempt(left) and self.holder != self.identity):
-                    return f"lease {self._key} could not be renewed; it is {self._told_holder()}"
+                    return f"lease {self._key} could not be renewed; it is {self._describe_holder()}"
         finally:
             self.leading = False
 
@@ -117,14 +119,14 @@ class Election:
         """Asked before each act of the one who leads: a process that was stopped for a while, and has not noticed yet,
         must not act on what it knew. Raises Retryable."""
         if not self._seconds_left():
-            raise Retryable(f"lease {self._key} has run out, somebody else may lead by now")
+            raise Retryable(f"lease {self._key} has expired, another replica may lead")
 
     def _seconds_left(self) -> float:
         """Until this process must have stopped, unless it renews before."""
         return max(0.0, self._renewed_at + self._settings.renew_seconds - _now())
 
-    def _told_holder(self) -> str:
-        return f"held by {self.holder}" if self.holder not in ("", self.identity) else "perhaps free"
+    def _describe_holder(self) -> str:
+        return f"held by {self.holder}" if self.holder not in ("", self.identity) else "possibly free"
 
     async def resign(self) -> None:
         """Gives the lease back if it is ours, so that nobody has to wait for its end. Only after all work has
@@ -137,7 +139,7 @@ class Election:
                     async with RELEASE:
                         await self._patch(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
         except (StatusError, OSError, TimeoutError) as error:
-            log.info("lease %s is left to expire: %s", self._key, error)
+            log.info("cannot release lease %s, it will expire: %s", self._key, error)
 
     async def _attempt(self, seconds: float) -> bool:
         """Tries to take or renew the lease. Whether this process has it then."""
@@ -149,7 +151,7 @@ class Election:
             taken = False
         except (StatusError, OSError, TimeoutError) as error:
             self._error = str(error) or "no answer in time"
-            log.warning("lease %s: %s", self._key, self._error)
+            log.warning("cannot acquire or renew lease %s: %s", self._key, self._error)
             return False
         self._answered_at = _now()
         if taken:

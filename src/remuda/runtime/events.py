@@ -109,7 +109,7 @@ class Events:
         await self._tasks.finish(_FLUSH_SECONDS)
         await self._tasks.close()
         if self._waiting:
-            log.info("%d events were not written before the end", len(self._waiting))
+            log.info("dropped %d events at shutdown", len(self._waiting))
 
     async def _run(self) -> None:
         while True:
@@ -130,7 +130,7 @@ class Events:
                 await self._later(said, series, error)
             else:  # the namespace is going, or we may not: nobody is helped by trying again
                 self.dropped += 1
-                log.debug("event %s of %s is refused: %s", said.reason, said.about.name, error)
+                log.debug("event %s of %s rejected: %s", said.reason, said.about.name, error)
         except OSError as error:
             await self._later(said, series, error)
 
@@ -138,7 +138,7 @@ class Events:
         series.attempts += 1
         if self._closing or series.attempts >= _ATTEMPTS:
             self.dropped += 1
-            log.info("event %s of %s is given up: %s", said.reason, said.about.name, error)
+            log.info("dropped event %s of %s: %s", said.reason, said.about.name, error)
             return
         self._waiting.setdefault(said, series)
         await asyncio.sleep(self._backoff.seconds(series.attempts))

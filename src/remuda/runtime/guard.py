@@ -59,7 +59,7 @@ class Offence(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         how = "waited" if self.waited else "computed"
-        where = "\n".join(self.stack) or "  (no stack: it did not let go of the interpreter)"
+        where = "\n".join(self.stack) or "  (no stack: the callback did not release the interpreter lock)"
         return f"{self.what} {how} for {self.seconds * 1000:.0f} ms in the event loop:\n{where}"
 
     def involves(self, folder: str) -> bool:
@@ -98,7 +98,7 @@ class Guard:
     def start(self) -> None:
         global _active
         if _active is not None:
-            raise RuntimeError("the loop is guarded already")
+            raise RuntimeError("the event loop already has a guard")
         _active = self
         asyncio.Handle._run = _guarded_run  # type: ignore[method-assign, assignment]
         gc.callbacks.append(self._on_collection)

@@ -181,7 +181,7 @@ class Manager:
         self._leads = True
         for controller in self.controllers.values():
             controller.start()
-        log.info("%s runs %s", self.name, ", ".join(self.controllers))
+        log.info("%s runs the controllers %s", self.name, ", ".join(self.controllers))
         for tell in self._leading:
             tell()
 

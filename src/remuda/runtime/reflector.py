@@ -85,7 +85,7 @@ class Reflector:
         level = logging.WARNING if unreadable and not self.unreadable else logging.INFO
         self.error = error
         self.attempted.set()
-        log.log(level, "watching %s %s: %s", *self._target, str(error) or type(error).__name__)
+        log.log(level, "cannot watch %s %s: %s", *self._target, str(error) or type(error).__name__)
         # Each failed attempt costs a list: events that can be read in between do not make it start over at once.
         await asyncio.sleep(self._backoff.seconds(max(self._failures, self._unreadable)))
 
@@ -132,7 +132,7 @@ class Reflector:
                     brought = True
                     self._worked()
         if not brought and loop.time() - began < _SHORT_SECONDS:
-            raise ConnectionError("the watch ended as soon as it began")
+            raise ConnectionError("the watch ended immediately")
         self._worked()
         self._unreadable = 0
 
@@ -144,7 +144,7 @@ class Reflector:
             ValueError,
             RecursionError,
         ) as error:  # no metadata, or a revision that is no number
-            raise UnreadableWatch(f"an event has no object: {error}") from error
+            raise UnreadableWatch(f"an event has no valid object: {error}") from error
 
 
 def _is_cancelled() -> bool:

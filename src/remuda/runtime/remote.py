@@ -78,7 +78,7 @@ class Connection(msgspec.Struct, frozen=True):
     since: float | None = None  # when it became connected, or ceased to be
     last_success: float | None = None
     failures: int = 0  # in a row, of attempts to connect or of probes
-    error: str = "nobody has asked for a connection"
+    error: str = "no connection was requested"
     unreadable: str = ""  # why the watch of its Nodes cannot be read; they are listed every few seconds meanwhile
 
 
@@ -161,7 +161,7 @@ class RemoteClusters:
             try:
                 listener(cluster, node)
             except Exception:
-                log.exception("a listener to cluster %s failed", cluster)
+                log.exception("a listener to changes of cluster %s failed", cluster)
 
     def _tell_probed(self, cluster: Key) -> None:
         for listener in self._probe_listeners:
@@ -243,7 +243,7 @@ class _Link:
                     self._tell(self._cluster, None)
             await tasks.close()
             if replaced:  # whoever is in the middle of something with it may come to the end of that
-                self._lingering.spawn(f"close a way to {self._cluster}", _closed_later(client))
+                self._lingering.spawn(f"close replaced client of {self._cluster}", _closed_later(client))
             else:
                 await client.close()
 
@@ -301,7 +301,7 @@ class _Link:
         what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
         if isinstance(error, Unreachable | OSError):  # the rest was said by the cluster itself
             what = self._explain(self._cluster, what)
-        log.info("cluster %s: %s", self._cluster, what)
+        log.info("cannot reach cluster %s: %s", self._cluster, what)
         self._set(failures=self.connection.failures + 1, error=what)
         if self.connection.failures == 1:
             self._tell_probed(self._cluster)

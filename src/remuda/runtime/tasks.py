@@ -29,7 +29,7 @@ class Tasks:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s ended with an error", task.get_name(), exc_info=error)
+            log.error("task %s failed", task.get_name(), exc_info=error)
 
     def __len__(self) -> int:
         return len(self._tasks)

@@ -27,7 +27,7 @@ from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.queue import Backoff
 from remuda.runtime.steps import step
 
-WRITE = step("webhooks.write-certificate", "keeps a CA and serving certificate of ours in their Secret")
+WRITE = step("webhooks.write-certificate", "writes the CA and serving certificate of the webhooks to their Secret")
 
 WEBHOOKS = "remuda-webhooks"  # what the CA calls itself
 CA_DAYS = 3650

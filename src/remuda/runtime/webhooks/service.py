@@ -130,7 +130,7 @@ class WebhookService:
                 failures = 0
             except Exception as error:
                 failures += 1
-                log.warning("the webhooks' certificate cannot be renewed (attempt %d): %s", failures, error)
+                log.warning("cannot renew the certificate of the webhooks (attempt %d): %s", failures, error)
 
     async def renew(self) -> certificates.Serving:
         """Takes the certificate in the Secret, replaced if need be: told first, then served with."""
