@@ -75,18 +75,18 @@ def parse(pem: bytes, key_pem: bytes) -> Chain:
     try:
         found = x509.load_pem_x509_certificates(pem)
     except ValueError:
-        raise Unfit("the file of the certificate has none in PEM") from None
+        raise Unfit("the certificate file has no certificate in PEM") from None
     try:
         key = serialization.load_pem_private_key(key_pem, password=None)
     except TypeError:
-        raise Unfit("the key has a password, which cannot be given: store it without one, for its owner only") from None
+        raise Unfit("the key is encrypted: store it without a password, readable by its owner only") from None
     except ValueError:
         # Without the cause: what a parser says about a private key has no business in a log.
-        raise Unfit("the file of the key has no private key in PEM") from None
+        raise Unfit("the key file has no private key in PEM") from None
     if found[0].public_key() != key.public_key():
         raise Unfit(
-            "the key is not that of the first certificate: the file begins with the server's own certificate, then "
-            "come those that vouch for it"
+            "the key does not belong to the first certificate: the file must begin with the certificate of the server, "
+            "followed by its intermediate certificates"
         )
     return Chain(certificates=found, pem=pem, key_pem=key_pem)
 
@@ -96,17 +96,17 @@ def judge(chain: Chain, host: str, authorities: bytes, now: datetime.datetime) -
     known (empty), it is judged by the first of its own names."""
     leaf = chain.leaf
     if now >= leaf.not_valid_after_utc:
-        raise Unfit(f"the certificate has expired, on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: renew it")
+        raise Unfit(f"the certificate expired on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: renew it")
     if now < leaf.not_valid_before_utc:
         raise Unfit(
-            f"the certificate is not valid before {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} UTC: look at the clock"
+            f"the certificate is not valid before {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} UTC: check the clock"
         )
     if not chain.names:
-        raise Unfit("the certificate names no host (subjectAltName), and clients look nowhere else")
+        raise Unfit("the certificate has no host name in subjectAltName, and clients check no other field")
     if host and not chain.covers(host):
-        raise Unfit(f"the certificate is for {', '.join(chain.names)}, and not for {host}")
+        raise Unfit(f"the certificate is for {', '.join(chain.names)}, not for {host}")
     if why := refusal(chain, host, authorities):
-        raise Unfit(f"clients would not believe the certificate: {why}")
+        raise Unfit(f"clients would not trust the certificate: {why}")
 
 
 def refusal(chain: Chain, host: str, authorities: bytes, *, strict: bool = False) -> str:

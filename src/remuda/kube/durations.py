@@ -23,5 +23,5 @@ def parse(text: str) -> float:
         total += float(part[1]) * _SECONDS[part[2]]
         at = part.end()
     if not rest or at != len(rest):
-        raise BadDuration("is no span of time: 90s, 10m and 1h30m are ones")
+        raise BadDuration("is not a duration, such as 90s, 10m or 1h30m")
     return sign * total

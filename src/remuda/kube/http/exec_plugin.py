@@ -91,7 +91,7 @@ class PluginCredentials:
             await _end(process)
         if process.returncode:
             said = " ".join(errors[-_MOST_SHOWN:].decode("utf-8", "replace").split())
-            raise self._failed(f"ended with {process.returncode}" + (f": {said}" if said else ""))
+            raise self._failed(f"exited with code {process.returncode}" + (f": {said}" if said else ""))
         return self._read(output)
 
     async def _start(self) -> Process:
@@ -113,7 +113,7 @@ class PluginCredentials:
             # Where a folder of the PATH may not be read, what is nowhere is said to be forbidden.
             found = shutil.which(plugin.command, os.F_OK, environ.get("PATH"))
             forbidden = found is not None or not isinstance(error, PermissionError)
-            why = f"cannot be run: {error.strerror}" if forbidden else "is not installed"
+            why = f"cannot be started: {error.strerror}" if forbidden else "is not installed"
             raise self._failed(why, hint=True) from None
 
     def _read(self, output: bytes) -> Credentials:
@@ -144,7 +144,7 @@ class PluginCredentials:
         try:
             end = clock.parse(expires)
         except ValueError:
-            raise self._failed(f"printed an expirationTimestamp that is no time: {expires!r}") from None
+            raise self._failed(f"printed an invalid expirationTimestamp: {expires!r}") from None
         return end - min(_EARLY_SECONDS, max(end - clock.time(), 0.0) * _EARLY_SHARE)
 
     def _failed(self, why: str, *, hint: bool = False) -> KubeconfigError:

@@ -123,7 +123,7 @@ class _Watched:
             if content:
                 self._content, self._stamp = content, stamp
         if not self._content:
-            raise KubeconfigError(f"{self._path} cannot be read, or is empty")
+            raise KubeconfigError(f"cannot read {self._path}, or it is empty")
         return self._content
 
 
@@ -139,5 +139,5 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        log.warning("%s cannot be read (%s); using what it held before", path, error.strerror)
+        log.warning("cannot read %s: %s; using its previous content", path, error.strerror)
         return b""

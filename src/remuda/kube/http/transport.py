@@ -195,7 +195,7 @@ class Transport:
             content += piece
             if len(content) > self._most_bytes:
                 answer.close()
-                raise Unreachable(f"the answer of {self.access.server} is larger than {self._most_bytes} bytes")
+                raise Unreachable(f"the response of {self.access.server} is larger than {self._most_bytes} bytes")
         return bytes(content)
 
     def _late(self, method: str, path: str) -> Unreachable:
@@ -263,7 +263,7 @@ class Transport:
             if old is None:
                 raise
             # A certificate that was replaced a moment before its key: they fit again soon.
-            log.warning("%s; still using what was there before", error)
+            log.warning("%s; still using the previous credentials", error)
             return
         self._link = Link(identity, context, self._connector)
         if old is not None:
