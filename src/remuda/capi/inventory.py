@@ -44,12 +44,12 @@ _PREFIXES: Mapping[ProviderType, str] = {
 
 
 class Provider(Object):
-    """A provider that is installed."""
+    """Installed provider."""
 
-    provider_name: Annotated[str, Field("Its name.")] = ""
-    type: Annotated[str, Field("What it provides.")] = ""
-    version: Annotated[str, Field("Its version.")] = ""
-    watched_namespace: Annotated[str, Field("The only namespace it watches; empty for all of them.")] = ""
+    provider_name: Annotated[str, Field("Name.")] = ""
+    type: Annotated[str, Field("Type of the provider.")] = ""
+    version: Annotated[str, Field("Version.")] = ""
+    watched_namespace: Annotated[str, Field("Namespace that the provider watches; empty for all namespaces.")] = ""
 
 
 class MachinePool(Object):
@@ -74,7 +74,7 @@ _INVENTORY_DEFINITION = Definition(
     labels={_CORE_LABEL: _INVENTORY},
     status=False,
     columns=(
-        Column("Age", ".metadata.creationTimestamp", "Time since it was installed", "date"),
+        Column("Age", ".metadata.creationTimestamp", "Time since installation", "date"),
         Column("Type", ".type"),
         Column("Provider", ".providerName"),
         Column("Version", ".version"),
