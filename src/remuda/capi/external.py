@@ -1,11 +1,10 @@
-"""Objects of providers, found by references that carry no version.
+"""Access to objects of providers by references without an API version.
 
-Which version of a kind to speak, and by which contract to read it, is written on its definition in labels; the newest
-contract and of that the highest version wins. Definitions are watched, so a provider installed, upgraded or removed
-while we run is noticed by itself. The first time an object of a kind is asked for, that kind is watched too: whoever
-follows (`Externals.follow`) is woken when an object it refers to appears, changes or goes. What is read comes from the
-cache and includes our own writes; before something irreversible is done because an object is missing, `fetch` asks
-the server itself.
+Labels of a kind's definition name the versions that follow each contract; the newest contract wins, and then its
+highest version. Definitions are watched, so providers can be installed, upgraded or removed at any time. A kind is
+watched from the first access to one of its objects: controllers that follow it (`Externals.follow`) are woken when an
+object they refer to is created, changed or deleted. Reads come from the cache, which includes our own writes. Before
+an irreversible action because of a missing object, use `fetch`, which asks the API server.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
-"""Judges whether what was built of a cluster is alive. Pure: no I/O, the clock is an argument.
+"""Health of a running cluster. Pure: no I/O, the clock is an argument.
 
 All kinds of clusters derive their status from `judge`: the control plane its Ready, which the declared and the
 management Cluster copy, and Cluster API's Cluster its Available. The evidence is the same for all of them: the
-connection to the API, what the control plane says of itself, and the conditions of Machines. So they agree.
+connection to the API server, the control plane's own condition, and the conditions of Machines. So they agree.
 
-What must stay true:
-- True needs observations that are fresh: the API has answered within a minute, and Nodes are as its own controllers,
-  which watch their Leases, say.
-- An API that is silent makes everything that was read from it stale: the answer is Unknown, unless something is known
-  to have failed without it.
-- A manager that has just started knows nothing: what was said before stands until it has asked, or a minute is over.
-- Whether a cluster is as declared is not judged here. A Machine that waits for its first Node is not ill.
+Invariants:
+- True requires recent observations: the API server has answered within a minute, and Nodes are ready according to the
+  cluster's own controllers, which watch the Leases of the kubelets.
+- While the API server does not answer, everything that was read from it is stale: the verdict is Unknown, unless a
+  failure is known from another source.
+- A manager that has just started knows nothing: the previous verdict stands until the API server has answered, or for
+  a minute.
+- This module does not judge whether a cluster matches its spec. A Machine that waits for its first Node is not ill.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Trouble(msgspec.Struct, frozen=True, order=True):
     name: str
     reason: str
     message: str
-    by_api: bool = False  # the cluster's own API has told it: stale when that is silent
+    by_api: bool = False  # read from the cluster's API server: stale while it does not answer
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,17 +56,17 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     built: bool  # the API has answered once; before that only a permanent failure counts
     connection: Connection = Connection()
-    control_plane: Condition | None = None  # Available, in the control plane's own words
+    control_plane: Condition | None = None  # the control plane's own Available condition
     machines: Sequence[Machine] = ()  # that belong to the cluster
-    before: Condition | None = None  # what was said last, by this or an earlier manager
+    before: Condition | None = None  # the last verdict, of this or an earlier manager
 
 
 class Verdict(msgspec.Struct, frozen=True):
     status: str
     reason: str = ""
     message: str = ""  # one line
-    look_again: float | None = None  # in so many seconds time alone changes the answer
-    stands: bool = False  # it is what was said before, because nothing is known yet
+    look_again: float | None = None  # seconds until the verdict changes without an event
+    stands: bool = False  # the previous verdict, because nothing is known yet
 
     @property
     def good(self) -> bool:

@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 _TIMEOUTS = ("nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds")
 _OTHERS = ("minReadySeconds", "readinessGates", "taints")
-# What admission fills in where nobody says anything: there is no point in removing it.
+# The default that admission sets: there is no point in removing it.
 _FILLED_IN = ("nodeDeletionTimeoutSeconds", 10)
 
 

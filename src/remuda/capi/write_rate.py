@@ -17,7 +17,7 @@ from remuda.runtime.draft import Draft, save
 from remuda.runtime.outcome import DONE, Again, Outcome
 from remuda.runtime.steps import Step
 
-STATUS_SECONDS = 5.0  # a state that lasts so long is told
+STATUS_SECONDS = 5.0  # a state that lasts this long is written
 _BUSY_SECONDS = 30.0  # the same, however much there is to do
 _BACKLOG = 20  # so many waiting keys add as much again
 

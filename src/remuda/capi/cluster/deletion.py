@@ -29,7 +29,7 @@ class Stage(NamedTuple):
     on: str = ""
     delete: Sequence[tuple[Kind[Any], Object]] = ()
     delete_provider: ProviderObject | None = None
-    error: Exception | None = None  # it cannot be known what is left
+    error: Exception | None = None  # why the remaining objects are unknown
 
     @property
     def completed(self) -> bool:
@@ -37,7 +37,7 @@ class Stage(NamedTuple):
 
 
 def plan(members: Members, control_plane: Look, infrastructure: Look) -> Stage:
-    """The first stage that has something left."""
+    """Return the first stage with remaining objects."""
     workers: Remaining = (
         (MACHINE_DEPLOYMENT, members.deployments),
         (MACHINE_SET, members.sets),

@@ -1,8 +1,8 @@
-"""Emptying a Node: the stages of a deletion that need the workload cluster to answer.
+"""Drain of a Node: the stages of a deletion that need an answer from the workload cluster.
 
-Each look cordons the Node, makes the plan anew from the pods that are there, evicts those whose turn it is and reports
-what keeps the rest. Budgets are respected by the eviction API, not by us. Pods and volumes are not watched, so a look
-is repeated after a while, at the latest when the time allowed for the stage is over.
+Each pass cordons the Node, makes a new plan from its current pods, evicts the pods that are due and reports what keeps
+the others. The eviction API enforces disruption budgets. Pods and volumes are not watched, so a pass is repeated after
+a while, at the latest when the time limit of the stage is reached.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _PAGE = 100
 
 
 class Waiting(NamedTuple):
-    """A stage that is not over: what a person is told, what it depends on, and when to look again."""
+    """A stage that is not complete: the message for users, the object it waits for, and when to check again."""
 
     message: str
     on: str
@@ -139,20 +139,20 @@ async def _evict(
         if why:
             refusals.append(Refusal(pod, why))
         else:
-            _tell_losses(world, scope, pod)
+            _warn_of_losses(world, scope, pod)
     for pod, why in refusals:
         world.events.warning(scope.machine, "FailedDrainNode", f"Pod {pod.key} on Node {node.metadata.name}: {why}")
     return gone, refusals
 
 
-def _tell_losses(world: MachineDependencies, scope: Scope, pod: Pod) -> None:
+def _warn_of_losses(world: MachineDependencies, scope: Scope, pod: Pod) -> None:
     losses = drain_rules.warnings(pod)
     if losses:
         world.events.warning(scope.machine, "EvictedPod", f"Pod {pod.key} was evicted: {'; '.join(losses)}")
 
 
 class PodGone(Exception):
-    """The server has no such Pod."""
+    """Raised if the Pod does not exist any more."""
 
 
 async def ask_to_leave(client: Client, pod: Pod, *, grace_seconds: int | None) -> str:

@@ -1,8 +1,8 @@
-"""The hand-offs between a Machine and its providers: the bootstrap data's name, and what is known of the server.
+"""Exchange of data between a Machine and its providers: the name of the bootstrap data, and facts about the server.
 
-What the contract says is copied, and nothing else. What was once reported as done stays done whatever a provider says
-later, and a server that was once there is never made a second time: if its object vanishes, that is said, and the
-Machine waits for somebody to delete it.
+Only fields of the contract are copied. A step that was once reported as complete stays complete, whatever a provider
+reports later. A server is never created a second time: if its object is deleted, a condition reports it, and the
+Machine waits until the user deletes it.
 """
 
 from __future__ import annotations

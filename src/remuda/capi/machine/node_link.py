@@ -1,7 +1,6 @@
-"""The link between a Machine and its Node: found by providerID, noted in status, and the Node told what concerns it.
+"""Link between a Machine and its Node: finds the Node by providerID, records it, and copies metadata to it.
 
-Nothing here waits for the workload cluster: what is not known of it now is looked at when it connects or a Node
-changes.
+Nothing here waits for the workload cluster: the Machine is requeued when the cluster connects or a Node changes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Carries a MachineDeployment one step further: sets adopted, the plan made and carried out, sets of the past cleared.
+"""One step of a MachineDeployment: adopt MachineSets, plan and carry out the next sizes, delete obsolete sets.
 
-The plan is `rollout`'s. A set is created with the size it is to have, and one that changes is patched once, with
-whatever else it is told. A patch carries the version of the set the plan was made on: if that has changed meanwhile,
-the rest of the plan is dropped and made anew.
+`rollout` makes the plan. A set is created with its final size, and a set that changes is patched once, with all its
+changes. A patch carries the resource version that the plan was based on: if the set has changed since, the rest of the
+plan is dropped, and the next reconcile makes a new one.
 """
 
 from __future__ import annotations

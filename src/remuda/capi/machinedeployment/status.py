@@ -28,7 +28,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     new: MachineSet | None
     sets: Sequence[MachineSet]
     machines: Sequence[Machine]
-    limits: Limits | None  # None while it is not said how many there shall be
+    limits: Limits | None  # None while spec.replicas is not set
     now: float
     obstacles: Sequence[str] = ()
     waiting: str = ""

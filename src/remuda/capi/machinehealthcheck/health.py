@@ -1,4 +1,4 @@
-"""One Machine's health, judged from facts alone: healthy, unhealthy and why, or not decided yet and until when.
+"""Health of one Machine, without I/O: healthy, unhealthy with a reason, or undecided until some time.
 
 What is not known is never held against a Machine. While the Nodes of a cluster cannot be read, nothing is concluded
 from them, nor from conditions that only say so; a Machine is not blamed for a cluster that is not ready for it; and a
@@ -101,8 +101,8 @@ def _judged_by_node(facts: Facts) -> bool:
 
 
 def _machine_findings(machine: Machine, checks: Sequence[UnhealthyMachineCondition], now: float) -> _Findings:
-    told = [one for one in machine.status.conditions if one.reason != _CONNECTION_DOWN]
-    return _overdue("UnhealthyMachine", "Machine", told, checks, _created(machine), now)
+    relevant = [one for one in machine.status.conditions if one.reason != _CONNECTION_DOWN]
+    return _overdue("UnhealthyMachine", "Machine", relevant, checks, _created(machine), now)
 
 
 def _node_findings(facts: Facts, checks: HealthChecks, now: float) -> _Findings:

@@ -1,10 +1,10 @@
-"""Makes Machines: the Machine first, then the provider objects it refers to, owned by it from their first moment.
+"""Creation of Machines: the Machine first, then the provider objects it refers to, which it owns from the start.
 
-The references are written before their objects exist, under the Machine's own name, so whatever a crash leaves behind
-can be completed (`complete`), and nothing is ever left without an owner. Only what was never there is made: a server
-that was provisioned once is not replaced under its Machine.
+The references are written before their objects exist, with the Machine's own name. So a later reconcile can complete
+what a crash interrupted (`complete`), and no object is ever without an owner. Only objects that never existed are
+created: a server that was provisioned once is not replaced under its Machine.
 
-A set that needs many makes one, then two, then four: if Machines cannot be made at all, one attempt shows it.
+A set that needs many Machines creates one, then two, then four: if creation fails, only one attempt is wasted.
 """
 
 from __future__ import annotations
