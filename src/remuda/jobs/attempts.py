@@ -1,4 +1,4 @@
-"""One attempt of a Job: its Pod, the start of its program, and what is written of it. What a kubelet would do."""
+"""One attempt of a Job: creates its Pod, starts its program and writes its status, as a kubelet would."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Attempts:
         self._ca_pem = ca_pem
 
     async def make(self, job: Job, raw: bytes, index: int) -> Pod:
-        """The Pod of an attempt, made or found. Raises NotRunnable when somebody else's has its name."""
+        """Create the Pod of an attempt, or find it. Raises NotRunnable if another owner's Pod has its name."""
         made = pods.make(job, msgspec.json.decode(raw), index)
         with contextlib.suppress(AlreadyExists, Conflict):
             async with CREATE_POD:

@@ -1,8 +1,7 @@
-"""A certificate of somebody else's making, with its chain and key: what it is good for, and whether clients would
-believe it. No files.
+"""Custom certificate with its chain and key: its names, its validity, and whether clients would trust it. No files.
 
-What clients are to trust is the root at the end of the chain, never the certificate itself or what stands between: both
-are replaced when it is renewed. Whether they believe it is asked of OpenSSL, by a handshake in memory.
+Clients must trust the root at the end of the chain, never the certificate itself or an intermediate one: both are
+replaced when the certificate is renewed. A TLS handshake in memory, by OpenSSL, shows whether clients trust it.
 """
 
 from __future__ import annotations
@@ -92,8 +91,8 @@ def parse(pem: bytes, key_pem: bytes) -> Chain:
 
 
 def judge(chain: Chain, host: str, authorities: bytes, now: datetime.datetime) -> None:
-    """Raises Unfit where clients that trust only these authorities would not believe it at that host. Where that is not
-    known (empty), it is judged by the first of its own names."""
+    """Raise Unfit if clients that trust only these authorities would not trust the chain at that host. If the host is
+    empty, the first name of the certificate is used."""
     leaf = chain.leaf
     if now >= leaf.not_valid_after_utc:
         raise Unfit(f"the certificate expired on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: renew it")

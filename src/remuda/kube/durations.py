@@ -1,4 +1,4 @@
-"""Spans of time as people write them in manifests: Go's durations, `90s`, `1h30m`."""
+"""Durations in Go's syntax, as manifests use them: `90s`, `1h30m`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class BadDuration(ValueError):
 
 
 def parse(text: str) -> float:
-    """In seconds. Raises BadDuration."""
+    """Return the seconds of a duration. Raises BadDuration."""
     sign = -1.0 if text.startswith("-") else 1.0
     rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":

@@ -1,4 +1,4 @@
-"""Load YAML that somebody else wrote, with bounds: user data, kubeconfigs, texts of a support bundle.
+"""Load untrusted YAML with bounded work: user data, kubeconfigs, texts of a support bundle.
 
 PyYAML has no limits of its own. Its C composer recurses until the process ends, so nesting is bounded before anything
 is composed. Merge keys (`<<`) copy what they merge, so the entries they add are bounded while they are merged. Aliases

@@ -1,9 +1,9 @@
 """Leader election by a Lease: of several processes, one at a time does the work.
 
-As client-go does it, so that both can stand for the same Lease. Clocks of machines are never compared: a follower notes
-on its own clock when the Lease last changed, and takes it when it has not changed for as long as its holder asked. The
-holder stops earlier than that (`renew_seconds` < `lease_seconds`), so two never lead at once. The times in the Lease
-are for people.
+It works as client-go does, so that both can compete for the same Lease. Clocks of machines are never compared: a
+follower records on its own clock when the Lease last changed, and acquires it when it has not changed for the duration
+that its holder set. The holder stops earlier than that (`renew_seconds` < `lease_seconds`), so two replicas never lead
+at once. The times in the Lease are only informative.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases", Lease)
 
 
 class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    lease_seconds: float = 15.0  # a follower waits so long after the last sign of life
-    renew_seconds: float = 10.0  # the leader gives up when it could not renew for so long
+    lease_seconds: float = 15.0  # a follower waits this long after the last renewal
+    renew_seconds: float = 10.0  # the leader stops if it could not renew for this long
     retry_seconds: float = 2.0  # between two attempts, of either
 
     def __post_init__(self) -> None:
@@ -96,7 +96,7 @@ class Election:
         return f"lease {self._key} has been unreachable for {seconds:.0f} s: {self._error}"
 
     async def campaign(self) -> None:
-        """Returns once this process leads."""
+        """Return once this process leads."""
         while True:
             self.leading = await self._attempt(self._settings.renew_seconds)
             if self.leading:
@@ -105,7 +105,7 @@ class Election:
         log.info("%s acquired lease %s and leads", self.identity, self._key)
 
     async def hold(self) -> str:
-        """Stays the leader. Returns only when that has failed for too long, with what is known of it."""
+        """Renew the Lease until that has failed for too long; then return the reason."""
         try:
             while True:
                 await asyncio.sleep(min(self._settings.retry_seconds, self._seconds_left()))
@@ -116,25 +116,25 @@ class Election:
             self.leading = False
 
     def permit(self) -> None:
-        """Asked before each act of the one who leads: a process that was stopped for a while, and has not noticed yet,
-        must not act on what it knew. Raises Retryable."""
+        """Raise Retryable unless the Lease is still valid. Called before each write of the leader: a process that was
+        suspended for a while must not act on old knowledge."""
         if not self._seconds_left():
             raise Retryable(f"lease {self._key} has expired, another replica may lead")
 
     def _seconds_left(self) -> float:
-        """Until this process must have stopped, unless it renews before."""
+        """Return the seconds until this process must stop, unless it renews the Lease."""
         return max(0.0, self._renewed_at + self._settings.renew_seconds - _now())
 
     def _describe_holder(self) -> str:
         return f"held by {self.holder}" if self.holder not in ("", self.identity) else "possibly free"
 
     async def resign(self) -> None:
-        """Gives the lease back if it is ours, so that nobody has to wait for its end. Only after all work has
-        stopped."""
+        """Release the Lease if this process holds it, so that no replica has to wait for its expiry. Call it only after
+        all work has stopped."""
         self.leading = False
         try:
             async with asyncio.timeout(self._settings.retry_seconds):
-                lease = await self._look()
+                lease = await self._read_lease()
                 if lease is not None and lease.spec.holder_identity == self.identity:
                     async with RELEASE:
                         await self._patch(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
@@ -142,7 +142,7 @@ class Election:
             log.info("cannot release lease %s, it will expire: %s", self._key, error)
 
     async def _attempt(self, seconds: float) -> bool:
-        """Tries to take or renew the lease. Whether this process has it then."""
+        """Try to acquire or renew the Lease; return whether this process holds it."""
         began = _now()
         try:
             async with asyncio.timeout(seconds):
@@ -155,15 +155,15 @@ class Election:
             return False
         self._answered_at = _now()
         if taken:
-            self._renewed_at = began  # the moment from which others count is not earlier
+            self._renewed_at = began  # other replicas count from this moment or a later one
         return taken
 
     async def _take(self) -> bool:
         if self.leading and self._seen is not None and self.holder == self.identity:
             with contextlib.suppress(Conflict, AlreadyExists, NotFound):
-                await self._renew(self._seen)  # without a look: nobody else writes it while we hold it
+                await self._renew(self._seen)  # without a read: no other replica writes it while we hold it
                 return True
-        lease = await self._look()
+        lease = await self._read_lease()
         if lease is None:
             await self._create()
         elif lease.spec.holder_identity == self.identity:
@@ -178,14 +178,14 @@ class Election:
         spec = lease.spec
         return not spec.holder_identity or _now() >= self._seen_at + spec.lease_duration_seconds
 
-    async def _look(self) -> Lease | None:
+    async def _read_lease(self) -> Lease | None:
         try:
             value = await self._client.get(LEASE.target, *self._key)
         except NotFound:
             return None
-        return self._saw(value)
+        return self._remember(value)
 
-    def _saw(self, value: bytes) -> Lease:
+    def _remember(self, value: bytes) -> Lease:
         lease = LEASE.decode(value)
         if self._seen is None or lease.spec != self._seen.spec:
             self._seen_at = _now()
@@ -210,7 +210,7 @@ class Election:
             "spec": self._claim(0),
         }
         async with TAKE:
-            self._saw(await self._client.create(LEASE.target, self._key.namespace, lease))
+            self._remember(await self._client.create(LEASE.target, self._key.namespace, lease))
 
     async def _renew(self, lease: Lease) -> None:
         await self._write(lease, {"renewTime": clock.now_micro()})
@@ -220,9 +220,9 @@ class Election:
             await self._patch(lease, spec)
 
     async def _patch(self, lease: Lease, spec: dict[str, Any]) -> None:
-        """Only if it is still as it was seen: of two that try, one wins."""
+        """Patch the Lease only if it has not changed: of two replicas that try, one wins."""
         patch = {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec}
-        self._saw(await self._client.patch(LEASE.target, *self._key, patch))
+        self._remember(await self._client.patch(LEASE.target, *self._key, patch))
 
 
 def _now() -> float:

@@ -1,4 +1,4 @@
-"""The guard of the event loop: finds whoever holds it up for longer than 50 ms.
+"""Guard of the event loop: reports callbacks that block it for longer than 50 ms.
 
 One loop serves every controller, so one slow callback makes all of them late. On a busy machine the clock alone proves
 nothing: a callback may be slow because it was not given a processor. So two things are judged instead:

@@ -1,4 +1,4 @@
-"""`Client` over HTTP: each verb as the request a Kubernetes server understands.
+"""`Client` over HTTP: maps each verb to a request of the Kubernetes API.
 
 Objects stay bytes. A watch is bounded in time by asking the server to end it; one that stays silent beyond that is a
 connection whose other end is gone, however open it looks, and ends with an error.

@@ -1,8 +1,8 @@
-"""Credentials from a program (`client.authentication.k8s.io`): run, read, kept until they are about to expire.
+"""Credentials from an exec plugin (`client.authentication.k8s.io`), cached until they are about to expire.
 
-The program never gets a terminal: nobody sits at ours. It runs beside the event loop, for a bounded time, once for all
-who wait. What it printed is used until shortly before it expires, or until the server refuses it; a server that refuses
-everything does not make it run for every request.
+The plugin gets no terminal. It runs outside the event loop, with a timeout, and once for all requests that wait for it.
+Its credentials are used until shortly before they expire, or until the server rejects them; a server that rejects all
+credentials does not make the plugin run for every request.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class PluginCredentials:
         self._timeout_seconds = timeout_seconds
         self._known: Credentials | None = None
         self._ran_at = 0.0
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def current(self) -> Credentials:
         known = self._fresh()
         if known is not None:
             return known
-        async with self._turn:
-            known = self._fresh()  # whoever had the turn before has brought them
+        async with self._lock:
+            known = self._fresh()  # another request may have fetched them
             if known is None:
                 known = self._known = await self._run()
                 self._ran_at = clock.time()

@@ -1,4 +1,4 @@
-"""The connections to one server that prove one identity.
+"""Connections to one server with one identity.
 
 An idle one is given up before the server does, and one whose other end has vanished is noticed by TCP itself.
 """

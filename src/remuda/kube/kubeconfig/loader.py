@@ -1,4 +1,4 @@
-"""From kubeconfigs to an `Access`: which files, which context, and whether what they say can be done.
+"""Loading of kubeconfigs into an `Access`: choice of files and context, and validation.
 
 A kubeconfig that came from a Secret was written by whoever may write that Secret. It may not make this process run a
 program or send a file of this machine to a server of its choice, so `parse` refuses both unless told otherwise.

@@ -1,4 +1,4 @@
-"""Webhooks served: the certificate, the listener, the registration, and all of it again before the certificate ends.
+"""Service of the webhooks: certificate, listener and registration, renewed before the certificate expires.
 
 Order matters. The listener answers before the API server is told to call it; a new CA is announced before anything is
 served with it.
@@ -133,7 +133,7 @@ class WebhookService:
                 log.warning("cannot renew the certificate of the webhooks (attempt %d): %s", failures, error)
 
     async def renew(self) -> certificates.Serving:
-        """Takes the certificate in the Secret, replaced if need be: told first, then served with."""
+        """Renew the certificate in the Secret if necessary, register its CA, then serve with it."""
         serving = await certificates.ensure(self._client, self._secret, self.location.names)
         await self._register(serving)
         self._serve_with(serving)
