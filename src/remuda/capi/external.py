@@ -91,7 +91,7 @@ def cloned(
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
 ) -> Json:
-    """A new object made from a template; what the caller says beats what the template says."""
+    """Return a new object from a template. Labels and annotations of the caller override those of the template."""
     kept = {key: value for key, value in contract.template_annotations(template).items() if key not in _NOT_COPIED}
     return {
         "apiVersion": target.api_version,
@@ -134,7 +134,7 @@ class Externals:
     def follow(
         self, controller: Controller, kind: Kind[T], references: Callable[[T], Iterable[Reference | None]]
     ) -> None:
-        """Wakes a controller's objects with what they refer to. To be called before the caches start."""
+        """Requeue a controller's objects when an object they refer to changes. Call it before the caches start."""
 
         def places(obj: T) -> Iterable[str]:
             for ref in references(obj):
@@ -185,7 +185,7 @@ class Externals:
         labels: Mapping[str, str],
         annotations: Mapping[str, str],
     ) -> ProviderObject:
-        """Makes an object from a template, or finds the one made earlier. Raises Retryable for somebody else's."""
+        """Create an object from a template, or find an earlier one. Raises Retryable if it has another owner."""
         resolved = self.resolve(template.target.group, contract.base_kind(template.kind))
         obj = cloned(template, resolved.target, name=name, owner=owner, labels=labels, annotations=annotations)
         await self._informer(resolved.target)

@@ -37,7 +37,7 @@ NODE_LOST = "NodeLost"
 NODE_NOT_READY = "NodeNotReady"
 _STALLED = "Stalled"  # the reason of a provider that makes no further attempt
 _MOST_NAMED = 3
-_LONGEST = 400  # characters of somebody else's message in ours
+_LONGEST = 400  # characters of a quoted message
 
 
 class Trouble(msgspec.Struct, frozen=True, order=True):
@@ -81,9 +81,9 @@ def judge(seen: Evidence) -> Verdict:
 
 
 def _verdict(seen: Evidence) -> Verdict:
-    said = seen.control_plane
-    if seen.built and said is not None and said.status == FALSE:
-        return Verdict(FALSE, said.reason, first_line(said.message))
+    own = seen.control_plane
+    if seen.built and own is not None and own.status == FALSE:
+        return Verdict(FALSE, own.reason, first_line(own.message))
     troubles = sorted(filter(None, (_trouble(one, seen.now) for one in seen.machines)))
     failures = [one for one in troubles if not one.by_api and (seen.built or one.reason == MACHINE_FAILED)]
     if failures:
@@ -94,11 +94,11 @@ def _verdict(seen: Evidence) -> Verdict:
         return Verdict(UNKNOWN, API_SILENT, _silence(seen.connection))
     if seen.connection.last_success is None:
         return _unasked(seen.before)
-    told = [one for one in troubles if one.by_api]
-    if told:
-        return _of_machines(told)
-    if said is not None and said.status == UNKNOWN:
-        return Verdict(UNKNOWN, said.reason, first_line(said.message))
+    reported = [one for one in troubles if one.by_api]
+    if reported:
+        return _of_machines(reported)
+    if own is not None and own.status == UNKNOWN:
+        return Verdict(UNKNOWN, own.reason, first_line(own.message))
     return ALIVE
 
 
@@ -181,13 +181,13 @@ def _of_node(machine: Machine, now: float) -> Trouble | None:
     node = machine.status.node_ref
     if found is None or node is None or found.status == TRUE:
         return None
-    name, said = machine.metadata.name, node_message(found)
+    name, message = machine.metadata.name, node_message(found)
     if found.reason == "NodeDeleted":
-        return Trouble(2, name, NODE_LOST, _since(found, said), by_api=True)
+        return Trouble(2, name, NODE_LOST, _since(found, message), by_api=True)
     if found.reason == "NodeReadyUnknown":
-        return Trouble(3, name, NODE_NOT_READY, _since(found, _not_ready(node.name, said)), by_api=True)
+        return Trouble(3, name, NODE_NOT_READY, _since(found, _not_ready(node.name, message)), by_api=True)
     if found.status == FALSE and not _is_joining(machine, now):
-        return Trouble(4, name, NODE_NOT_READY, _since(found, _not_ready(node.name, said)), by_api=True)
+        return Trouble(4, name, NODE_NOT_READY, _since(found, _not_ready(node.name, message)), by_api=True)
     return None
 
 
@@ -202,8 +202,8 @@ def _made(machine: Machine) -> float:
     return clock.parse(made) if made else 0.0
 
 
-def _not_ready(node: str, said: str) -> str:
-    return f"Node {node} is not ready" + (f": {said}" if said else "")
+def _not_ready(node: str, message: str) -> str:
+    return f"Node {node} is not ready" + (f": {message}" if message else "")
 
 
 def _since(found: Condition, message: str) -> str:

@@ -18,7 +18,7 @@ _FILLED_IN = ("nodeDeletionTimeoutSeconds", 10)
 
 
 def hand_down(source: Mapping[str, Any], target: Json) -> None:
-    """Makes the spec `target` say what the spec `source` says, as far as that changes in place."""
+    """Copy the fields that change in place from the spec `source` to the spec `target`."""
     for name in _OTHERS:
         if source.get(name) is not None:
             target[name] = source[name]

@@ -105,7 +105,7 @@ CORE = Entry("CoreProvider", "cluster-api", CORE_VERSION)
 
 
 async def install(client: Client, *entries: Entry) -> None:
-    """Notes the providers. Definitions and entries that somebody else has put there stay as they are."""
+    """Record the providers. Definitions and entries of other programs stay as they are."""
     if not entries:
         return
     for definition in (_INVENTORY_DEFINITION, *((_NOT_OURS,) if CORE in entries else ())):

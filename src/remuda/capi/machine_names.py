@@ -23,7 +23,7 @@ class NamingError(ValueError):
 
 
 def check(template: str) -> None:
-    """Raises NamingError unless names made from the template can be told apart."""
+    """Raise NamingError unless the template is supported and gives unique names."""
     actions = [match["action"].strip() for match in _ACTION.finditer(template)]
     for action in actions:
         if action not in _VALUES:

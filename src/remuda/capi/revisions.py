@@ -109,7 +109,7 @@ def _code(digest: bytes) -> str:
 
 
 def revision(annotations: Mapping[str, str]) -> int:
-    """0 where none was given yet, or where somebody wrote nonsense."""
+    """Return the revision from the annotations; 0 if it is missing or not a number."""
     text = annotations.get(names.REVISION, "")
     return int(text) if text.isascii() and text.isdigit() else 0
 

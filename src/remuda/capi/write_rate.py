@@ -35,7 +35,7 @@ class Pace:
         return max(self._least, min(_BUSY_SECONDS, self._least * (1 + self._backlog() / _BACKLOG)))
 
     async def save(self, client: Client, draft: Draft, metadata: ObjectMeta, step: Step, *, matters: bool) -> Outcome:
-        """Saves a draft, without its status if that may wait; then the outcome says for how long."""
+        """Save a draft, without its status if that may wait; then return an outcome with the delay."""
         now = clock.time()
         rest = 0.0 if matters else self.rest(metadata, now)
         if rest:

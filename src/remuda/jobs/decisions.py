@@ -56,7 +56,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Suspend(msgspec.Struct, frozen=True):
-    """Nothing of it may run until somebody says so."""
+    """The Job is suspended: no program may run."""
 
 
 Decision = Attempt | Finish | Wait | Suspend

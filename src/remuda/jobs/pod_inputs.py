@@ -138,7 +138,7 @@ def _mounted(mount: Mount, files: Mapping[str, File]) -> dict[str, File]:
 
 
 def inside(path: str) -> str:
-    """An absolute path that stays where it says."""
+    """Return the normalised path. Raises NotRunnable unless it is absolute and without `..`."""
     if not path.startswith("/") or ".." in path.split("/"):
         raise NotRunnable(f"the path {path} must be absolute and must not contain '..'")
     return posixpath.normpath(path)

@@ -117,7 +117,7 @@ class Controller:
                 own = running is not None and running.key == key and running.controller == self.name
                 wait = SECOND_LOOK_SECONDS if own else settle
                 if after is None:
-                    wait = 0.0 if own else min(settle, SETTLE_SECONDS)  # somebody waits for its end
+                    wait = 0.0 if own else min(settle, SETTLE_SECONDS)  # a controller waits for the deletion
                 if wait and not initial:
                     self.enqueue(key, min(wait, self._longest_settling))
                 else:

@@ -55,7 +55,7 @@ class Offence(msgspec.Struct, frozen=True):
     seconds: float
     waited: bool  # or else it computed
     place: str = ""  # the file that the callback's own code is in; empty if it is not Python's
-    stack: tuple[str, ...] = ()  # outermost first; empty if nobody could look in time
+    stack: tuple[str, ...] = ()  # outermost first; empty if no sample was taken in time
 
     def __str__(self) -> str:
         how = "waited" if self.waited else "computed"

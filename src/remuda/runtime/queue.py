@@ -43,7 +43,7 @@ class _Timer(NamedTuple):
 
 
 class Queue(Generic[K]):
-    """`start` is called for each key whose turn it is, at most `workers` at a time; whoever is done calls `done`."""
+    """Queue of keys. It calls `start` for each due key, at most `workers` at a time; the worker calls `done`."""
 
     def __init__(
         self,

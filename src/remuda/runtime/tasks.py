@@ -47,7 +47,7 @@ class Tasks:
 
 
 class Stopped(Exception):
-    """This process was told to stop before the work was done."""
+    """Raised if this process is stopped before the work is done."""
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T], name: str = "") -> T:

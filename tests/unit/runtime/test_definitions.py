@@ -93,7 +93,7 @@ async def test_a_server_that_never_serves_it_is_not_waited_for_for_ever(tmp_path
     engine = await Engine.open(tmp_path / "data", upkeep=False)
     try:
         with pytest.raises(NotEstablished, match=r"widgets\.test\.io is not served: the server has not reported"):
-            await install(engine.client, [ours("widgets")], patience_seconds=0.05)
+            await install(engine.client, [ours("widgets")], timeout_seconds=0.05)
     finally:
         await engine.close()
 

@@ -58,7 +58,7 @@ class Replicated(Protocol):
 
 
 def cluster_label(cluster: str) -> dict[str, Any]:
-    """The patch of metadata that says which Cluster an object belongs to."""
+    """Return the metadata patch that labels an object with its Cluster."""
     return {"labels": {names.CLUSTER_NAME: cluster}} if cluster else {}
 
 

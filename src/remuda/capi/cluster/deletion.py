@@ -1,7 +1,7 @@
 """Deletion of a Cluster: workers first, then the control plane, then the infrastructure, then the Cluster itself.
 
 A stage ends when none of its objects exist, no matter who deleted them. So users may delete everything at once and in
-any order: the controller skips objects that are gone and waits for objects that somebody else is deleting. It uses
+any order: the controller skips objects that are gone and waits for objects that another client is deleting. It uses
 plain background deletion and enforces the order itself; the garbage collector does not. `plan` decides, without I/O.
 """
 

@@ -91,7 +91,7 @@ def _await(world: MachineDependencies, scope: Scope) -> None:
     cluster = f"Cluster {scope.cluster_key}"
     provider_id = scope.draft.spec.get("providerID", "")
     if not provider_id:
-        return  # the infrastructure phase says what is missing
+        return  # the infrastructure phase reports it
     if not scope.connection.connected:
         scope.block("WaitingForConnection", cluster, scope.connection.error or "not connected")
     elif scope.machine.status.node_ref is None:

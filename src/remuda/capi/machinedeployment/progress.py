@@ -41,7 +41,7 @@ def selector_of(deployment: MachineDeployment) -> LabelSelector | None:
 
 
 async def adopt(world: PoolDependencies, scope: Scope, selector: LabelSelector) -> bool:
-    """Takes matching sets that nobody controls; whether there were any."""
+    """Adopt matching sets without a controller; return whether there were any."""
     orphans = [
         one
         for one in world.sets.select(BY_CONTROLLER, orphanage(scope.namespace))
@@ -74,7 +74,7 @@ def plan(scope: Scope, limits: Limits) -> Plan:
 def counts(one: MachineSet) -> Counts:
     status, metadata = one.status, one.metadata
     existing = status.replicas or 0
-    if metadata.deleting:  # all its Machines go, whatever its spec says
+    if metadata.deleting:  # all its Machines are deleted, whatever its spec is
         return Counts(metadata.name, 0, existing)
     sized_for = metadata.annotations.get(names.DESIRED_REPLICAS, "")
     return Counts(

@@ -63,7 +63,7 @@ class _Findings(NamedTuple):
 
 
 def judge(facts: Facts, checks: HealthChecks, now: float) -> Verdict:
-    """Everything found is told; the reason is that of the first finding."""
+    """Return the verdict, with all findings in its message and the reason of the first one."""
     machine = facts.machine
     if machine.metadata.deleting:
         return Pending("it is being deleted")

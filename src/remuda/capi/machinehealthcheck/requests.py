@@ -30,7 +30,7 @@ WITHDRAW = step(
 
 
 class Requests:
-    """`to_keys` says which health checks a request concerns; the controller is woken for them."""
+    """Remediation requests. `to_keys` returns the health checks of a request, which the controller requeues."""
 
     def __init__(
         self, client: Client, caches: Caches, controller: Controller, to_keys: Callable[[Object], Iterable[Key]]
@@ -41,7 +41,7 @@ class Requests:
         self._to_keys = to_keys
 
     async def ask(self, machine: Machine, template: TemplateReference) -> Request:
-        """Makes the request unless it was made before, and says how it went."""
+        """Create the request unless it exists; return its state."""
         kind = contract.base_kind(template.kind)
         try:
             present = await self._present(machine, template)
@@ -73,7 +73,7 @@ class Requests:
         await self._client.create(target, machine.metadata.namespace, obj)
 
     async def withdraw(self, machine: Machine, template: TemplateReference) -> None:
-        """A request being deleted already is left to whoever holds it."""
+        """Delete the request, unless it is being deleted already."""
         present = await self._present(machine, template)
         if present is None or present.metadata.deleting:
             return

@@ -49,7 +49,7 @@ class Survey(NamedTuple):
     def limit(self, trigger: RemediationTrigger) -> Limit:
         try:
             return limit(trigger, self.expected, self.expected - self.healthy)
-        except ValueError as error:  # admission refuses it; if it got in all the same, nobody is replaced because of it
+        except ValueError as error:  # without admission it may be stored; then no Machine is remediated
             return Limit(False, 0, f"spec.remediation.triggerIf is invalid: {error}")
 
 
@@ -69,7 +69,7 @@ def counts(survey: Survey, found: Limit) -> dict[str, Any]:
 
 
 def remediation_allowed(survey: Survey, found: Limit, unreadable: str) -> Condition:
-    """`unreadable` says why the Nodes cannot be read, if they cannot: then nobody is judged by them."""
+    """Return RemediationAllowed. `unreadable`: why Nodes cannot be read, and so do not count; empty if they can."""
     lines = []
     if not found.allowed:
         lines.append(f"Remediation is not allowed: {found.explanation}")

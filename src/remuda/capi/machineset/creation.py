@@ -38,7 +38,7 @@ _MOST_AT_ONCE = 16
 
 
 async def make(world: PoolDependencies, scope: Scope, templates: Templates, count: int) -> list[str]:
-    """Up to `count` Machines; their names. Stops at the first that fails."""
+    """Create up to `count` Machines and return their names. Stops at the first failure."""
     made: list[str] = []
     left, batch = min(count, MOST_IN_ONE_RUN), 1
     while left:
@@ -97,7 +97,7 @@ def _reference(template: ProviderObject, name: str) -> Json:
 
 
 def is_incomplete(machine: Machine) -> bool:
-    """Made by a MachineSet, and perhaps without the objects it refers to: nobody has reported anything of them yet."""
+    """Return whether the objects that a Machine of a MachineSet refers to may be missing: none has reported yet."""
     if machine.metadata.deleting or not _named_alike(machine):
         return False
     return _lacks_server(machine) or _lacks_bootstrap(machine)
@@ -118,7 +118,7 @@ def _lacks_bootstrap(machine: Machine) -> bool:
 
 
 async def complete(world: PoolDependencies, scope: Scope, templates: Templates, machine: Machine) -> None:
-    """Makes the objects a Machine refers to, where they do not exist. Raises Retryable where they cannot be made."""
+    """Create the objects that a Machine refers to, if they do not exist. Raises Retryable if that is impossible."""
     config = machine.spec.bootstrap.config_ref
     if config is not None and templates.bootstrap is not None and _lacks_bootstrap(machine):
         await _complete(world, scope, machine, config, templates.bootstrap, CREATE_BOOTSTRAP)

@@ -1,7 +1,7 @@
 """Members of a MachineSet: the Machines it controls, and matching Machines without a controller, which it adopts.
 
 A Machine is counted because the set controls it, never because of its labels alone: the set restores labels that
-somebody removes, and never creates another Machine because of them.
+a client removes, and never creates another Machine because of them.
 """
 
 from __future__ import annotations

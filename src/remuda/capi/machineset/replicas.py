@@ -93,7 +93,7 @@ async def _grow(world: PoolDependencies, scope: Scope, found: Templates | None, 
 
 
 def _wait_for_quota(world: PoolDependencies, scope: Scope, exceeded: Exceeded) -> None:
-    """Retry seldom: somebody has to raise the quota or delete something, and neither is watched. The name of the
+    """Retry seldom: an administrator must raise the quota or delete objects, and neither is watched. The name of the
     refused Machine is left out, which is another one each time and would make each retry a change of status."""
     scope.obstacles.append(str(exceeded))
     world.events.warning(scope.machine_set, "FailedCreate", f"Failed to create a Machine: {exceeded}")

@@ -1,6 +1,6 @@
 """Cluster: one Kubernetes cluster, held together by an infrastructure object and a control plane object.
 
-`topology` is kept as it was written and understood by nobody here: admission refuses it, in words.
+`topology` is stored as written, but not supported: admission rejects it with a message.
 """
 
 from __future__ import annotations

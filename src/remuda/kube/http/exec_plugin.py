@@ -90,8 +90,8 @@ class PluginCredentials:
         finally:
             await _end(process)
         if process.returncode:
-            said = " ".join(errors[-_MOST_SHOWN:].decode("utf-8", "replace").split())
-            raise self._failed(f"exited with code {process.returncode}" + (f": {said}" if said else ""))
+            message = " ".join(errors[-_MOST_SHOWN:].decode("utf-8", "replace").split())
+            raise self._failed(f"exited with code {process.returncode}" + (f": {message}" if message else ""))
         return self._read(output)
 
     async def _start(self) -> Process:

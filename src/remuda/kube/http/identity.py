@@ -41,8 +41,8 @@ def identity_source(access: Access) -> IdentitySource:
 
 
 class FromFiles:
-    """Everything the kubeconfig says itself or in files. A file is read again when it was replaced; one that is gone or
-    empty for a moment, while somebody renews it, is remembered as it was."""
+    """Identity from a kubeconfig and its files. A file is read again when it was replaced; if it is missing or empty
+    for a moment, while it is renewed, its previous content is used."""
 
     def __init__(self, access: Access) -> None:
         self._token = _Watched(access.token_file) if access.token_file else None

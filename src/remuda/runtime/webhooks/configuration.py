@@ -129,7 +129,7 @@ def _quoted(text: str) -> str:
 async def register(
     client: Client, name: str, webhooks: Sequence[Webhook], location: Location, ca_pem: bytes, own: str = ""
 ) -> None:
-    """Every replica says the same, so it does not matter which one says it last; saying it again changes nothing."""
+    """Register the webhooks. All replicas write the same, so neither their order nor a repetition matters."""
     for target, wanted in configurations(name, webhooks, location, ca_pem, own):
         async with REGISTER:
             await client.patch(target, "", name, wanted, kind="apply", field_manager=FIELD_MANAGER, force=True)

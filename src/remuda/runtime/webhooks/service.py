@@ -65,7 +65,7 @@ class WebhookService:
         self.port = 0
 
     async def start(self, host: str, port: int = DEFAULT_PORT) -> None:
-        """Returns when the API server has been told. Raises what it says, and OSError when it cannot listen."""
+        """Listen and register; return when both are done. Raises StatusError, and OSError if it cannot listen."""
         serving = await certificates.ensure(self._client, self._secret, self.location.names)
         self._serve_with(serving)
         try:
