@@ -44,7 +44,7 @@ class Engine:
         return name
 
     async def install(self, definitions: Sequence[Json]) -> None:
-        await install(self.client, definitions, patience_seconds=LIMIT_SECONDS)
+        await install(self.client, definitions, timeout_seconds=LIMIT_SECONDS)
 
     @asynccontextmanager
     async def running(self, namespace: str, *setups: Callable[[Manager], None]) -> AsyncIterator[Manager]:

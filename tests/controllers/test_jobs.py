@@ -147,14 +147,14 @@ async def test_a_job_of_somebody_else_is_left_alone(engine: Engine, runner: Runn
     ("changed", "words"),
     [
         ({"command": ["bash"]}, "the command must be remuda machine-job, not bash"),
-        ({"parallelism": 2, "completions": 2}, "a Job runs once here"),
+        ({"parallelism": 2, "completions": 2}, "parallelism, completions and completionMode"),
         ({"pod": {"restartPolicy": "OnFailure"}}, "restartPolicy must be Never, not OnFailure"),
         (
             {
                 "pod": {"volumes": [{"name": "v", "hostPath": {"path": "/"}}]},
                 "container": {"volumeMounts": [{"name": "v", "mountPath": "/v"}]},
             },
-            "the volume v is of a sort that is not supported",
+            "the type of volume v is not supported",
         ),
     ],
 )
@@ -212,9 +212,7 @@ async def test_program_that_cannot_be_started_leaves_its_error(
         failed = await finished(engine, namespace, "lame")
         end = ended(await pod_of(engine, namespace, "lame"))
     assert condition(failed, "Failed")["reason"] == "BackoffLimitExceeded"
-    assert (
-        "the program cannot be started: [Errno 2] No such file or directory" in condition(failed, "Failed")["message"]
-    )
+    assert "cannot start the program: [Errno 2] No such file or directory" in condition(failed, "Failed")["message"]
     assert (end["reason"], end["exitCode"]) == ("StartError", 127)
     assert "/nowhere/python" in end["message"]
 

@@ -40,7 +40,7 @@ async def test_job_without_rights_bootstraps_a_server_over_ssh(
                 await program.submit(namespace, provision("create"))
                 done = await finished(engine, namespace, "create")
                 said = await program.log(await pod_of(engine, namespace, "create"))
-            warnings = [text for text in caplog.messages if "not as users of their own" in text]
+            warnings = [text for text in caplog.messages if "Jobs run as the user of the manager" in text]
             confined = await Processes(Path(folder, "data"), Path(folder, "hosts")).can_confine()
     finally:
         await stop_all(pets.pets)

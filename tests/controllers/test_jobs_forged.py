@@ -137,7 +137,7 @@ async def test_job_with_code_in_a_config_map_is_refused(engine: Engine, tenant: 
         await tenant.create(job("exploit", command=["remuda"], container=container, pod=pod))
         assert "the command must be remuda machine-job, not remuda" in await tenant.fails("exploit")
         await tenant.create(job("obedient", pod=pod, container={"volumeMounts": container["volumeMounts"]}))
-        assert "it carries no mark" in await tenant.fails("obedient")
+        assert "it has no annotation remuda.dev/job-mark" in await tenant.fails("obedient")
 
 
 async def test_job_whose_secret_was_changed_is_refused(engine: Engine, tenant: Tenant) -> None:
@@ -146,7 +146,7 @@ async def test_job_whose_secret_was_changed_is_refused(engine: Engine, tenant: T
     await tenant.client.patch(SECRETS, tenant.namespace, "genuine-words", words)
     async with engine.running(tenant.namespace, tenant.runner.setup):
         assert await tenant.fails("genuine") == (
-            "secret 'genuine-words' has changed since the manager made this Job: it is not run"
+            "secret 'genuine-words' has changed since the manager made this Job: the Job is not run"
         )
 
 
@@ -210,7 +210,7 @@ async def test_job_with_init_containers_is_refused(engine: Engine, tenant: Tenan
     forged["spec"]["template"]["spec"]["initContainers"] = [shell]
     async with engine.running(tenant.namespace, tenant.runner.setup):
         await tenant.create(forged)
-        assert await tenant.fails("genuine") == "there must be one container, and no init containers"
+        assert await tenant.fails("genuine") == "the Pod must have one container and no init containers"
 
 
 async def test_copy_of_a_real_job_is_refused(engine: Engine, tenant: Tenant) -> None:

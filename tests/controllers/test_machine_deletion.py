@@ -94,7 +94,7 @@ async def test_the_server_goes_before_its_configuration_and_each_is_waited_for(b
         assert "deletionTimestamp" not in config["metadata"]
         said = {"conditions": [{"type": "Ready", "status": "False", "reason": "Busy", "message": "disk in use"}]}
         await bench.engine.status(NEW.machine.target, bench.namespace, "m", said)
-        await bench.until(stage("WaitingForInfrastructureDeletion", "it says: disk in use"))
+        await bench.until(stage("WaitingForInfrastructureDeletion", "reports: disk in use"))
         await release(bench, NEW.machine)
         await bench.until(stage("WaitingForBootstrapDeletion", f"NewConfig {bench.namespace}/m"))
         assert await bench.find_node() is not None
@@ -147,7 +147,7 @@ async def test_a_drain_names_the_pods_and_the_budget_that_block_it(bench: Bench)
         machine = await bench.until(stage("DrainingNode", f"The disruption budget {bench.id} needs"))
         message = condition(machine, "Deleting")["message"]
         assert f"Pod default/{bench.id}-web: Cannot evict pod" in message
-        assert "without limit, nodeDrainTimeoutSeconds is not set" in message
+        assert "no time limit, nodeDrainTimeoutSeconds is not set" in message
         assert machine["status"]["deletion"]["nodeDrainStartTime"]
         node = await bench.find_node()
         assert node is not None
@@ -181,7 +181,7 @@ async def test_a_drain_ends_with_its_time_whatever_blocks_it(bench: Bench) -> No
         await bench.pod("stuck", labels={"app": bench.id})
         await bench.budget(bench.id, allowed=0)
         await delete(bench)
-        await bench.until(stage("DrainingNode", "nodeDrainTimeoutSeconds ends it at"))
+        await bench.until(stage("DrainingNode", "nodeDrainTimeoutSeconds ends the wait at"))
         await gone(bench)
         assert (await bench.get_pod("stuck"))["metadata"].get("deletionTimestamp") is None
 
@@ -244,7 +244,7 @@ async def test_pods_leave_in_the_order_of_the_rules(bench: Bench) -> None:
         await bench.pod("first")
         await bench.pod("last", labels={"when": "last"})
         await delete(bench)
-        await bench.until(stage("DrainingNode", f"Evicted after these are gone: Pod default/{bench.id}-last"))
+        await bench.until(stage("DrainingNode", f"After these are deleted, evicts Pod default/{bench.id}-last"))
         await evicted(bench, "first")
         assert (await bench.get_pod("last"))["metadata"].get("deletionTimestamp") is None
         await bench.kill("first")
@@ -328,9 +328,9 @@ async def test_a_cluster_that_does_not_answer_delays_a_deletion_for_so_long_as_i
         await bench.disconnected()
         await delete(bench)
         await bench.until(stage("DrainingNode", "does not answer (the network is down)"))
-        await bench.until(stage("DeletingNode", "nodeDeletionTimeoutSeconds ends it at"))
+        await bench.until(stage("DeletingNode", "nodeDeletionTimeoutSeconds ends the wait at"))
         await gone(bench)
-        assert "left behind" in (await bench.events("FailedDeleteNode"))[0]
+        assert "Gave up deleting Node" in (await bench.events("FailedDeleteNode"))[0]
 
 
 async def test_a_machine_goes_without_its_cluster(bench: Bench) -> None:

@@ -119,7 +119,7 @@ async def test_a_server_of_another_machine_is_never_taken(bench: Bench) -> None:
         await bench.server(ownerReferences=[{**owner(other), "controller": True}])
         await bench.provisioned()
         await bench.machine()
-        machine = await bench.until(says("InfrastructureReady", "InternalError", "belongs to Machine other"))
+        machine = await bench.until(says("InfrastructureReady", "InternalError", "is controlled by Machine other"))
         assert "providerID" not in machine["spec"]
         assert "observedGeneration" not in machine["status"]
 

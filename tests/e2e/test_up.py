@@ -108,7 +108,7 @@ def test_bad_objects_are_refused_at_the_door(data: Path, start: Start) -> None:
     up = start(data)
     refused = up.http("POST", CLUSTERS, cluster("c", clusterNetwork={"pods": {"cidrBlocks": ["ten"]}}))
     assert refused.code == 422
-    assert "must be a range of addresses" in refused.body["message"]
+    assert "must be a CIDR, such as 10.1.0.0/16" in refused.body["message"]
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])

@@ -79,7 +79,7 @@ async def test_webhooks_check_stay_and_can_be_taken_back(
     manager = await started(server, programs, tmp_path, *serves, "--run-jobs", "--data-dir", str(tmp_path / "data"))
     refused = await until(server, cluster("c", block="ten"), 422)
     assert '"validation.cluster.cluster.x-k8s.io" denied the request' in refused.body["message"]
-    assert "must be a range of addresses" in refused.body["message"]
+    assert "must be a CIDR, such as 10.1.0.0/16" in refused.body["message"]
     assert server.http("POST", CLUSTERS, cluster("c")).code == 201
     refuses_jobs_for_the_runner(server)
 

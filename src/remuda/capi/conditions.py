@@ -22,7 +22,7 @@ from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, condition, find, is_fal
 from remuda.kube.objects import Condition
 
 NOT_YET_REPORTED = "NotYetReported"  # reason: a condition that is expected and has never been there
-SCALING_UP_BLOCKED = "ScalingUpBlocked"  # reason of ScalingUp: no Machines are made before somebody acts
+SCALING_UP_BLOCKED = "ScalingUpBlocked"  # reason of ScalingUp: no Machines are created until the user acts
 
 NEGATIVE = frozenset({"Deleting", "Paused", "Remediating", "RollingOut", "ScalingDown", "ScalingUp", "Updating"})
 
@@ -103,7 +103,7 @@ def summary(
     reasons: Reasons | None = None,
     classify: Classify | None = None,
 ) -> Condition:
-    """One condition out of several of one object, told in the order of `of`; an optional one may be missing."""
+    """Summarise several conditions of one object, in the order of `of`; an optional one may be missing."""
     classify = classify or classifier(negative)
     by_type = {one.type: one for one in present}
     sources = [
@@ -126,7 +126,7 @@ def aggregate(
     reasons: Reasons | None = None,
     negative: Collection[str] = NEGATIVE,
 ) -> Condition:
-    """One condition out of the same one of many objects; `nobody` is the reason when there are none."""
+    """Aggregate the same condition of many objects; `nobody` is the reason if there are no objects."""
     classify = classifier(negative)
     sources = [(one, find(one.conditions, source) or _not_reported(source)) for one in reporters]
     if not sources:
@@ -222,7 +222,7 @@ def mirror(target: str, source: Condition | None, *, like: str, ready: bool, wai
     """A provider's own condition under our name, since when it holds included.
 
     `like` is what it is called there (Ready or Available). A provider that reports none is judged by the flag it set
-    once (`ready`), and `waiting_for` says which flag that is.
+    once (`ready`), and `waiting_for` names that flag.
     """
     reasons = Reasons.of(like)
     if source is None:

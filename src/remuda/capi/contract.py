@@ -129,9 +129,9 @@ def _condition(obj: ProviderObject, raw: Json) -> Condition:
     try:
         found = msgspec.convert({name: value for name, value in raw.items() if value is not None}, Condition)
     except msgspec.ValidationError as error:
-        raise obj.broken(f"its condition {raw.get('type')} cannot be read: {error}") from None
+        raise obj.broken(f"cannot decode its condition {raw.get('type')}: {error}") from None
     if found.status not in (TRUE, FALSE, UNKNOWN):
-        raise obj.broken(f"its condition {found.type} has the status {found.status!r}")
+        raise obj.broken(f"its condition {found.type} has the invalid status {found.status!r}")
     return msgspec.structs.replace(
         found,
         reason=found.reason if len(found.reason) <= _LONGEST_REASON and _REASON.fullmatch(found.reason) else "",

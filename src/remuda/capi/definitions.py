@@ -35,29 +35,27 @@ def _address(name: str, type: str, doc: str) -> Column:
     return Column(name, f'.status.addresses[?(@.type=="{type}")].address', doc, priority=WIDE)
 
 
-_OF_CLUSTER = Column("Cluster", ".spec.clusterName", "The Cluster it belongs to")
-_PAUSED = _condition("Paused", "Paused", "Whether it is left alone", WIDE)
-_PHASE = Column("Phase", ".status.phase", "The conditions in one word")
-_AGE = Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
-_TEMPLATE_VERSION = Column("Version", ".spec.template.spec.version", "The Kubernetes version")
+_OF_CLUSTER = Column("Cluster", ".spec.clusterName", "Cluster that the object belongs to")
+_PAUSED = _condition("Paused", "Paused", "Whether reconciliation is paused", WIDE)
+_PHASE = Column("Phase", ".status.phase", "Summary of the conditions in one word")
+_AGE = Column("Age", ".metadata.creationTimestamp", "Time since creation", "date")
+_TEMPLATE_VERSION = Column("Version", ".spec.template.spec.version", "Kubernetes version")
 _REPLICAS = (
-    _count("Desired", ".spec.replicas", "How many Machines are wanted"),
-    _count("Current", ".status.replicas", "How many Machines there are"),
-    _count("Ready", ".status.readyReplicas", "How many Machines are ready"),
-    _count("Available", ".status.availableReplicas", "How many Machines are available"),
-    _count("Up-to-date", ".status.upToDateReplicas", "How many Machines are as they shall be"),
+    _count("Desired", ".spec.replicas", "Desired number of Machines"),
+    _count("Current", ".status.replicas", "Number of Machines"),
+    _count("Ready", ".status.readyReplicas", "Number of ready Machines"),
+    _count("Available", ".status.availableReplicas", "Number of available Machines"),
+    _count("Up-to-date", ".status.upToDateReplicas", "Number of up-to-date Machines"),
 )
 
 
 def _counts(prefix: str, field: str, of: str) -> tuple[Column, ...]:
     return (
-        _count(f"{prefix} Desired", f".status.{field}.desiredReplicas", f"How many {of} Machines are wanted"),
-        _count(f"{prefix} Current", f".status.{field}.replicas", f"How many {of} Machines there are", WIDE),
-        _count(f"{prefix} Ready", f".status.{field}.readyReplicas", f"How many {of} Machines are ready", WIDE),
-        _count(f"{prefix} Available", f".status.{field}.availableReplicas", f"How many {of} Machines are available"),
-        _count(
-            f"{prefix} Up-to-date", f".status.{field}.upToDateReplicas", f"How many {of} Machines are as they shall be"
-        ),
+        _count(f"{prefix} Desired", f".status.{field}.desiredReplicas", f"Desired number of {of} Machines"),
+        _count(f"{prefix} Current", f".status.{field}.replicas", f"Number of {of} Machines", WIDE),
+        _count(f"{prefix} Ready", f".status.{field}.readyReplicas", f"Number of ready {of} Machines", WIDE),
+        _count(f"{prefix} Available", f".status.{field}.availableReplicas", f"Number of available {of} Machines"),
+        _count(f"{prefix} Up-to-date", f".status.{field}.upToDateReplicas", f"Number of up-to-date {of} Machines"),
     )
 
 
@@ -68,14 +66,14 @@ DEFINITIONS = (
         categories=_CATEGORIES,
         labels=_LABELS,
         columns=(
-            Column("ClusterClass", ".spec.topology.classRef.name", "Its ClusterClass; not supported"),
-            _condition("Available", "Available", "Whether the cluster can be used"),
+            Column("ClusterClass", ".spec.topology.classRef.name", "ClusterClass; not supported"),
+            _condition("Available", "Available", "Whether the cluster is available"),
             *_counts("CP", "controlPlane", "control plane"),
             *_counts("W", "workers", "worker"),
             _PAUSED,
             _PHASE,
             _AGE,
-            Column("Version", ".spec.topology.version", "The Kubernetes version of a ClusterClass; not supported"),
+            Column("Version", ".spec.topology.version", "Kubernetes version of a ClusterClass; not supported"),
         ),
     ),
     Definition(
@@ -85,19 +83,19 @@ DEFINITIONS = (
         labels=_LABELS,
         columns=(
             _OF_CLUSTER,
-            Column("Node Name", ".status.nodeRef.name", "The Node it became"),
-            Column("Provider ID", ".spec.providerID", "The server's identity", priority=WIDE),
-            Column("Failure domain", ".status.failureDomain", "Where the server was placed"),
-            _condition("Ready", "Ready", "Whether the Machine works"),
-            _condition("Available", "Available", "Whether it has worked for long enough"),
-            _condition("Up-to-date", "UpToDate", "Whether it is as its owner wants it"),
-            _address("Internal-IP", "InternalIP", "Its address inside"),
-            _address("External-IP", "ExternalIP", "Its address outside"),
-            Column("OS-Image", ".status.nodeInfo.osImage", "Its operating system", priority=WIDE),
+            Column("Node Name", ".status.nodeRef.name", "Node of the Machine"),
+            Column("Provider ID", ".spec.providerID", "Provider ID of the server", priority=WIDE),
+            Column("Failure domain", ".status.failureDomain", "Failure domain in which the server was placed"),
+            _condition("Ready", "Ready", "Whether the Machine is ready"),
+            _condition("Available", "Available", "Whether the Machine has been ready for minReadySeconds"),
+            _condition("Up-to-date", "UpToDate", "Whether the Machine matches its owner's template"),
+            _address("Internal-IP", "InternalIP", "Internal IP address"),
+            _address("External-IP", "ExternalIP", "External IP address"),
+            Column("OS-Image", ".status.nodeInfo.osImage", "Operating system", priority=WIDE),
             _PAUSED,
             _PHASE,
             _AGE,
-            Column("Version", ".spec.version", "The Kubernetes version"),
+            Column("Version", ".spec.version", "Kubernetes version"),
         ),
     ),
     Definition(
@@ -131,8 +129,8 @@ DEFINITIONS = (
         labels=_LABELS,
         columns=(
             _OF_CLUSTER,
-            _count("Replicas", ".status.expectedMachines", "How many Machines are watched"),
-            _count("Healthy", ".status.currentHealthy", "How many of them are healthy"),
+            _count("Replicas", ".status.expectedMachines", "Number of checked Machines"),
+            _count("Healthy", ".status.currentHealthy", "Number of healthy Machines"),
             _PAUSED,
             _AGE,
         ),
@@ -143,8 +141,8 @@ DEFINITIONS = (
         labels=_LABELS,
         status=False,
         columns=(
-            Column("Behavior", ".spec.drain.behavior", "What is done with the Pods"),
-            Column("Order", ".spec.drain.order", "Lower goes first"),
+            Column("Behavior", ".spec.drain.behavior", "Drain behavior for the Pods"),
+            Column("Order", ".spec.drain.order", "Pods with a lower order are evicted first"),
             _AGE,
         ),
     ),

@@ -1,11 +1,10 @@
-"""Objects of providers, found by references that carry no version.
+"""Access to objects of providers by references without an API version.
 
-Which version of a kind to speak, and by which contract to read it, is written on its definition in labels; the newest
-contract and of that the highest version wins. Definitions are watched, so a provider installed, upgraded or removed
-while we run is noticed by itself. The first time an object of a kind is asked for, that kind is watched too: whoever
-follows (`Externals.follow`) is woken when an object it refers to appears, changes or goes. What is read comes from the
-cache and includes our own writes; before something irreversible is done because an object is missing, `fetch` asks
-the server itself.
+Labels of a kind's definition name the versions that follow each contract; the newest contract wins, and then its
+highest version. Definitions are watched, so providers can be installed, upgraded or removed at any time. A kind is
+watched from the first access to one of its objects: controllers that follow it (`Externals.follow`) are woken when an
+object they refer to is created, changed or deleted. Reads come from the cache, which includes our own writes. Before
+an irreversible action because of a missing object, use `fetch`, which asks the API server.
 """
 
 from __future__ import annotations
@@ -73,8 +72,8 @@ def resolve(group: str, kind: str, labels: Mapping[str, str]) -> Resolved:
             return _resolved(group, kind, max(served, key=versions.api), known)
     wanted = " or ".join(names.contract_label(known) for known in names.CONTRACTS)
     raise UnlabelledKind(
-        f"the CustomResourceDefinition {definition_name(group, kind)} has no label {wanted}: "
-        "its provider must be installed in a version that follows one of these contracts"
+        f"CustomResourceDefinition {definition_name(group, kind)} has no label {wanted}: "
+        "install a version of its provider that follows one of these contracts"
     )
 
 
@@ -92,7 +91,7 @@ def cloned(
     labels: Mapping[str, str],
     annotations: Mapping[str, str],
 ) -> Json:
-    """A new object made from a template; what the caller says beats what the template says."""
+    """Return a new object from a template. Labels and annotations of the caller override those of the template."""
     kept = {key: value for key, value in contract.template_annotations(template).items() if key not in _NOT_COPIED}
     return {
         "apiVersion": target.api_version,
@@ -135,7 +134,7 @@ class Externals:
     def follow(
         self, controller: Controller, kind: Kind[T], references: Callable[[T], Iterable[Reference | None]]
     ) -> None:
-        """Wakes a controller's objects with what they refer to. To be called before the caches start."""
+        """Requeue a controller's objects when an object they refer to changes. Call it before the caches start."""
 
         def places(obj: T) -> Iterable[str]:
             for ref in references(obj):
@@ -186,7 +185,7 @@ class Externals:
         labels: Mapping[str, str],
         annotations: Mapping[str, str],
     ) -> ProviderObject:
-        """Makes an object from a template, or finds the one made earlier. Raises Retryable for somebody else's."""
+        """Create an object from a template, or find an earlier one. Raises Retryable if it has another owner."""
         resolved = self.resolve(template.target.group, contract.base_kind(template.kind))
         obj = cloned(template, resolved.target, name=name, owner=owner, labels=labels, annotations=annotations)
         await self._informer(resolved.target)

@@ -1,16 +1,17 @@
-"""Judges whether what was built of a cluster is alive. Pure: no I/O, the clock is an argument.
+"""Health of a running cluster. Pure: no I/O, the clock is an argument.
 
 All kinds of clusters derive their status from `judge`: the control plane its Ready, which the declared and the
 management Cluster copy, and Cluster API's Cluster its Available. The evidence is the same for all of them: the
-connection to the API, what the control plane says of itself, and the conditions of Machines. So they agree.
+connection to the API server, the control plane's own condition, and the conditions of Machines. So they agree.
 
-What must stay true:
-- True needs observations that are fresh: the API has answered within a minute, and Nodes are as its own controllers,
-  which watch their Leases, say.
-- An API that is silent makes everything that was read from it stale: the answer is Unknown, unless something is known
-  to have failed without it.
-- A manager that has just started knows nothing: what was said before stands until it has asked, or a minute is over.
-- Whether a cluster is as declared is not judged here. A Machine that waits for its first Node is not ill.
+Invariants:
+- True requires recent observations: the API server has answered within a minute, and Nodes are ready according to the
+  cluster's own controllers, which watch the Leases of the kubelets.
+- While the API server does not answer, everything that was read from it is stale: the verdict is Unknown, unless a
+  failure is known from another source.
+- A manager that has just started knows nothing: the previous verdict stands until the API server has answered, or for
+  a minute.
+- This module does not judge whether a cluster matches its spec. A Machine that waits for its first Node is not ill.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ NODE_LOST = "NodeLost"
 NODE_NOT_READY = "NodeNotReady"
 _STALLED = "Stalled"  # the reason of a provider that makes no further attempt
 _MOST_NAMED = 3
-_LONGEST = 400  # characters of somebody else's message in ours
+_LONGEST = 400  # characters of a quoted message
 
 
 class Trouble(msgspec.Struct, frozen=True, order=True):
@@ -46,7 +47,7 @@ class Trouble(msgspec.Struct, frozen=True, order=True):
     name: str
     reason: str
     message: str
-    by_api: bool = False  # the cluster's own API has told it: stale when that is silent
+    by_api: bool = False  # read from the cluster's API server: stale while it does not answer
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,17 +56,17 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     now: float
     built: bool  # the API has answered once; before that only a permanent failure counts
     connection: Connection = Connection()
-    control_plane: Condition | None = None  # Available, in the control plane's own words
+    control_plane: Condition | None = None  # the control plane's own Available condition
     machines: Sequence[Machine] = ()  # that belong to the cluster
-    before: Condition | None = None  # what was said last, by this or an earlier manager
+    before: Condition | None = None  # the last verdict, of this or an earlier manager
 
 
 class Verdict(msgspec.Struct, frozen=True):
     status: str
     reason: str = ""
     message: str = ""  # one line
-    look_again: float | None = None  # in so many seconds time alone changes the answer
-    stands: bool = False  # it is what was said before, because nothing is known yet
+    look_again: float | None = None  # seconds until the verdict changes without an event
+    stands: bool = False  # the previous verdict, because nothing is known yet
 
     @property
     def good(self) -> bool:
@@ -80,9 +81,9 @@ def judge(seen: Evidence) -> Verdict:
 
 
 def _verdict(seen: Evidence) -> Verdict:
-    said = seen.control_plane
-    if seen.built and said is not None and said.status == FALSE:
-        return Verdict(FALSE, said.reason, first_line(said.message))
+    own = seen.control_plane
+    if seen.built and own is not None and own.status == FALSE:
+        return Verdict(FALSE, own.reason, first_line(own.message))
     troubles = sorted(filter(None, (_trouble(one, seen.now) for one in seen.machines)))
     failures = [one for one in troubles if not one.by_api and (seen.built or one.reason == MACHINE_FAILED)]
     if failures:
@@ -93,18 +94,18 @@ def _verdict(seen: Evidence) -> Verdict:
         return Verdict(UNKNOWN, API_SILENT, _silence(seen.connection))
     if seen.connection.last_success is None:
         return _unasked(seen.before)
-    told = [one for one in troubles if one.by_api]
-    if told:
-        return _of_machines(told)
-    if said is not None and said.status == UNKNOWN:
-        return Verdict(UNKNOWN, said.reason, first_line(said.message))
+    reported = [one for one in troubles if one.by_api]
+    if reported:
+        return _of_machines(reported)
+    if own is not None and own.status == UNKNOWN:
+        return Verdict(UNKNOWN, own.reason, first_line(own.message))
     return ALIVE
 
 
 def _unasked(before: Condition | None) -> Verdict:
     if before is not None and before.status in (TRUE, FALSE):
         return Verdict(before.status, before.reason, before.message, stands=True)
-    return Verdict(UNKNOWN, WAITING_FOR_API, "the API has not answered this manager yet")
+    return Verdict(UNKNOWN, WAITING_FOR_API, "the API server has not answered this manager yet")
 
 
 def _look_again(seen: Evidence) -> float | None:
@@ -143,8 +144,8 @@ def _is_in_doubt(connection: Connection) -> bool:
 
 
 def _silence(connection: Connection) -> str:
-    verb = "has not answered since" if connection.last_success is not None else "has been asked in vain since"
-    return f"API {verb} {clock.rfc3339(heard(connection))}: {first_line(connection.error) or 'no reason is known'}"
+    verb = "has not answered since" if connection.last_success is not None else "has never answered, first asked at"
+    return f"API {verb} {clock.rfc3339(heard(connection))}: {first_line(connection.error) or 'no error was reported'}"
 
 
 # ---- Machines
@@ -180,13 +181,13 @@ def _of_node(machine: Machine, now: float) -> Trouble | None:
     node = machine.status.node_ref
     if found is None or node is None or found.status == TRUE:
         return None
-    name, said = machine.metadata.name, node_message(found)
+    name, message = machine.metadata.name, node_message(found)
     if found.reason == "NodeDeleted":
-        return Trouble(2, name, NODE_LOST, _since(found, said), by_api=True)
+        return Trouble(2, name, NODE_LOST, _since(found, message), by_api=True)
     if found.reason == "NodeReadyUnknown":
-        return Trouble(3, name, NODE_NOT_READY, _since(found, _not_ready(node.name, said)), by_api=True)
+        return Trouble(3, name, NODE_NOT_READY, _since(found, _not_ready(node.name, message)), by_api=True)
     if found.status == FALSE and not _is_joining(machine, now):
-        return Trouble(4, name, NODE_NOT_READY, _since(found, _not_ready(node.name, said)), by_api=True)
+        return Trouble(4, name, NODE_NOT_READY, _since(found, _not_ready(node.name, message)), by_api=True)
     return None
 
 
@@ -201,8 +202,8 @@ def _made(machine: Machine) -> float:
     return clock.parse(made) if made else 0.0
 
 
-def _not_ready(node: str, said: str) -> str:
-    return f"Node {node} is not ready" + (f": {said}" if said else "")
+def _not_ready(node: str, message: str) -> str:
+    return f"Node {node} is not ready" + (f": {message}" if message else "")
 
 
 def _since(found: Condition, message: str) -> str:

@@ -1,4 +1,4 @@
-"""The plural of a kind, as Go's tools make it: the name of a provider's CRD is guessed from the kind it holds.
+"""Plural of a kind, as Go's tools form it: the name of a provider's CRD is derived from its kind.
 
 Cluster API asks providers to name CRDs as the flect library would, so its plurals are followed where a kind can meet
 them, the odd ones included (`Safe` → `Saves`). Only the last word of a CamelCase kind is inflected.

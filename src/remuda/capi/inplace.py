@@ -13,12 +13,12 @@ Json = dict[str, Any]
 
 _TIMEOUTS = ("nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds")
 _OTHERS = ("minReadySeconds", "readinessGates", "taints")
-# What admission fills in where nobody says anything: there is no point in removing it.
+# The default that admission sets: there is no point in removing it.
 _FILLED_IN = ("nodeDeletionTimeoutSeconds", 10)
 
 
 def hand_down(source: Mapping[str, Any], target: Json) -> None:
-    """Makes the spec `target` say what the spec `source` says, as far as that changes in place."""
+    """Copy the fields that change in place from the spec `source` to the spec `target`."""
     for name in _OTHERS:
         if source.get(name) is not None:
             target[name] = source[name]

@@ -24,7 +24,7 @@ from remuda.runtime.definitions import ForeignDefinitions
 from remuda.runtime.definitions import install as install_definitions
 from remuda.runtime.steps import step
 
-NOTE = step("inventory.note", "writes down that a provider is installed")
+NOTE = step("inventory.note", "records an installed provider in the inventory of clusterctl")
 
 NAMESPACE = "remuda-system"
 # The release of Cluster API whose kinds these are. A cluster moves only to where its providers are not older.
@@ -44,12 +44,12 @@ _PREFIXES: Mapping[ProviderType, str] = {
 
 
 class Provider(Object):
-    """A provider that is installed."""
+    """Installed provider."""
 
-    provider_name: Annotated[str, Field("Its name.")] = ""
-    type: Annotated[str, Field("What it provides.")] = ""
-    version: Annotated[str, Field("Its version.")] = ""
-    watched_namespace: Annotated[str, Field("The only namespace it watches; empty for all of them.")] = ""
+    provider_name: Annotated[str, Field("Name.")] = ""
+    type: Annotated[str, Field("Type of the provider.")] = ""
+    version: Annotated[str, Field("Version.")] = ""
+    watched_namespace: Annotated[str, Field("Namespace that the provider watches; empty for all namespaces.")] = ""
 
 
 class MachinePool(Object):
@@ -74,7 +74,7 @@ _INVENTORY_DEFINITION = Definition(
     labels={_CORE_LABEL: _INVENTORY},
     status=False,
     columns=(
-        Column("Age", ".metadata.creationTimestamp", "Time since it was installed", "date"),
+        Column("Age", ".metadata.creationTimestamp", "Time since installation", "date"),
         Column("Type", ".type"),
         Column("Provider", ".providerName"),
         Column("Version", ".version"),
@@ -105,7 +105,7 @@ CORE = Entry("CoreProvider", "cluster-api", CORE_VERSION)
 
 
 async def install(client: Client, *entries: Entry) -> None:
-    """Notes the providers. Definitions and entries that somebody else has put there stay as they are."""
+    """Record the providers. Definitions and entries of other programs stay as they are."""
     if not entries:
         return
     for definition in (_INVENTORY_DEFINITION, *((_NOT_OURS,) if CORE in entries else ())):

@@ -23,11 +23,11 @@ class NamingError(ValueError):
 
 
 def check(template: str) -> None:
-    """Raises NamingError unless names made from the template can be told apart."""
+    """Raise NamingError unless the template is supported and gives unique names."""
     actions = [match["action"].strip() for match in _ACTION.finditer(template)]
     for action in actions:
         if action not in _VALUES:
-            raise NamingError(f"{{{{ {action} }}}} is not known; {', '.join(_VALUES)} are")
+            raise NamingError(f"{{{{ {action} }}}} is not supported; use {', '.join(_VALUES)}")
     if "{{" in _ACTION.sub("", template):
         raise NamingError("a {{ is not closed by }}")
     if ".random" not in actions:

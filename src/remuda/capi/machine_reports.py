@@ -27,7 +27,7 @@ def judged(machines: Sequence[Machine], now: float) -> list[Reporter]:
 
 
 def late(machines: Sequence[Machine], now: float) -> list[str]:
-    """A line about Machines whose deletion takes long, which somebody should look at."""
+    """Return a line that names Machines whose deletion takes long; empty if there are none."""
     found = [m.metadata.name for m in machines if _age(m.metadata.deletion_timestamp, now) > _LONG_SECONDS]
     if not found:
         return []

@@ -1,7 +1,7 @@
 """Every name Cluster API agrees on: labels, annotations, finalizers, taints, secrets.
 
 Other programs read and write these, so none of them can change. Object names may be longer than a label value may be;
-`label_value` is the one way they become labels, and whoever compares a label with a name must go through it.
+`label_value` converts them to labels, and must be used to compare a label with a name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def contract_label(contract: str) -> str:
 
 # Annotations.
 PAUSED = "cluster.x-k8s.io/paused"
-EXTERNALLY_MANAGED = "cluster.x-k8s.io/managed-by"  # on an infrastructure cluster that somebody else looks after
+EXTERNALLY_MANAGED = "cluster.x-k8s.io/managed-by"  # on an externally managed infrastructure cluster
 DISABLE_MACHINE_CREATE = "cluster.x-k8s.io/disable-machine-create"
 DELETE_MACHINE = "cluster.x-k8s.io/delete-machine"  # the first to go when a MachineSet shrinks
 SKIP_REMEDIATION = "cluster.x-k8s.io/skip-remediation"

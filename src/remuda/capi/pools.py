@@ -28,7 +28,7 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import Retryable
 
 CONCURRENCY = 50
-EXPECTED = (Retryable, StatusError, OSError, TimeoutError)  # told in a condition, and tried again
+EXPECTED = (Retryable, StatusError, OSError, TimeoutError)  # reported in a condition, and retried
 BY_CONTROLLER = "by controller, or without one"  # an index of Machines, and one of MachineSets
 
 
@@ -75,4 +75,4 @@ def _place_of(obj: Object) -> Iterable[str]:
 
 def orphanage(namespace: str) -> str:
     """Return the index key of a namespace's objects without a controller."""
-    return f"nobody's in {namespace}"
+    return f"no controller in {namespace}"

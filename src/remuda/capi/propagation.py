@@ -1,9 +1,9 @@
-"""Labels and annotations handed down from one object to another, and taken away again when they go from the first.
+"""Propagation of labels and annotations from one object to another, and their removal when the first loses them.
 
-Whoever hands metadata down must not touch what others put on the object, so it has to know what it put there itself.
-The API server keeps exactly that, per field manager, in managedFields; nothing else is stored. Caches leave them out,
-so the object is read from the server, but only when it carries a key that is not given and was not found to be somebody
-else's before. A change is one merge patch of what differs, and none is sent when nothing does.
+A controller must not remove metadata that other clients set, so it must know what it has set itself. The API server
+records that per field manager in managedFields; nothing else is stored. Caches drop managedFields, so the object is
+read from the server, but only if it has a key that is neither desired nor known to belong to another client. A change
+is one merge patch of the differences; without differences, nothing is sent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Keys(NamedTuple):
 
 
 class Ownership:
-    """Tells what was handed down before from what others have set, and remembers the latter while it runs."""
+    """Distinguishes metadata that we propagated from metadata of other clients, and caches the latter in memory."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

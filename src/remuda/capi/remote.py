@@ -43,7 +43,7 @@ async def secret_data(client: Client, namespace: str, name: str) -> dict[str, by
     try:
         return {key: base64.b64decode(text, validate=True) for key, text in data.items()}
     except binascii.Error as error:
-        raise Retryable(f"the Secret {namespace}/{name} cannot be read: {error}") from None
+        raise Retryable(f"cannot decode the Secret {namespace}/{name}: {error}") from None
 
 
 def dialer(client: Client, connect: Connect | None = None) -> Dial:

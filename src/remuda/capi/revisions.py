@@ -1,4 +1,4 @@
-"""Revisions of a MachineDeployment: which MachineSet stands for the present template, and what the others are called.
+"""Revisions of a MachineDeployment: the MachineSet of the current template, and the names of new MachineSets.
 
 Only what cannot be changed on a running server makes a revision: version, bootstrap, infrastructure and failure domain.
 Everything else in the template reaches Machines in place. The name of a new MachineSet follows from what it is made
@@ -109,7 +109,7 @@ def _code(digest: bytes) -> str:
 
 
 def revision(annotations: Mapping[str, str]) -> int:
-    """0 where none was given yet, or where somebody wrote nonsense."""
+    """Return the revision from the annotations; 0 if it is missing or not a number."""
     text = annotations.get(names.REVISION, "")
     return int(text) if text.isascii() and text.isdigit() else 0
 

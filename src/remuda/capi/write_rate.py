@@ -17,7 +17,7 @@ from remuda.runtime.draft import Draft, save
 from remuda.runtime.outcome import DONE, Again, Outcome
 from remuda.runtime.steps import Step
 
-STATUS_SECONDS = 5.0  # a state that lasts so long is told
+STATUS_SECONDS = 5.0  # a state that lasts this long is written
 _BUSY_SECONDS = 30.0  # the same, however much there is to do
 _BACKLOG = 20  # so many waiting keys add as much again
 
@@ -35,14 +35,14 @@ class Pace:
         return max(self._least, min(_BUSY_SECONDS, self._least * (1 + self._backlog() / _BACKLOG)))
 
     async def save(self, client: Client, draft: Draft, metadata: ObjectMeta, step: Step, *, matters: bool) -> Outcome:
-        """Saves a draft, without its status if that may wait; then the outcome says for how long."""
+        """Save a draft, without its status if that may wait; then return an outcome with the delay."""
         now = clock.time()
         rest = 0.0 if matters else self.rest(metadata, now)
         if rest:
             draft.obj["status"] = draft.base.get("status", {})
         if await save(client, draft, step) is not draft.value:
             self._written[metadata.key] = now
-        return Again(rest, "the status is on its way") if rest else DONE
+        return Again(rest, "the rate limit delays a write of the status") if rest else DONE
 
     def rest(self, metadata: ObjectMeta, now: float) -> float:
         """For how many seconds more the status of this object may be held back. Making it counts as a write."""

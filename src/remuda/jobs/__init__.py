@@ -1,10 +1,10 @@
-"""Runs `batch/v1` Jobs as child processes where the engine has no nodes.
+"""Job runner: runs `batch/v1` Jobs as child processes where the engine has no nodes.
 
-Only Jobs that ask for it by `spec.managedBy` are taken; kube-controller-manager leaves those alone.
+It runs only Jobs that name it in `spec.managedBy`; kube-controller-manager ignores these.
 """
 
 MANAGED_BY = "remuda.dev/job-runner"
-COMMAND = ("remuda", "machine-job")  # the only one that is run
+COMMAND = ("remuda", "machine-job")  # the only command that is run
 
 # Annotation of a Job: namespace/name of another one. Nothing is started while a program of that Job still runs.
 FOLLOWS = "remuda.dev/follows-job"

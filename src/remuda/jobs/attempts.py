@@ -1,4 +1,4 @@
-"""One attempt of a Job: its Pod, the start of its program, and what is written of it. What a kubelet would do."""
+"""One attempt of a Job: creates its Pod, starts its program and writes its status, as a kubelet would."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from remuda.runtime.steps import step
 
 CREATE_POD = step("jobrunner.create-pod", "creates the Pod of an attempt")
 START = step("jobrunner.start-program", "starts the program of a Pod")
-SAVE_POD = step("jobrunner.save-pod", "writes how a Pod's program fares")
+SAVE_POD = step("jobrunner.save-pod", "writes the status of a Pod")
 
 _FALLBACK_LINES, _FALLBACK_BYTES = 80, 2048  # of the log, for a termination message: as much as Kubernetes takes
 
@@ -42,14 +42,16 @@ class Attempts:
         self._ca_pem = ca_pem
 
     async def make(self, job: Job, raw: bytes, index: int) -> Pod:
-        """The Pod of an attempt, made or found. Raises NotRunnable when somebody else's has its name."""
+        """Create the Pod of an attempt, or find it. Raises NotRunnable if another owner's Pod has its name."""
         made = pods.make(job, msgspec.json.decode(raw), index)
         with contextlib.suppress(AlreadyExists, Conflict):
             async with CREATE_POD:
                 return POD.decode(await self._client.create(POD.target, job.metadata.namespace, made))
         present = POD.decode(await self._client.get(POD.target, job.metadata.namespace, made["metadata"]["name"]))
         if not any(owner.uid == job.metadata.uid for owner in present.metadata.owner_references):
-            raise NotRunnable(f"a Pod {present.key} that is not its own has the name of its Pod")
+            raise NotRunnable(
+                f"cannot create Pod {present.key}: a Pod of that name exists and belongs to another object"
+            )
         return present
 
     async def start(self, job: Job, pod: Pod, mark: Mark) -> Started:

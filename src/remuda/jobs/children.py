@@ -1,4 +1,4 @@
-"""The programs that run now, by their Jobs, each with the task that waits for its end."""
+"""Running programs by Job, each with the task that waits for its end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _END_SECONDS = 5.0  # of grace when the runner itself ends
 
 
 class Child:
-    """`code` is None while it runs; `stopping` says why it was told to end."""
+    """Program of a Job. `code` is None while it runs; `stopping` is the reason why it was asked to end."""
 
     def __init__(self, key: Key, job: Job, pod: Pod, handle: Started, started: float) -> None:
         self.key = key
@@ -63,7 +63,7 @@ class Children:
                 await child.over.wait()
 
     def stop(self, child: Child, why: str) -> None:
-        """Tells it to end, and ends it if it does not."""
+        """Ask the program to end, and kill it after its grace period."""
         if child.code is None and not child.stopping:
             child.stopping = why
             self._stopping.spawn(f"end job {child.key}", _stop(child, child.grace))
@@ -73,7 +73,7 @@ class Children:
         self._by_job.pop(key, None)
 
     async def close(self) -> None:
-        """All of them end, now."""
+        """Stop all programs now."""
         left = [child for child in self._by_job.values() if child.code is None]
         await asyncio.gather(*(_stop(child, min(child.grace, _END_SECONDS)) for child in left))
         await self._stopping.close()

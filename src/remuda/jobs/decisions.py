@@ -56,7 +56,7 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class Suspend(msgspec.Struct, frozen=True):
-    """Nothing of it may run until somebody says so."""
+    """The Job is suspended: no program may run."""
 
 
 Decision = Attempt | Finish | Wait | Suspend
@@ -94,7 +94,7 @@ def decide(job: Job, pods: Sequence[Pod], now: float) -> Decision:
         return Finish(False, DEADLINE, "Job was active longer than specified deadline")
     if tally.active is not None:
         running = tally.active.status.phase == "Running"
-        return Wait("its program runs", left) if running else Attempt(_index(tally.active), tally.active)
+        return Wait("the program is running", left) if running else Attempt(_index(tally.active), tally.active)
     return _next_attempt(job, pods, tally, now, left)
 
 
@@ -103,10 +103,12 @@ def _next_attempt(job: Job, pods: Sequence[Pod], tally: Tally, now: float, left:
     if failed > job.spec.backoff_limit:
         return Finish(False, BACKOFF_LIMIT, f"Job has reached the specified backoff limit{_start_error(pods)}")
     if tally.disrupted > _DISRUPTIONS:
-        return Finish(False, RESTARTED, f"the runner was restarted under it {tally.disrupted} times")
+        return Finish(False, RESTARTED, f"the job runner was restarted {tally.disrupted} times while the program ran")
     wait = _backoff(pods, failed, now)
     if wait > 0:
-        return Wait(f"attempt {failed} has failed", wait if left is None else min(wait, left))
+        return Wait(
+            f"attempt {failed} failed; the next one follows after a back-off", wait if left is None else min(wait, left)
+        )
     return Attempt(max(map(_index, pods), default=-1) + 1)
 
 
@@ -157,17 +159,17 @@ def refusal(job: Job) -> str:
     """Return why the runner cannot run the Job; empty if it can."""
     spec, pod = job.spec, job.spec.template.spec
     if spec.parallelism > 1 or (spec.completions or 1) > 1 or spec.completion_mode == "Indexed":
-        return "a Job runs once here: parallelism, completions and Indexed are not supported"
+        return "parallelism, completions and completionMode Indexed are not supported"
     if spec.pod_failure_policy is not None or spec.success_policy is not None:
         return "podFailurePolicy and successPolicy are not supported"
     if pod.restart_policy != "Never":
         return f"restartPolicy must be Never, not {pod.restart_policy}"
     if len(pod.containers) != 1 or pod.init_containers:
-        return "there must be one container, and no init containers"
+        return "the Pod must have one container and no init containers"
     container = pod.containers[0]
     command = (*container.command, *container.args)
     if command != COMMAND:
-        return f"the command must be {' '.join(COMMAND)}, not {' '.join(command) or 'that of an image'}"
+        return f"the command must be {' '.join(COMMAND)}, not {' '.join(command) or 'the command of the image'}"
     if container.env or container.env_from:
         return "environment variables are not supported: env and envFrom must be empty"
     return ""

@@ -34,10 +34,10 @@ class Started(Protocol):
         """The program's exit code; 128 and the number for a signal. Nothing of it is left running then."""
 
     def terminate(self) -> None:
-        """Asks it to end."""
+        """Ask the program to end."""
 
     def kill(self) -> None:
-        """Ends it."""
+        """Kill the program."""
 
     def termination_message(self) -> str:
         """Return what the program wrote to its termination log."""

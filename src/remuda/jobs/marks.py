@@ -73,7 +73,7 @@ class JobKey:
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != _KEY_BYTES:
-            raise ValueError(f"a key of Jobs has {_KEY_BYTES} bytes, not {len(secret)}")
+            raise ValueError(f"the Job key must have {_KEY_BYTES} bytes, not {len(secret)}")
         self._secret = secret
 
     @classmethod
@@ -148,12 +148,14 @@ def verify(key: JobKey, job: Json) -> Mark:
     metadata = job["metadata"]
     text = (metadata.get("annotations") or {}).get(ANNOTATION)
     if not text:
-        raise BadMark("the manager did not make this Job: it carries no mark, and only Jobs of the manager run here")
+        raise BadMark(
+            f"the manager did not make this Job: it has no annotation {ANNOTATION}. The job runner runs no other Jobs"
+        )
     try:
         mark = msgspec.json.decode(text, type=Mark)
         age = clock.parse(metadata["creationTimestamp"]) - clock.parse(mark.issued)
     except (msgspec.MsgspecError, ValueError, KeyError):
-        raise BadMark("the manager did not make this Job: its mark cannot be read") from None
+        raise BadMark("the manager did not make this Job: its mark is malformed") from None
     if not hmac.compare_digest(mark.mac.encode(), _mac(key, job, mark).encode()):
         raise BadMark(
             "the manager did not make this Job: its mark is for another namespace, name, owner or spec, or another "

@@ -75,7 +75,8 @@ class _Source:
         signed = self._mark.inputs.get(input_name(target.plural, name), "")
         if signed != ("" if found is None else digest(found)):
             raise NotRunnable(
-                f"{target.plural.removesuffix('s')} {name!r} has changed since the manager made this Job: it is not run"
+                f"{target.plural.removesuffix('s')} {name!r} has changed since the manager made this Job: "
+                "the Job is not run"
             )
         return found
 
@@ -99,9 +100,7 @@ async def _contents(source: _Source, volume: Volume) -> dict[str, File]:
         of = volume.config_map
         found = await source.of(CONFIG_MAPS, of.name, of.optional)
         return _items(volume.name, found, of.items, of.default_mode, of.optional)
-    raise NotRunnable(
-        f"the volume {volume.name} is of a sort that is not supported: a Secret, a ConfigMap or emptyDir is"
-    )
+    raise NotRunnable(f"the type of volume {volume.name} is not supported: use a Secret, a ConfigMap or an emptyDir")
 
 
 def _items(
@@ -120,7 +119,7 @@ def _items(
             path = inside(f"/{item.path}")[1:]
             files[path] = File(found[item.key], (usual if item.mode is None else item.mode) & 0o700)
         elif not optional:
-            raise NotReady(f"the volume {volume} refers to a key that is not there: {item.key}")
+            raise NotReady(f"volume {volume} references non-existent key: {item.key}")
     return files
 
 
@@ -139,7 +138,7 @@ def _mounted(mount: Mount, files: Mapping[str, File]) -> dict[str, File]:
 
 
 def inside(path: str) -> str:
-    """An absolute path that stays where it says."""
+    """Return the normalised path. Raises NotRunnable unless it is absolute and without `..`."""
     if not path.startswith("/") or ".." in path.split("/"):
-        raise NotRunnable(f"the path {path} is not an absolute one without ..")
+        raise NotRunnable(f"the path {path} must be absolute and must not contain '..'")
     return posixpath.normpath(path)

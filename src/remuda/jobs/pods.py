@@ -104,7 +104,7 @@ def lost(started: str | None) -> End:
         started=clock.parse(started) if started else now,
         finished=now,
         reason=RESTARTED,
-        why="the runner was restarted",
+        why="the job runner was restarted",
         disrupted=True,
     )
 

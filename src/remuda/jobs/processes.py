@@ -1,4 +1,4 @@
-"""Runs a Job's program as a process of this machine, below a directory of its own that nobody else can read.
+"""Launcher that runs a Job's program as a process of this machine, in a private directory.
 
     DIRECTORY/<uid of the Pod>/root    what its volumes hold; the termination log
                                home    its HOME and working directory
@@ -110,7 +110,9 @@ class Processes:
                 why = await self._try_to_confine()
                 self._confines = not why
                 if why:
-                    log.warning("Jobs run as the manager's user, not as users of their own: %s", why)
+                    log.warning(
+                        "cannot run each Job as a user of its own, Jobs run as the user of the manager: %s", why
+                    )
         return self._confines
 
     async def _try_to_confine(self) -> str:
@@ -121,12 +123,12 @@ class Processes:
             await asyncio.to_thread(_lay_out, place, work, user)
             started = await self._start(place, work, user, self._isolated(_TRY, str(place / "kubeconfig")))
             code = await started.wait()
-            said = last_lines(self.log(_TRIAL), 1, LONGEST_MESSAGE).strip()
+            output = last_lines(self.log(_TRIAL), 1, LONGEST_MESSAGE).strip()
         except OSError as error:
             return str(error)
         finally:
             await self.forget(_TRIAL)
-        return said or f"the trial ended with {code}" if code else ""
+        return output or f"the test program exited with code {code}" if code else ""
 
     def _isolated(self, code: str, *arguments: str) -> list[str]:
         """Never with relative entries, which mean the working directory, nor with places that Jobs write to."""
@@ -199,14 +201,14 @@ class ProcessStarted:
             return ""
 
     def _complaint(self) -> str:
-        """Return what the supervisor said before it started anything; nothing once the program has said something."""
+        """Return the error of a supervisor that could not start the program; empty once the program has printed."""
         if last_lines(Reader(self._place / "log"), 1, 1):
             return ""
         try:
             text = (self._place / _COMPLAINTS).read_bytes()[-LONGEST_MESSAGE:].decode("utf-8", "replace").strip()
         except OSError:
             return ""
-        return f"the program cannot be started: {text.splitlines()[-1]}" if text else ""
+        return f"cannot start the program: {text.splitlines()[-1]}" if text else ""
 
 
 def _is_below(path: Path, folders: Sequence[Path]) -> bool:
@@ -214,7 +216,7 @@ def _is_below(path: Path, folders: Sequence[Path]) -> bool:
 
 
 def _user(uid: str) -> int:
-    """A number that nobody else has: systemd gives out none from here on, and no account has such a high one."""
+    """Return an unused user ID: systemd allocates none in this range, and no account has such a high one."""
     return _FIRST_USER + int.from_bytes(hashlib.sha256(uid.encode()).digest()[:3])
 
 
@@ -245,7 +247,7 @@ def _below(root: Path, path: str) -> Path:
 
 
 def _lay_out(place: Path, work: Work, user: int) -> None:
-    """Whatever a killed start has left is written over. `user`: who gets all but the log; 0: nobody else."""
+    """Create the directory of an attempt, replacing leftovers. `user`: owner of all but the log; 0: this process."""
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in (place, *(place / name for name in ("root", "home", "tmp", "log"))):

@@ -1,12 +1,12 @@
-"""The job runner: a controller of the Jobs that ask for it, which runs their programs on this machine.
+"""The job runner: a controller that runs the programs of Jobs with `spec.managedBy` on this machine.
 
-For the Job it is what kube-controller-manager would be, for its Pods what a kubelet would: a Pod per attempt, its
-phase and its container's end, the Job's counts and conditions. What must stay true:
+It replaces kube-controller-manager for the Jobs and the kubelet for their Pods: it creates a Pod per attempt, and
+writes the status of the Pods and Jobs. Invariants:
 
-- a Job's programs run one at a time, also across a Job that was deleted and made anew under its name;
-- a program dies with the runner. A Pod found running that nobody here runs has failed, and is tried again;
-- it runs only Jobs that the manager has signed (`marks`), with what they mounted then;
-- nothing is decided from memory: what ran and ended is in Pods, so a restart anywhere goes on from there.
+- the programs of a Job run one at a time, even if a Job was deleted and created again with the same name;
+- a program dies with the runner. A running Pod without a program of this runner has failed, and is retried;
+- it runs only Jobs that the manager has signed (`marks`), with the contents of their volumes at that time;
+- decisions depend only on Jobs and Pods, not on memory, so a restart at any point continues from there.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from remuda.runtime.steps import step
 
 CONTROLLER = "job-runner"
 
-SAVE_JOB = step("jobrunner.save-job", "writes how a Job fares")
+SAVE_JOB = step("jobrunner.save-job", "writes the status of a Job")
 DELETE_POD = step("jobrunner.delete-pod", "deletes the Pod of a suspended Job")
-DELETE_JOB = step("jobrunner.delete-job", "deletes a Job that ended long enough ago")
+DELETE_JOB = step("jobrunner.delete-job", "deletes a finished Job whose TTL has passed")
 
 _OF_JOB = "job"
-_FOLLOW_SECONDS = 1.0  # between two looks whether the program of the Job before has ended
-_MISSING_SECONDS = 5.0  # between two looks for a Secret that is missing
+_FOLLOW_SECONDS = 1.0  # between two checks whether the program of the preceding Job has ended
+_MISSING_SECONDS = 5.0  # between two checks for a missing Secret
 
 
 class JobRunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,7 +73,7 @@ class JobRunner:
         )
         self._controller.watch(self._pods, self._job_of, "pods")
         self._attempts = Attempts(self._client, self._pods, self._launcher, settings.server_url, settings.ca_pem)
-        self._turns = ConcurrencyLimit(settings.concurrency, self._controller.enqueue)
+        self._slots = ConcurrencyLimit(settings.concurrency, self._controller.enqueue)
         self._children = Children(self._ended)
         self._pods.listen(self._gone)
         manager.at_start(self._sweep)
@@ -114,7 +114,7 @@ class JobRunner:
         await self._launcher.forget(pod.metadata.uid)
 
     def _ended(self, child: Child) -> None:
-        self._turns.give_back(child.key)
+        self._slots.give_back(child.key)
         self._controller.enqueue(child.key)
         attributes = {"k8s.namespace.name": child.key.namespace, "k8s.job.name": child.key.name}
         code = -1 if child.code is None else child.code
@@ -134,7 +134,7 @@ class JobRunner:
         if job.spec.managed_by != MANAGED_BY:
             return DONE
         if job.finished is not None:
-            self._turns.give_back(key)
+            self._slots.give_back(key)
             return await self._expire(job)
         found = self._pods.select(_OF_JOB, job.metadata.uid)
         if child is not None and child.pod_uid not in {pod.metadata.uid for pod in found}:
@@ -147,10 +147,10 @@ class JobRunner:
         return await self._act(job, found, decision)
 
     def _abandon(self, key: Key, child: Child | None, job: Job | None) -> Outcome:
-        """The Job is gone or going, and so must its program."""
+        """Stop the program of a Job that was deleted or is being deleted."""
         if child is None or child.code is not None:
             self._children.drop(key)
-            self._turns.give_back(key)
+            self._slots.give_back(key)
             if job is not None and not job.metadata.deleting:
                 self._controller.enqueue(key)
             return DONE
@@ -177,9 +177,11 @@ class JobRunner:
         except NotRunnable as error:
             return await self._finish(job, found, Finish(False, decisions.NOT_RUNNABLE, str(error)))
         if before := self._follows(job):
-            return Again(_FOLLOW_SECONDS, f"a program of Job {before} is still being ended")
-        if not self._turns.ask(job.key):
-            others = f"{self._turns.taken} others run, {self._turns.waiting - 1} others wait"
+            return Again(_FOLLOW_SECONDS, f"the program of Job {before} is still being stopped")
+        if not self._slots.ask(job.key):
+            others = (
+                f"{self._slots.taken} other Jobs run, which is the limit, and {self._slots.waiting - 1} others wait"
+            )
             return Blocked("WaitingForTurn", f"Job {job.key}", others)
         pod = attempt.pod
         try:
@@ -195,20 +197,20 @@ class JobRunner:
         except OSError as error:
             return await self._cannot_start(job, found, pod, error)
         except BaseException:
-            self._turns.give_back(job.key)
+            self._slots.give_back(job.key)
             raise
         pod = await self._attempts.runs(job, pod, child)
         await self._save(job, [*(one for one in found if one.metadata.uid != pod.metadata.uid), pod])
         if job.spec.active_deadline_seconds is None:
-            return Blocked("Running", f"Job {job.key}", "its program runs")
-        return Again(job.spec.active_deadline_seconds, "its program runs")
+            return Blocked("Running", f"Job {job.key}", "the program is running")
+        return Again(job.spec.active_deadline_seconds, "the program is running")
 
     async def _cannot_start(self, job: Job, found: list[Pod], pod: Pod | None, error: OSError) -> Outcome:
         """No disk, no processes, no interpreter: a failed attempt, which leaves its error in Pod and Job."""
-        self._turns.give_back(job.key)
+        self._slots.give_back(job.key)
         if pod is None:
             raise error
-        pod = await self._attempts.cannot_start(job, pod, f"the program cannot be started: {error}")
+        pod = await self._attempts.cannot_start(job, pod, f"cannot start the program: {error}")
         found = [*(one for one in found if one.metadata.uid != pod.metadata.uid), pod]
         await self._save(job, found)
         return await self._act(job, found, decisions.decide(job, found, clock.time()))
@@ -234,8 +236,8 @@ class JobRunner:
         return verified, mark
 
     async def _hold(self, job: Job, found: list[Pod], why: str) -> Outcome:
-        """Something is missing that may come yet; others have their turn meanwhile."""
-        self._turns.give_back(job.key)
+        """Wait for a missing object, and let other Jobs run meanwhile."""
+        self._slots.give_back(job.key)
         for pod in found:
             if not pod.ended:
                 await self._attempts.waits(job, pod, why)
@@ -243,7 +245,7 @@ class JobRunner:
         return Blocked("CreateContainerConfigError", f"Job {job.key}", why, _MISSING_SECONDS)
 
     async def _settle(self, job: Job, pod: Pod) -> Pod:
-        """Writes what became of a Pod's program; returns the Pod as it is now."""
+        """Write the state of a Pod's program to the Pod; return the updated Pod."""
         child = self._children.of(job.key)
         if child is not None and child.pod_uid == pod.metadata.uid:
             if child.code is None:
@@ -257,25 +259,25 @@ class JobRunner:
 
     def _end_first(self, child: Child, why: str) -> Outcome:
         self._children.stop(child, why)
-        return Blocked("Stopping", f"Job {child.key}", f"its program is being ended: {why}")
+        return Blocked("Stopping", f"Job {child.key}", f"the program is being stopped: {why}")
 
     async def _suspend(self, job: Job, found: list[Pod]) -> Outcome:
         child = self._children.of(job.key)
         if child is not None:
             return self._end_first(child, "the Job was suspended")
-        self._turns.give_back(job.key)
+        self._slots.give_back(job.key)
         for pod in found:
             if not pod.ended:
                 async with DELETE_POD:
                     await self._delete(POD.target, pod.key, pod.metadata.uid)
         await self._save(job, [pod for pod in found if pod.ended], suspended=True)
-        return Blocked("Suspended", f"Job {job.key}", "somebody has suspended it")
+        return Blocked("Suspended", f"Job {job.key}", "spec.suspend is true")
 
     async def _finish(self, job: Job, found: list[Pod], finish: Finish) -> Outcome:
         child = self._children.of(job.key)
         if child is not None:
             return self._end_first(child, finish.message)
-        self._turns.give_back(job.key)
+        self._slots.give_back(job.key)
         for pod in found:
             if not pod.ended:
                 await self._attempts.given_up(job, pod, finish.reason, finish.message)
@@ -290,7 +292,7 @@ class JobRunner:
             return DONE
         left = clock.parse(finished.last_transition_time) + ttl - clock.time()
         if left > 0:
-            return Again(left, "it is kept for a while")
+            return Again(left, "ttlSecondsAfterFinished has not passed yet")
         async with DELETE_JOB:
             await self._delete(JOB.target, job.key, job.metadata.uid)
         return DONE

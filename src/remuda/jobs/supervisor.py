@@ -1,10 +1,10 @@
-"""The process between the runner and a Job's program: starts it, keeps its log, and sees that it does not outlive them.
+"""Process between the runner and a Job's program: starts the program, writes its log, and kills it with the runner.
 
     python -m remuda.jobs.supervisor '{"command": […], "log": DIR, "memory": BYTES, "nice": N, "confine": {…}}'
 
-Its standard input is the lifeline: whoever started it holds the other end, so when that ends, however it does, the
-program and all of its process group are killed. SIGTERM is handed on to them; closing the lifeline kills. Of what the
-program leaves behind in its group nothing stays either. What has made a session of its own is meant to stay.
+Its standard input is the lifeline: the runner holds the other end. When the runner ends, in whatever way, the lifeline
+closes, and the supervisor kills the program and its process group. It forwards SIGTERM to them. When the program ends,
+the rest of its process group is killed too; only processes with a session of their own survive.
 
 With `confine` the program runs as a user of its own (`{"user": UID, "hide": DIR, "show": DIR}`): it sees nothing of the
 directory `hide`, the manager's data, but the directory `show` below it, and can gain no rights by running programs.
@@ -42,22 +42,22 @@ def main() -> NoReturn:
     supervisor = os.getpid()
     child = os.fork()
     if child == 0:
-        _become(order, into, supervisor)
+        _run_program(order, into, supervisor)
     os.close(into)
-    _lead_a_group(child)
+    _make_group_leader(child)
     sys.exit(_guard(child, output, log_file.Writer(Path(order["log"]))))
 
 
-def _lead_a_group(child: int) -> None:
-    """Done on both sides of the fork, so that neither goes on before it is."""
+def _make_group_leader(child: int) -> None:
+    """Make the child the leader of a process group. Both sides of the fork do it: neither can rely on the other."""
     try:
         os.setpgid(child, child)
     except OSError:
         pass  # it has become the program already
 
 
-def _become(order: dict[str, Any], output: int, supervisor: int) -> NoReturn:
-    """In the child: everything up to the program itself."""
+def _run_program(order: dict[str, Any], output: int, supervisor: int) -> NoReturn:
+    """Set up the child process and execute the program."""
     try:
         os.setpgid(0, 0)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -75,9 +75,9 @@ def _become(order: dict[str, Any], output: int, supervisor: int) -> NoReturn:
         _die_with_parent()  # after the change of user, which takes this back
         if os.getppid() == supervisor:
             os.execvp(order["command"][0], order["command"])  # noqa: S606
-    except Exception as error:  # whatever it is, it is all that anybody will know of this program
+    except Exception as error:  # the log is the only place where this error can be seen
         why = (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}: {error}"
-        os.write(2, f"{order['command'][0]} cannot be started: {why}\n".encode())
+        os.write(2, f"cannot start {order['command'][0]}: {why}\n".encode())
     finally:
         os._exit(_CANNOT_START)
 
@@ -141,7 +141,7 @@ def _guard(child: int, output: int, log: log_file.Writer) -> int:
 
 
 def _end(child: int, output: int, log: log_file.Writer) -> int:
-    """The rest of the group goes before its leader is waited for: until then the number is nobody else's."""
+    """Kill the rest of the group, then reap its leader: until then, no other process can get its number."""
     _signal(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
     os.set_blocking(output, False)
@@ -164,7 +164,7 @@ def _copy(output: int, log: log_file.Writer) -> bool:
 
 
 def _signal(child: int, number: int) -> None:
-    """To the program and whatever it has started."""
+    """Send a signal to the program and its process group."""
     try:
         os.killpg(child, number)
     except ProcessLookupError:

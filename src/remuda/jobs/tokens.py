@@ -1,4 +1,4 @@
-"""The kubeconfig of a Job: a token of its own ServiceAccount, good for its Pod alone and for as long as it may run."""
+"""Kubeconfig of a Job, with a token of its ServiceAccount that is bound to its Pod and expires with its deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs and their Pods as far as they are read here: by the runner, and by whoever makes Jobs and waits for them."""
+"""Types of Jobs and Pods, with the fields that the runner and the creators of Jobs read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A certificate of somebody else's making, with its chain and key: what it is good for, and whether clients would
-believe it. No files.
+"""Custom certificate with its chain and key: its names, its validity, and whether clients would trust it. No files.
 
-What clients are to trust is the root at the end of the chain, never the certificate itself or what stands between: both
-are replaced when it is renewed. Whether they believe it is asked of OpenSSL, by a handshake in memory.
+Clients must trust the root at the end of the chain, never the certificate itself or an intermediate one: both are
+replaced when the certificate is renewed. A TLS handshake in memory, by OpenSSL, shows whether clients trust it.
 """
 
 from __future__ import annotations
@@ -75,38 +74,38 @@ def parse(pem: bytes, key_pem: bytes) -> Chain:
     try:
         found = x509.load_pem_x509_certificates(pem)
     except ValueError:
-        raise Unfit("the file of the certificate has none in PEM") from None
+        raise Unfit("the certificate file has no certificate in PEM") from None
     try:
         key = serialization.load_pem_private_key(key_pem, password=None)
     except TypeError:
-        raise Unfit("the key has a password, which cannot be given: store it without one, for its owner only") from None
+        raise Unfit("the key is encrypted: store it without a password, readable by its owner only") from None
     except ValueError:
         # Without the cause: what a parser says about a private key has no business in a log.
-        raise Unfit("the file of the key has no private key in PEM") from None
+        raise Unfit("the key file has no private key in PEM") from None
     if found[0].public_key() != key.public_key():
         raise Unfit(
-            "the key is not that of the first certificate: the file begins with the server's own certificate, then "
-            "come those that vouch for it"
+            "the key does not belong to the first certificate: the file must begin with the certificate of the server, "
+            "followed by its intermediate certificates"
         )
     return Chain(certificates=found, pem=pem, key_pem=key_pem)
 
 
 def judge(chain: Chain, host: str, authorities: bytes, now: datetime.datetime) -> None:
-    """Raises Unfit where clients that trust only these authorities would not believe it at that host. Where that is not
-    known (empty), it is judged by the first of its own names."""
+    """Raise Unfit if clients that trust only these authorities would not trust the chain at that host. If the host is
+    empty, the first name of the certificate is used."""
     leaf = chain.leaf
     if now >= leaf.not_valid_after_utc:
-        raise Unfit(f"the certificate has expired, on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: renew it")
+        raise Unfit(f"the certificate expired on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: renew it")
     if now < leaf.not_valid_before_utc:
         raise Unfit(
-            f"the certificate is not valid before {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} UTC: look at the clock"
+            f"the certificate is not valid before {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} UTC: check the clock"
         )
     if not chain.names:
-        raise Unfit("the certificate names no host (subjectAltName), and clients look nowhere else")
+        raise Unfit("the certificate has no host name in subjectAltName, and clients check no other field")
     if host and not chain.covers(host):
-        raise Unfit(f"the certificate is for {', '.join(chain.names)}, and not for {host}")
+        raise Unfit(f"the certificate is for {', '.join(chain.names)}, not for {host}")
     if why := refusal(chain, host, authorities):
-        raise Unfit(f"clients would not believe the certificate: {why}")
+        raise Unfit(f"clients would not trust the certificate: {why}")
 
 
 def refusal(chain: Chain, host: str, authorities: bytes, *, strict: bool = False) -> str:

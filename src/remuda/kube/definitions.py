@@ -184,9 +184,9 @@ def _without_empty(value: dict[str, Any]) -> dict[str, Any]:
 def _part(part: type[Part]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
     required: list[str] = []
-    for name, inner, said in _fields(part):
-        properties[name] = _described(inner, said)
-        if said.required:
+    for name, inner, facets in _fields(part):
+        properties[name] = _described(inner, facets)
+        if facets.required:
             required.append(name)
     doc = inspect.cleandoc(part.__doc__ or "")
     return _without_empty({"type": "object", "description": doc, "properties": properties, "required": required})
@@ -199,22 +199,22 @@ def _fields(part: type[Part]) -> tuple[tuple[str, Any, Field], ...]:
 
 
 def peel(hint: Any) -> tuple[Any, Field]:
-    """The bare type below `Annotated` and `| None`, and all that is said of it: the outermost has the last word."""
-    said: list[Field] = []
+    """Return the bare type below `Annotated` and `| None`, and its Field; the outermost annotation wins."""
+    facets: list[Field] = []
     while True:
         origin = get_origin(hint)
         if origin is Annotated:
             hint, *extras = get_args(hint)
-            said = [extra for extra in extras if isinstance(extra, Field)] + said
+            facets = [extra for extra in extras if isinstance(extra, Field)] + facets
         elif origin in (Union, types.UnionType) and types.NoneType in get_args(hint):
             hint = Union[tuple(arg for arg in get_args(hint) if arg is not types.NoneType)]  # noqa: UP007
         else:
-            return hint, _joined(said)
+            return hint, _joined(facets)
 
 
-def _joined(said: Sequence[Field]) -> Field:
+def _joined(facets: Sequence[Field]) -> Field:
     found = _UNSAID
-    for field in said:
+    for field in facets:
         news = {
             name: value for name in Field.__struct_fields__ if (value := getattr(field, name)) != getattr(_UNSAID, name)
         }
@@ -222,33 +222,33 @@ def _joined(said: Sequence[Field]) -> Field:
     return found
 
 
-def _described(inner: Any, said: Field) -> dict[str, Any]:
-    """The shape of a bare type with everything a Field says laid over it."""
+def _described(inner: Any, facets: Field) -> dict[str, Any]:
+    """Return the schema of a bare type, extended by the settings of its Field."""
     found = (
         {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
-        if (said.int_or_string)
-        else _shape(inner, said)
+        if (facets.int_or_string)
+        else _shape(inner, facets)
     )
-    if said.doc:
-        found["description"] = said.doc
+    if facets.doc:
+        found["description"] = facets.doc
     for name, keyword in _KEYWORDS.items():
-        value = getattr(said, name)
+        value = getattr(facets, name)
         if value not in (None, ""):
             found[keyword] = value
-    if said.enum:
-        found["enum"] = list(said.enum)
-    if said.list_map_keys:
-        found["x-kubernetes-list-map-keys"] = list(said.list_map_keys)
-    if said.preserve_unknown:
+    if facets.enum:
+        found["enum"] = list(facets.enum)
+    if facets.list_map_keys:
+        found["x-kubernetes-list-map-keys"] = list(facets.list_map_keys)
+    if facets.preserve_unknown:
         found["x-kubernetes-preserve-unknown-fields"] = True
-    if said.default is not msgspec.UNSET:
-        found["default"] = said.default
-    if said.rules:
-        found["x-kubernetes-validations"] = [_rule(rule) for rule in said.rules]
+    if facets.default is not msgspec.UNSET:
+        found["default"] = facets.default
+    if facets.rules:
+        found["x-kubernetes-validations"] = [_rule(rule) for rule in facets.rules]
     return found
 
 
-def _shape(inner: Any, said: Field) -> dict[str, Any]:
+def _shape(inner: Any, facets: Field) -> dict[str, Any]:
     if inner in _SCALARS:
         return {"type": _SCALARS[inner]}
     if inner is ObjectMeta:
@@ -261,17 +261,17 @@ def _shape(inner: Any, said: Field) -> dict[str, Any]:
     if origin is Literal:
         return {"type": "string", "enum": list(arguments)}
     if origin in (Sequence, list) or (origin is tuple and arguments[1:] == (...,)):
-        return {"type": "array", "items": _member(arguments[0], said.items)}
+        return {"type": "array", "items": _member(arguments[0], facets.items)}
     if origin in (Mapping, dict) and arguments[0] is str:
-        if said.preserve_unknown:
+        if facets.preserve_unknown:
             return {"type": "object"}
-        return {"type": "object", "additionalProperties": _member(arguments[1], said.items)}
-    raise TypeError(f"no schema says what {inner} is")
+        return {"type": "object", "additionalProperties": _member(arguments[1], facets.items)}
+    raise TypeError(f"cannot derive a schema from the type {inner}")
 
 
 def _member(hint: Any, more: Field | None) -> dict[str, Any]:
-    inner, said = peel(hint)
-    return _described(inner, _joined([said, more]) if more is not None else said)
+    inner, facets = peel(hint)
+    return _described(inner, _joined([facets, more]) if more is not None else facets)
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Spans of time as people write them in manifests: Go's durations, `90s`, `1h30m`."""
+"""Durations in Go's syntax, as manifests use them: `90s`, `1h30m`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class BadDuration(ValueError):
 
 
 def parse(text: str) -> float:
-    """In seconds. Raises BadDuration."""
+    """Return the seconds of a duration. Raises BadDuration."""
     sign = -1.0 if text.startswith("-") else 1.0
     rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":
@@ -23,5 +23,5 @@ def parse(text: str) -> float:
         total += float(part[1]) * _SECONDS[part[2]]
         at = part.end()
     if not rest or at != len(rest):
-        raise BadDuration("is no span of time: 90s, 10m and 1h30m are ones")
+        raise BadDuration("is not a duration, such as 90s, 10m or 1h30m")
     return sign * total

@@ -1,4 +1,4 @@
-"""Errors as Kubernetes says them: a `Status` with a reason, a code and, for bad fields, one cause each.
+"""Errors of the Kubernetes API: a `Status` with a reason, a code and, for invalid fields, one cause each.
 
 Everything that refuses a request raises `StatusError`; whoever serves it (HTTP, the in-process client)
 needs no second vocabulary. Wording follows the real API server because people and programs grep for it.

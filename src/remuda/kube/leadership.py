@@ -1,7 +1,7 @@
-"""May whoever is acting here still act? One that acts only while it leads sets `permit`, which raises when it must not.
+"""Permission to act: code that may act only while this process leads sets `permit`, which raises when it must not.
 
-It is asked when a step begins and again at the last moment before a write leaves this process: in between lie waits
-for a turn, a connection or a busy server, and a process can be stopped for minutes anywhere.
+`permit` is called when a step begins, and again right before a request is sent: in between, the process may wait for a
+lock, a connection or a busy server, or be suspended for minutes.
 """
 
 from __future__ import annotations

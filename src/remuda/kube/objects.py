@@ -133,18 +133,20 @@ _CONDITION_REASON = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
 
 
 class Condition(Part):
-    """One thing that is known of the object."""
+    """Condition of the object."""
 
     # `metav1.Condition`: reason and message are written even when empty, because real schemas demand the keys. Any
     # status is read, because providers write what they like.
-    type: Annotated[str, Field("What it is about.", required=True, max_length=316, pattern=_CONDITION_TYPE)] = ""
-    status: Annotated[str, Field("Whether it holds.", required=True, enum=get_args(ConditionStatus))] = "Unknown"
+    type: Annotated[str, Field("Type of the condition.", required=True, max_length=316, pattern=_CONDITION_TYPE)] = ""
+    status: Annotated[str, Field("Status of the condition.", required=True, enum=get_args(ConditionStatus))] = "Unknown"
     reason: Annotated[
-        str, Field("Why, in one word.", required=True, min_length=1, max_length=1024, pattern=_CONDITION_REASON)
+        str, Field("Reason in one word.", required=True, min_length=1, max_length=1024, pattern=_CONDITION_REASON)
     ] = ""
-    message: Annotated[str, Field("Why, in a sentence; may be empty.", required=True, max_length=32768)] = ""
-    last_transition_time: Annotated[str, Field("When the status last changed.", required=True, format="date-time")] = ""
-    observed_generation: Annotated[int, Field("The generation it was derived from.", format="int64", minimum=0)] = 0
+    message: Annotated[str, Field("Message for users; may be empty.", required=True, max_length=32768)] = ""
+    last_transition_time: Annotated[
+        str, Field("Time at which the status last changed.", required=True, format="date-time")
+    ] = ""
+    observed_generation: Annotated[int, Field("Generation from which it was derived.", format="int64", minimum=0)] = 0
 
 
 T = TypeVar("T", bound=Object)

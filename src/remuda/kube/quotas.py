@@ -1,4 +1,4 @@
-"""The words in which an API server refuses a create above a ResourceQuota. Kubernetes has no other sign of it."""
+"""Error message of an API server for a create above a ResourceQuota. Kubernetes gives no other sign of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Chance where it shows in objects: names and uids. Drawn from the system, unless a simulation puts a source of its own
-here, so that the same seed gives the same run. Nothing secret is drawn here.
+"""Random values that appear in objects: names and uids. They come from the system, unless a simulation sets its own
+source, so that the same seed gives the same run. Secrets are never drawn from it.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _SYMBOLS = {"gt": ">", "lt": "<"}
 
 
 class SelectorError(StatusError):
-    """A selector nobody can understand: a bad request, whose message is the complaint."""
+    """An invalid selector; the message is that of a bad request."""
 
     def __init__(self, complaint: str) -> None:
         super().__init__(400, "BadRequest", complaint)

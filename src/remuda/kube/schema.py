@@ -129,18 +129,28 @@ OBJECT_META = Schema(
     type="object",
     ref="ObjectMeta",
     properties={
-        "name": _string(description="Unique within the namespace, or within the cluster; cannot be changed."),
-        "generateName": _string(description="A prefix the server completes to a unique name when name is empty."),
-        "namespace": _string(description="The namespace the object lives in; cannot be changed."),
+        "name": _string(description="Name, unique within the namespace or the cluster; immutable."),
+        "generateName": _string(description="Prefix that the server completes to a unique name if name is empty."),
+        "namespace": _string(description="Namespace of the object; immutable."),
         "selfLink": _string(),
-        "uid": _string(description="Set by the server; no two objects over all time share one."),
-        "resourceVersion": _string(description="Changes with every write; send it back to refuse lost updates."),
-        "generation": Schema(type="integer", format="int64", description="Counts changes of the desired state."),
+        "uid": _string(description="Unique ID of the object, set by the server and never reused."),
+        "resourceVersion": _string(
+            description="Version that changes with every write; send it back to prevent lost updates."
+        ),
+        "generation": Schema(
+            type="integer", format="int64", description="Number that grows with each change of the desired state."
+        ),
         "creationTimestamp": _time(),
         "deletionTimestamp": _time(),
         "deletionGracePeriodSeconds": Schema(type="integer", format="int64"),
-        "labels": Schema(type="object", additional=_string(), description="Keys and values to select objects by."),
-        "annotations": Schema(type="object", additional=_string(), description="Keys and values for tools."),
+        "labels": Schema(
+            type="object", additional=_string(), description="Keys and values by which objects are selected."
+        ),
+        "annotations": Schema(
+            type="object",
+            additional=_string(),
+            description="Keys and values for tools; objects cannot be selected by them.",
+        ),
         "ownerReferences": Schema(
             type="array",
             items=_OWNER_REFERENCE,
@@ -148,14 +158,14 @@ OBJECT_META = Schema(
             list_map_keys=("uid",),
             patch_strategy=("merge",),
             patch_merge_key="uid",
-            description="The objects this one belongs to; it is removed when the last of them is gone.",
+            description="Owners of the object; it is deleted when the last of them is deleted.",
         ),
         "finalizers": Schema(
             type="array",
             items=_string(),
             list_type="set",
             patch_strategy=("merge",),
-            description="Each must be removed by its owner before the object disappears.",
+            description="Names that their owners must remove before the object is deleted.",
         ),
         "managedFields": Schema(type="array", items=_MANAGED_FIELDS_ENTRY, list_type="atomic"),
     },

@@ -1,4 +1,4 @@
-"""Load YAML that somebody else wrote, with bounds: user data, kubeconfigs, texts of a support bundle.
+"""Load untrusted YAML with bounded work: user data, kubeconfigs, texts of a support bundle.
 
 PyYAML has no limits of its own. Its C composer recurses until the process ends, so nesting is bounded before anything
 is composed. Merge keys (`<<`) copy what they merge, so the entries they add are bounded while they are merged. Aliases
@@ -68,7 +68,7 @@ def load(text: str | bytes, *, most_aliases: int | None = None) -> Any:
         value = yaml.load(text, _Loader)  # noqa: S506 - a safe loader
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # PyYAML's own, for what only looks like a date (2020-99-01) and for a tag of another type (`!!bool x`).
-        raise yaml.MarkedYAMLError(problem="a value is not of its type; put it in quotes") from error
+        raise yaml.MarkedYAMLError(problem="a value does not match its type; put it in quotes") from error
     if _written_size(value) > _MOST_TEXT + len(text):
         raise TooComplex("its aliases and merge keys repeat too much text")
     return value

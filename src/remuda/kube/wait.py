@@ -1,6 +1,6 @@
-"""A wait, as a value: what is missing where, since when, what comes next, and where to read more.
+"""Wait of an object as a value: what is missing, since when, what happens next, and where to read more.
 
-The sentence made of it is the same everywhere: in conditions, in events, in `remuda describe` and in `remuda why`.
+It is rendered as the same sentence everywhere: in conditions, events, `remuda describe` and `remuda why`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from remuda.kube import clock
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):
     reason: str  # for conditions: one word, CamelCase
-    on: str  # the object, as a person would look for it: "Machine default/m-1"
-    missing: str  # what is not there yet, or has gone wrong
+    on: str  # the object, by kind, namespace and name: "Machine default/m-1"
+    missing: str  # what is missing, or has failed
     since: float | None = None  # seconds since 1970; None: not known
-    then: str = ""  # what happens next by itself, or what somebody has to do
+    then: str = ""  # what happens next, or what the user must do
     log: str = ""  # a command that shows more
 
     def __str__(self) -> str:

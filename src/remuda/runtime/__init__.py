@@ -1,4 +1,4 @@
-"""Controllers' machinery: caches, queues, the reconcile loop, and what every controller shares.
+"""Framework of the controllers: caches, queues, the reconcile loop, leader election, events and metrics.
 
-Everything here speaks to a `kube.client.Client` and cannot tell which engine is behind it.
+Everything here uses a `kube.client.Client`, and works the same on every engine behind it.
 """

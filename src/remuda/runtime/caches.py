@@ -1,8 +1,8 @@
-"""All caches of one client: an informer per resource, each filled and kept true by a reflector.
+"""Caches of one client: an informer per resource, each filled and updated by a reflector.
 
-The client that controllers write through hands every answer to `observe` and `deleted`, so a reconcile reads what it
-has written, also before the watch has brought it. A resource may be held in parts, one per label selector, where those
-who read them have nothing in common.
+The client of the controllers passes every response to `observe` and `deleted`, so a reconcile reads its own writes even
+before the watch reports them. A resource may be cached in parts, one per label selector, if the readers of the parts
+have nothing in common.
 """
 
 from __future__ import annotations
@@ -123,13 +123,13 @@ class Caches:
                 await ended(task)
 
     def observe(self, target: Target, value: bytes) -> None:
-        """Puts the answer to a write into the caches of its resource, if there are any."""
+        """Put the response to a write into the caches of its resource, if there are any."""
         for part in self._parts.get(target, _NOTHING).values():
             part.informer.observe(value)
 
     def deleted(self, target: Target, key: Key, answer: bytes) -> None:
-        """The answer to a delete is the object while something holds it, and a Status or its last state once it is
-        gone."""
+        """Put the response to a delete into the caches. It is the object while finalizers delay the deletion; else it
+        is a Status or the last state of the object."""
         parts = self._parts.get(target)
         if not parts:
             return
@@ -143,7 +143,7 @@ class Caches:
                 part.informer.observe(answer)
 
     async def start(self) -> None:
-        """Returns when every cache declared so far has its first list."""
+        """Start all caches; return when every cache declared so far has its first list."""
         self._started = True
         declared = list(self._each())
         for _, part in declared:
@@ -163,12 +163,12 @@ class Caches:
 
     @property
     def unreadable(self) -> dict[Target, str]:
-        """The caches whose watch cannot be read, and why not. Lists keep them true, some seconds late."""
+        """Return the caches whose watch cannot be decoded, with the reason. Lists update them, some seconds late."""
         return {target: part.reflector.unreadable for target, part in self._each() if part.reflector.unreadable}
 
     @property
     def missing(self) -> dict[Target, str]:
-        """The caches that have never been filled, and why not."""
+        """Return the caches that were never filled, with the reason."""
         return {
             target: str(part.reflector.error or "not listed yet")
             for target, part in self._each()
@@ -194,9 +194,9 @@ async def _first_list(target: Target, part: _Part) -> None:
         async with asyncio.timeout(_FIRST_LIST_SECONDS):
             await part.reflector.attempted.wait()
     except TimeoutError:
-        raise Retryable(f"{target.plural} of {target.api_version} could not be listed in time") from None
+        raise Retryable(f"cannot list {target.plural} of {target.api_version}: timed out") from None
     if not part.informer.synced.is_set():
-        raise Retryable(f"{target.plural} of {target.api_version} cannot be listed: {part.reflector.error}")
+        raise Retryable(f"cannot list {target.plural} of {target.api_version}: {part.reflector.error}")
 
 
 class _Answer(msgspec.Struct):

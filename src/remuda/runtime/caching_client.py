@@ -1,6 +1,6 @@
-"""The client controllers write through: every answer goes into the caches, so a reconcile reads what it has written.
+"""Client of the controllers: it puts every response into the caches, so a reconcile reads its own writes.
 
-A cache that holds only a part of its resource (a namespace, a label selector) takes in only what is of that part.
+A cache of a part of its resource (a namespace, a label selector) only stores objects of that part.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Written = Callable[[str, Target, str, str, str], None]  # verb, target, namespac
 
 
 class CachingClient:
-    """Implements `kube.client.Client` on another; `written` is told of each write that succeeded."""
+    """Implements `kube.client.Client` on another; it calls `written` after each successful write."""
 
     def __init__(self, client: Client, caches: Caches, written: Written) -> None:
         self._client = client

@@ -1,7 +1,7 @@
 """A controller: one kind, one queue, one reconcile function, and the events that bring keys into the queue.
 
-A request is only a key; the reconcile reads what is there. At most one reconcile of a key runs at a time. What it is
-waiting for is kept (`waits`), with since when, so that somebody asking "why" gets the controller's own answer.
+A request is only a key; the reconcile reads the objects. At most one reconcile of a key runs at a time. The controller
+stores what each key waits for, and since when (`waits`), for diagnosis.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ T = TypeVar("T", bound=Object)
 Reconcile = Callable[[Key], Awaitable[Outcome]]
 
 RECONCILE_SECONDS = 60.0
-INTERVAL_SECONDS = 0.1  # between two runs of one key: what happens meanwhile is seen in one go
-SECOND_LOOK_SECONDS = 10.0  # after a run's own write: it has just looked, and looks once more to make sure
-SETTLE_SECONDS = 1.0  # after a change of what is only summed up: others like it change by the dozen
-_FORGIVEN_CONFLICTS = 3  # in a row: somebody was faster, which is harmless
-_LOUD_CONFLICTS = 10  # in a row: two writers fight over the object, which somebody should know
+INTERVAL_SECONDS = 0.1  # between two runs of one key: changes in between are handled together
+SECOND_LOOK_SECONDS = 10.0  # after a run's own write: one more run, to make sure
+SETTLE_SECONDS = 1.0  # after a change of objects that are only counted: many of them change together
+_FORGIVEN_CONFLICTS = 3  # in a row: another writer was faster, which is harmless
+_LOUD_CONFLICTS = 10  # in a row: two writers fight over the object, which is logged
 _FAILURES = ("error", TERMINAL)
 _TIME = "Time"  # the reason of keys that wait for a moment, not for an object
 _ID_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alikes: ids are no words, and can be read out
@@ -100,10 +100,10 @@ class Controller:
         settle: float = 0.0,
         facts: Callable[[T], object] | None = None,
     ) -> None:
-        """Brings in the keys an object points to, as it was and as it is, whenever it changes; so long after the first
-        of many changes, where `settle` asks for it. What a reconcile has written brings its own key back, too, but not
-        at once; what it has deleted does. Asked twice, it is done once: an informer is watched once per `name`.
-        `facts`: all of the object that concerns those keys; changes of anything else wake nobody."""
+        """Enqueue the keys that an object maps to, before and after each change; `settle` seconds after the first of
+        many changes. A reconcile's own write enqueues its own key too, but later; its own deletion at once. A second
+        call with the same informer and `name` does nothing.
+        `facts`: the parts of the object that concern those keys; a change of other parts enqueues nothing."""
         listeners = self._watched.setdefault(informer, {})
         if name in listeners:
             return
@@ -111,7 +111,7 @@ class Controller:
         def changed(before: T | None, after: T | None, initial: bool) -> None:
             if facts is not None and before is not None and after is not None and facts(before) == facts(after):
                 return
-            keys = dict.fromkeys(to_keys(before) if before is not None else ())  # in the order told: runs repeat
+            keys = dict.fromkeys(to_keys(before) if before is not None else ())  # in a fixed order: runs repeat
             if after is not None:
                 keys.update(dict.fromkeys(to_keys(after)))
             running = current.get()
@@ -119,7 +119,7 @@ class Controller:
                 own = running is not None and running.key == key and running.controller == self.name
                 wait = SECOND_LOOK_SECONDS if own else settle
                 if after is None:
-                    wait = 0.0 if own else min(settle, SETTLE_SECONDS)  # somebody waits for its end
+                    wait = 0.0 if own else min(settle, SETTLE_SECONDS)  # a controller waits for the deletion
                 if wait and not initial:
                     self.enqueue(key, min(wait, self._longest_settling))
                 else:
@@ -152,7 +152,7 @@ class Controller:
         self._queue.open()
 
     async def stop(self, seconds: float) -> None:
-        """Takes no further key; what runs may come to its end within `seconds`."""
+        """Accept no further keys, and let running reconciles finish within `seconds`."""
         for informer, listeners in self._watched.items():
             for listener in listeners.values():
                 informer.unlisten(listener)
@@ -175,11 +175,11 @@ class Controller:
         result = "error"
         try:
             async with asyncio.timeout(RECONCILE_SECONDS):
-                result = self._took(key, await self._reconcile(key))
+                result = self._finished(key, await self._reconcile(key))
         except Conflict as error:
             result = self._conflict(key, error)
         except Terminal as error:
-            result = self._hopeless(key, error)
+            result = self._terminal(key, error)
         except Exception as error:
             result = self._failed(key, error)
         finally:
@@ -188,7 +188,7 @@ class Controller:
             self._ledger.reconciled(self.name, self.kind.name, key)
             self._queue.done(key)
 
-    def _took(self, key: Key, outcome: Outcome) -> str:
+    def _finished(self, key: Key, outcome: Outcome) -> str:
         self._queue.forget(key)
         current_step.set("")  # an error that the reconcile has handled is no part of its outcome
         recovered = key in self._failing
@@ -237,11 +237,11 @@ class Controller:
             on = "" if waited.blocked.reason == _TIME else f", no longer waiting for {waited.blocked.on}"
             log.log(_outcome_level(waited.blocked), "done%s", on)
 
-    def _hopeless(self, key: Key, error: Terminal) -> str:
+    def _terminal(self, key: Key, error: Terminal) -> str:
         self._queue.forget(key)
         self._failing.discard(key)
         self._keep_wait(key, Blocked("Terminal", f"{self.kind.name} {key}", str(error)))
-        log.warning("reconcile failed until the object changes: %s", error)
+        log.warning("reconcile failed, no retry until the object changes: %s", error)
         return TERMINAL
 
     def _conflict(self, key: Key, error: Conflict) -> str:
@@ -266,7 +266,7 @@ def _outcome_level(blocked: Blocked) -> int:
 
 
 def _unforeseen(error: Exception) -> Exception | None:
-    """Errors the code expects are told in a sentence; of others the log shows where they came from."""
+    """Return an unexpected error, for a traceback in the log; None for expected errors, whose message is enough."""
     return None if isinstance(error, StatusError | Retryable | TimeoutError | OSError) else error
 
 

@@ -46,15 +46,15 @@ class NotEstablished(Exception):
         self.reasons = reasons
 
 
-async def install(client: Client, definitions: Sequence[dict[str, Any]], *, patience_seconds: float = 30.0) -> None:
-    """Returns when the server serves them all. Raises ForeignDefinitions, NotEstablished, or what the server says."""
+async def install(client: Client, definitions: Sequence[dict[str, Any]], *, timeout_seconds: float = 30.0) -> None:
+    """Install the definitions; return when all are served. Raises ForeignDefinitions, NotEstablished, StatusError."""
     present = await asyncio.gather(*(_read(client, definition["metadata"]["name"]) for definition in definitions))
     foreign = [found["metadata"]["name"] for found in present if found is not None and not is_ours(found)]
     if foreign:
         raise ForeignDefinitions(foreign)
     for definition, found in zip(definitions, present, strict=True):
         await _put(client, definition, found)
-    await _established(client, (definition["metadata"]["name"] for definition in definitions), patience_seconds)
+    await _established(client, (definition["metadata"]["name"] for definition in definitions), timeout_seconds)
 
 
 def is_ours(definition: dict[str, Any]) -> bool:
@@ -88,7 +88,7 @@ async def _put(client: Client, wanted: dict[str, Any], present: dict[str, Any] |
         with suppress(AlreadyExists, Conflict):
             return await _write(client, name, wanted, present)
         await asyncio.sleep(_RACES.seconds(attempt))  # what the winner wrote may not be there to be read yet
-        present = await _read(client, name)  # somebody was faster: look at what they did
+        present = await _read(client, name)  # another writer was faster: read what it wrote
         if present is not None and not is_ours(present):
             raise ForeignDefinitions([name])
 
@@ -100,7 +100,7 @@ async def _write(client: Client, name: str, wanted: dict[str, Any], present: dic
             note_write("create", DEFINITION.plural, "", name, "")
         return
     if "deletionTimestamp" in present["metadata"]:
-        raise NotEstablished({name: "it is being deleted; start again when it is gone"})
+        raise NotEstablished({name: "it is being deleted; start again when the deletion is complete"})
     revision = revised(present, wanted)
     if revision is not None:
         async with INSTALL:
@@ -108,10 +108,10 @@ async def _write(client: Client, name: str, wanted: dict[str, Any], present: dic
             note_write("update", DEFINITION.plural, "", name, "")
 
 
-async def _established(client: Client, names: Iterable[str], patience_seconds: float) -> None:
-    waiting = dict.fromkeys(names, "the server has said nothing of it")
+async def _established(client: Client, names: Iterable[str], timeout_seconds: float) -> None:
+    waiting = dict.fromkeys(names, "the server has not reported a condition yet")
     try:
-        async with asyncio.timeout(patience_seconds):
+        async with asyncio.timeout(timeout_seconds):
             while waiting:
                 await _follow(client, waiting)
     except TimeoutError:
@@ -140,10 +140,10 @@ def _settle(value: bytes, waiting: dict[str, str]) -> None:
     name = definition.metadata.name
     if name not in waiting:
         return
-    said = definition.status.conditions or ()
-    if conditions.is_true(said, "Established"):
+    reported = definition.status.conditions or ()
+    if conditions.is_true(reported, "Established"):
         del waiting[name]
         return
-    accepted = conditions.find(said, "NamesAccepted")
+    accepted = conditions.find(reported, "NamesAccepted")
     if accepted is not None and accepted.status == "False":
         raise NotEstablished({name: accepted.message})

@@ -1,6 +1,6 @@
 """A draft: one object as read, a private copy to change, and the difference as patches.
 
-Changes are made on raw JSON, so fields nobody here knows stay as they are, and absent, null and zero stay three things.
+Changes are made on raw JSON, so unknown fields stay as they are, and absent, null and zero stay three things.
 A patch carries the resourceVersion that was read: what was decided on an object that has changed since is refused with
 a conflict, and the reconcile runs again on what is there now.
 """

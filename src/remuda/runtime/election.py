@@ -1,9 +1,9 @@
 """Leader election by a Lease: of several processes, one at a time does the work.
 
-As client-go does it, so that both can stand for the same Lease. Clocks of machines are never compared: a follower notes
-on its own clock when the Lease last changed, and takes it when it has not changed for as long as its holder asked. The
-holder stops earlier than that (`renew_seconds` < `lease_seconds`), so two never lead at once. The times in the Lease
-are for people.
+It works as client-go does, so that both can compete for the same Lease. Clocks of machines are never compared: a
+follower records on its own clock when the Lease last changed, and acquires it when it has not changed for the duration
+that its holder set. The holder stops earlier than that (`renew_seconds` < `lease_seconds`), so two replicas never lead
+at once. The times in the Lease are only informative.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from remuda.runtime.steps import step
 
 log = logging.getLogger(__name__)
 
-TAKE = step("election.take-lease", "becomes the leader, or stays it")
-RELEASE = step("election.release-lease", "lets the next process lead at once")
+TAKE = step("election.take-lease", "acquires or renews the Lease of the leader")
+RELEASE = step("election.release-lease", "releases the Lease, so that another replica can acquire it at once")
 
 
 class LeaseSpec(Part):
@@ -46,13 +46,15 @@ LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases", Lease)
 
 
 class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
-    lease_seconds: float = 15.0  # a follower waits so long after the last sign of life
-    renew_seconds: float = 10.0  # the leader gives up when it could not renew for so long
+    lease_seconds: float = 15.0  # a follower waits this long after the last renewal
+    renew_seconds: float = 10.0  # the leader stops if it could not renew for this long
     retry_seconds: float = 2.0  # between two attempts, of either
 
     def __post_init__(self) -> None:
         if not self.lease_seconds > self.renew_seconds > self.retry_seconds > 0:
-            raise ValueError("a lease must last longer than its renewal may take, and that longer than one attempt")
+            raise ValueError(
+                "lease_seconds must be greater than renew_seconds, and renew_seconds greater than retry_seconds"
+            )
 
 
 class LeadershipLost(Exception):
@@ -77,7 +79,7 @@ class Election:
         self._seen_at = 0.0  # on this process's own clock
         self._renewed_at = 0.0
         self._answered_at = _now()
-        self._error = "nobody has tried"
+        self._error = "no attempt yet"
         self.identity = identity or own_identity()
         self.leading = False
 
@@ -91,56 +93,56 @@ class Election:
         seconds = _now() - self._answered_at
         if seconds < self._settings.lease_seconds:
             return ""
-        return f"lease {self._key} has been out of reach for {seconds:.0f} s: {self._error}"
+        return f"lease {self._key} has been unreachable for {seconds:.0f} s: {self._error}"
 
     async def campaign(self) -> None:
-        """Returns once this process leads."""
+        """Return once this process leads."""
         while True:
             self.leading = await self._attempt(self._settings.renew_seconds)
             if self.leading:
                 break
             await asyncio.sleep(self._settings.retry_seconds * random_source.between(1.0, 1.2))
-        log.info("%s leads by lease %s", self.identity, self._key)
+        log.info("%s acquired lease %s and leads", self.identity, self._key)
 
     async def hold(self) -> str:
-        """Stays the leader. Returns only when that has failed for too long, with what is known of it."""
+        """Renew the Lease until that has failed for too long; then return the reason."""
         try:
             while True:
                 await asyncio.sleep(min(self._settings.retry_seconds, self._seconds_left()))
                 left = self._seconds_left()
                 if not left or (not await self._attempt(left) and self.holder != self.identity):
-                    return f"lease {self._key} could not be renewed; it is {self._told_holder()}"
+                    return f"lease {self._key} could not be renewed; it is {self._describe_holder()}"
         finally:
             self.leading = False
 
     def permit(self) -> None:
-        """Asked before each act of the one who leads: a process that was stopped for a while, and has not noticed yet,
-        must not act on what it knew. Raises Retryable."""
+        """Raise Retryable unless the Lease is still valid. Called before each write of the leader: a process that was
+        suspended for a while must not act on old knowledge."""
         if not self._seconds_left():
-            raise Retryable(f"lease {self._key} has run out, somebody else may lead by now")
+            raise Retryable(f"lease {self._key} has expired, another replica may lead")
 
     def _seconds_left(self) -> float:
-        """Until this process must have stopped, unless it renews before."""
+        """Return the seconds until this process must stop, unless it renews the Lease."""
         return max(0.0, self._renewed_at + self._settings.renew_seconds - _now())
 
-    def _told_holder(self) -> str:
-        return f"held by {self.holder}" if self.holder not in ("", self.identity) else "perhaps free"
+    def _describe_holder(self) -> str:
+        return f"held by {self.holder}" if self.holder not in ("", self.identity) else "possibly free"
 
     async def resign(self) -> None:
-        """Gives the lease back if it is ours, so that nobody has to wait for its end. Only after all work has
-        stopped."""
+        """Release the Lease if this process holds it, so that no replica has to wait for its expiry. Call it only after
+        all work has stopped."""
         self.leading = False
         try:
             async with asyncio.timeout(self._settings.retry_seconds):
-                lease = await self._look()
+                lease = await self._read_lease()
                 if lease is not None and lease.spec.holder_identity == self.identity:
                     async with RELEASE:
                         await self._patch(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
         except (StatusError, OSError, TimeoutError) as error:
-            log.info("lease %s is left to expire: %s", self._key, error)
+            log.info("cannot release lease %s, it will expire: %s", self._key, error)
 
     async def _attempt(self, seconds: float) -> bool:
-        """Tries to take or renew the lease. Whether this process has it then."""
+        """Try to acquire or renew the Lease; return whether this process holds it."""
         began = _now()
         try:
             async with asyncio.timeout(seconds):
@@ -149,19 +151,19 @@ class Election:
             taken = False
         except (StatusError, OSError, TimeoutError) as error:
             self._error = str(error) or "no answer in time"
-            log.warning("lease %s: %s", self._key, self._error)
+            log.warning("cannot acquire or renew lease %s: %s", self._key, self._error)
             return False
         self._answered_at = _now()
         if taken:
-            self._renewed_at = began  # the moment from which others count is not earlier
+            self._renewed_at = began  # other replicas count from this moment or a later one
         return taken
 
     async def _take(self) -> bool:
         if self.leading and self._seen is not None and self.holder == self.identity:
             with contextlib.suppress(Conflict, AlreadyExists, NotFound):
-                await self._renew(self._seen)  # without a look: nobody else writes it while we hold it
+                await self._renew(self._seen)  # without a read: no other replica writes it while we hold it
                 return True
-        lease = await self._look()
+        lease = await self._read_lease()
         if lease is None:
             await self._create()
         elif lease.spec.holder_identity == self.identity:
@@ -176,14 +178,14 @@ class Election:
         spec = lease.spec
         return not spec.holder_identity or _now() >= self._seen_at + spec.lease_duration_seconds
 
-    async def _look(self) -> Lease | None:
+    async def _read_lease(self) -> Lease | None:
         try:
             value = await self._client.get(LEASE.target, *self._key)
         except NotFound:
             return None
-        return self._saw(value)
+        return self._remember(value)
 
-    def _saw(self, value: bytes) -> Lease:
+    def _remember(self, value: bytes) -> Lease:
         lease = LEASE.decode(value)
         if self._seen is None or lease.spec != self._seen.spec:
             self._seen_at = _now()
@@ -208,7 +210,7 @@ class Election:
             "spec": self._claim(0),
         }
         async with TAKE:
-            self._saw(await self._client.create(LEASE.target, self._key.namespace, lease))
+            self._remember(await self._client.create(LEASE.target, self._key.namespace, lease))
 
     async def _renew(self, lease: Lease) -> None:
         await self._write(lease, {"renewTime": clock.now_micro()})
@@ -218,9 +220,9 @@ class Election:
             await self._patch(lease, spec)
 
     async def _patch(self, lease: Lease, spec: dict[str, Any]) -> None:
-        """Only if it is still as it was seen: of two that try, one wins."""
+        """Patch the Lease only if it has not changed: of two replicas that try, one wins."""
         patch = {"metadata": {"resourceVersion": lease.metadata.resource_version}, "spec": spec}
-        self._saw(await self._client.patch(LEASE.target, *self._key, patch))
+        self._remember(await self._client.patch(LEASE.target, *self._key, patch))
 
 
 def _now() -> float:

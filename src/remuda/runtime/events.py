@@ -1,9 +1,8 @@
-"""Events for people: what `kubectl describe` shows under an object.
+"""Events, which `kubectl describe` shows under an object.
 
-Telling one never waits and never fails: it is noted, and a task writes it. What is said again is counted in the Event
-there is already (`kubectl` shows "x12 over 5m"), however often it is said while the first is on its way. An object that
-talks too much is cut short, and when the server cannot keep up the newest are dropped: events are a courtesy, never a
-record.
+Recording an event never blocks and never fails: a background task writes it. A repeated event increments the count of
+the existing Event (`kubectl` shows "x12 over 5m"). Each object has a rate limit, and if the server cannot keep up, the
+newest events are dropped: events are best effort.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ log = logging.getLogger(__name__)
 
 EVENTS = Target("v1", "events")
 
-_WAITING = 1000  # events on their way at most
-_KNOWN = 4096  # series and talkers remembered
+_WAITING = 1000  # unwritten events at most
+_KNOWN = 4096  # series and rate limits kept
 _BURST = 25.0  # events of one object at once…
 _REFILL_SECONDS = 300.0  # …and then one per so long
 _ATTEMPTS = 5
@@ -46,7 +45,7 @@ class Reference(msgspec.Struct, frozen=True):
     uid: str = ""
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _EventKey(msgspec.Struct, frozen=True):
     """Fields by which two events are the same."""
 
     about: Reference
@@ -71,9 +70,9 @@ class Events:
     def __init__(self, client: Client, component: str) -> None:
         self._client = client
         self._component = component
-        self._series: _Recent[_Said, _Series] = _Recent(_KNOWN)
-        self._talkers: _Recent[Reference, _Bucket] = _Recent(_KNOWN)
-        self._waiting: OrderedDict[_Said, _Series] = OrderedDict()
+        self._series: _Recent[_EventKey, _Series] = _Recent(_KNOWN)
+        self._limits: _Recent[Reference, _Bucket] = _Recent(_KNOWN)
+        self._waiting: OrderedDict[_EventKey, _Series] = OrderedDict()
         self._more = asyncio.Event()
         self._tasks = Tasks()
         self._backoff = Backoff(first=0.5, most=30.0)
@@ -81,35 +80,35 @@ class Events:
         self.dropped = 0
 
     def normal(self, about: Object | Reference, reason: str, message: str) -> None:
-        self._say(about, "Normal", reason, message)
+        self._record(about, "Normal", reason, message)
 
     def warning(self, about: Object | Reference, reason: str, message: str) -> None:
-        self._say(about, "Warning", reason, message)
+        self._record(about, "Warning", reason, message)
 
-    def _say(self, about: Object | Reference, type: str, reason: str, message: str) -> None:
-        said = _Said(reference(about), type, reason, _cut(message))
-        bucket = self._talkers.get(said.about) or self._talkers.put(said.about, _Bucket(clock.time()))
-        if not bucket.take(clock.time()) or (len(self._waiting) >= _WAITING and said not in self._waiting):
+    def _record(self, about: Object | Reference, type: str, reason: str, message: str) -> None:
+        key = _EventKey(reference(about), type, reason, _cut(message))
+        bucket = self._limits.get(key.about) or self._limits.put(key.about, _Bucket(clock.time()))
+        if not bucket.take(clock.time()) or (len(self._waiting) >= _WAITING and key not in self._waiting):
             self.dropped += 1
             return
         now = clock.now()
-        series = self._series.get(said) or self._series.put(said, _Series(_event_name(said.about.name), now))
+        series = self._series.get(key) or self._series.put(key, _Series(_event_name(key.about.name), now))
         series.count += 1
         series.last = now
-        self._waiting[said] = series
+        self._waiting[key] = series
         self._more.set()
 
     def start(self) -> None:
         self._tasks.spawn("events", self._run())
 
     async def close(self) -> None:
-        """Writes what is waiting if that is quickly done, and ends."""
+        """Write the remaining events, within a short time, and stop."""
         self._closing = True
         self._more.set()
         await self._tasks.finish(_FLUSH_SECONDS)
         await self._tasks.close()
         if self._waiting:
-            log.info("%d events were not written before the end", len(self._waiting))
+            log.info("dropped %d events at shutdown", len(self._waiting))
 
     async def _run(self) -> None:
         while True:
@@ -121,42 +120,42 @@ class Events:
             await self._more.wait()
 
     async def _write_next(self) -> None:
-        said, series = self._waiting.popitem(last=False)
+        key, series = self._waiting.popitem(last=False)
         try:
-            await self._write(said, series)
+            await self._write(key, series)
             series.attempts = 0
         except StatusError as error:
             if error.code == 429 or error.code >= 500:
-                await self._later(said, series, error)
-            else:  # the namespace is going, or we may not: nobody is helped by trying again
+                await self._later(key, series, error)
+            else:  # the namespace is being deleted, or we lack the right: a retry does not help
                 self.dropped += 1
-                log.debug("event %s of %s is refused: %s", said.reason, said.about.name, error)
+                log.debug("event %s of %s rejected: %s", key.reason, key.about.name, error)
         except OSError as error:
-            await self._later(said, series, error)
+            await self._later(key, series, error)
 
-    async def _later(self, said: _Said, series: _Series, error: Exception) -> None:
+    async def _later(self, key: _EventKey, series: _Series, error: Exception) -> None:
         series.attempts += 1
         if self._closing or series.attempts >= _ATTEMPTS:
             self.dropped += 1
-            log.info("event %s of %s is given up: %s", said.reason, said.about.name, error)
+            log.info("dropped event %s of %s: %s", key.reason, key.about.name, error)
             return
-        self._waiting.setdefault(said, series)
+        self._waiting.setdefault(key, series)
         await asyncio.sleep(self._backoff.seconds(series.attempts))
 
-    async def _write(self, said: _Said, series: _Series) -> None:
-        namespace = said.about.namespace or "default"
+    async def _write(self, key: _EventKey, series: _Series) -> None:
+        namespace = key.about.namespace or "default"
         if series.written:
             patch = {"count": series.count, "lastTimestamp": series.last}
             try:
                 await self._client.patch(EVENTS, namespace, series.name, patch)
                 return
             except NotFound:
-                series.name = _event_name(said.about.name)  # it was too old to be kept: the series begins anew
-        await self._client.create(EVENTS, namespace, self._event(said, series, namespace))
+                series.name = _event_name(key.about.name)  # the server has expired it: start a new series
+        await self._client.create(EVENTS, namespace, self._event(key, series, namespace))
         series.written = True
 
-    def _event(self, said: _Said, series: _Series, namespace: str) -> dict[str, object]:
-        about = said.about
+    def _event(self, key: _EventKey, series: _Series, namespace: str) -> dict[str, object]:
+        about = key.about
         return {
             "apiVersion": "v1",
             "kind": "Event",
@@ -168,9 +167,9 @@ class Events:
                 "name": about.name,
                 "uid": about.uid,
             },
-            "type": said.type,
-            "reason": said.reason,
-            "message": said.message,
+            "type": key.type,
+            "reason": key.reason,
+            "message": key.message,
             "count": series.count,
             "firstTimestamp": series.first,
             "lastTimestamp": series.last,
@@ -196,7 +195,7 @@ def _cut(message: str) -> str:
 
 
 class _Bucket:
-    """So much at once, and then a little at a time."""
+    """Token bucket: a burst, then one event per refill time."""
 
     __slots__ = ("_left", "_since")
 

@@ -1,4 +1,4 @@
-"""The guard of the event loop: finds whoever holds it up for longer than 50 ms.
+"""Guard of the event loop: reports callbacks that block it for longer than 50 ms.
 
 One loop serves every controller, so one slow callback makes all of them late. On a busy machine the clock alone proves
 nothing: a callback may be slow because it was not given a processor. So two things are judged instead:
@@ -55,11 +55,11 @@ class Offence(msgspec.Struct, frozen=True):
     seconds: float
     waited: bool  # or else it computed
     place: str = ""  # the file that the callback's own code is in; empty if it is not Python's
-    stack: tuple[str, ...] = ()  # outermost first; empty if nobody could look in time
+    stack: tuple[str, ...] = ()  # outermost first; empty if no sample was taken in time
 
     def __str__(self) -> str:
         how = "waited" if self.waited else "computed"
-        where = "\n".join(self.stack) or "  (no stack: it did not let go of the interpreter)"
+        where = "\n".join(self.stack) or "  (no stack: the callback did not release the interpreter lock)"
         return f"{self.what} {how} for {self.seconds * 1000:.0f} ms in the event loop:\n{where}"
 
     def involves(self, folder: str) -> bool:
@@ -98,7 +98,7 @@ class Guard:
     def start(self) -> None:
         global _active
         if _active is not None:
-            raise RuntimeError("the loop is guarded already")
+            raise RuntimeError("the event loop already has a guard")
         _active = self
         asyncio.Handle._run = _guarded_run  # type: ignore[method-assign, assignment]
         gc.callbacks.append(self._on_collection)

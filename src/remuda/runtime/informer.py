@@ -204,10 +204,10 @@ class Informer(Generic[T]):
         return value, after, tuple((name, tuple(function(after))) for name, function in self._index_functions.items())
 
     def _skip(self, key: Key, error: Exception) -> None:
-        """One object that cannot be read must not hide the others. It stays as it was when it could be read: it is not
-        gone, and whoever thought so would replace it."""
+        """Keep the last readable version of an object that cannot be decoded. Dropping it would look like a deletion,
+        and controllers would replace it."""
         if key not in self.unreadable:
-            log.error("%s %s cannot be read and is left as it was: %s", self.target.plural, key, error)
+            log.error("cannot decode %s %s, keeping its last readable version: %s", self.target.plural, key, error)
         self.unreadable[key] = error
 
     def _drop(self, key: Key) -> None:

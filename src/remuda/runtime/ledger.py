@@ -110,7 +110,7 @@ class Ledger:
     def writes_per(self, kind: str) -> float:
         """All writes of this process for each followed object there ever was; `kind` must be the followed one."""
         if self._kind is None or kind != self._kind.name:
-            raise ValueError(f"no accounts are kept of {kind}")
+            raise ValueError(f"the ledger does not follow {kind}")
         return self.writes / self.opened if self.opened else 0.0
 
     def _account(self, key: Key, *, opens: bool = False) -> list[Span] | None:

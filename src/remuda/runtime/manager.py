@@ -1,7 +1,7 @@
-"""The manager: one client, its caches, the controllers on them, and their common end.
+"""The manager: one client, its caches, the controllers that use them, and their common shutdown.
 
-Caches fill whether or not this process leads, so that one that takes over starts from a full picture. Controllers run
-only while it leads; `run` returns when it was told to stop or when leadership is lost, with nothing left running.
+Caches fill whether or not this process leads, so that a new leader starts with full caches. Controllers run only while
+it leads. `run` returns on shutdown, or raises when leadership is lost; then no task is left running.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Manager:
         metrics: Metrics | None = None,
         interval: float | None = None,
     ) -> None:
-        """`interval` overrides every wait for more to come before a key runs: tests are in a hurry."""
+        """`interval` overrides every delay that batches changes of a key; for tests."""
         self.name = name
         self.namespace = namespace
         self._interval = interval
@@ -65,15 +65,15 @@ class Manager:
         return seconds if self._interval is None else min(seconds, self._interval)
 
     def at_start(self, begin: Callable[[], Awaitable[None]]) -> None:
-        """Awaits it when the caches are filled, whether or not this process ever leads."""
+        """Register a function to await when the caches are filled, whether or not this process leads."""
         self._starting.append(begin)
 
     def at_lead(self, tell: Callable[[], None]) -> None:
-        """Calls it when the controllers begin to work."""
+        """Register a function to call when the controllers start."""
         self._leading.append(tell)
 
     def at_end(self, close: Callable[[], Awaitable[None]]) -> None:
-        """Awaits it when the controllers have ended: what they share has the manager's lifetime."""
+        """Register a function to await when the controllers have stopped."""
         self._closing.append(close)
 
     def controller(
@@ -86,8 +86,8 @@ class Manager:
         interval: float = INTERVAL_SECONDS,
         informer: Informer[Any] | None = None,
     ) -> Controller:
-        """A controller of every object of `kind`, or of those in one cache of it; watch more with `Controller.watch`.
-        One that comes while the others work begins at once."""
+        """Add a controller of every object of `kind`, or of those in one cache; watch more with `Controller.watch`.
+        If the other controllers run already, it starts at once."""
         if name in self.controllers:
             raise ValueError(f"two controllers are called {name}")
         controller = Controller(
@@ -113,7 +113,7 @@ class Manager:
             await controller.stop(_GRACE_SECONDS)
 
     def _permitted(self, reconcile: Reconcile) -> Reconcile:
-        """Each step of it is asked for, while a lease says who may act."""
+        """Wrap a reconcile function so that its steps check the Lease, if there is one."""
 
         async def run(key: Key) -> Outcome:
             permit.set(self._permit)
@@ -126,21 +126,21 @@ class Manager:
         note_write(verb, target.plural, namespace, name, subresource)
 
     async def run(self, stop: asyncio.Event, election: Election | None = None) -> None:
-        """Works from the moment it leads until `stop`. Raises LeadershipLost when it must not go on. Nothing is left
-        running either way."""
+        """Run the controllers while this process leads, until `stop`. Raises LeadershipLost if the Lease is lost. No
+        task is left running either way."""
         try:
             await unless(stop, self.start(), "start")
             if election is None:
                 self.lead()
                 await stop.wait()
             else:
-                await self._stand(stop, election)
+                await self._campaign(stop, election)
         except Stopped:
             pass
         finally:
             await self.stop()
 
-    async def _stand(self, stop: asyncio.Event, election: Election) -> None:
+    async def _campaign(self, stop: asyncio.Event, election: Election) -> None:
         try:
             await unless(stop, election.campaign(), "campaign")
         except Stopped:
@@ -150,12 +150,12 @@ class Manager:
         await election.resign()
 
     async def _lead_while(self, stop: asyncio.Event, election: Election) -> None:
-        """The lease is held until the last reconcile has ended; when it is lost, all of them end at once."""
+        """Hold the Lease until the last reconcile has finished; if it is lost, stop all reconciles at once."""
         self._permit = election.permit
         self.lead()
         self.metrics.leads(self.name, True)
         held = self.tasks.spawn("hold the lease", election.hold())
-        stopped = self.tasks.spawn("end well", self._end_well(stop))
+        stopped = self.tasks.spawn("stop gracefully", self._stop_gracefully(stop))
         try:
             await asyncio.wait((held, stopped), return_when=asyncio.FIRST_COMPLETED)
             if held.done():
@@ -166,12 +166,12 @@ class Manager:
         finally:
             self.metrics.leads(self.name, False)
 
-    async def _end_well(self, stop: asyncio.Event) -> None:
+    async def _stop_gracefully(self, stop: asyncio.Event) -> None:
         await stop.wait()
         await self._end_controllers(_GRACE_SECONDS)
 
     async def start(self) -> None:
-        """Caches first: a controller starts with the whole picture."""
+        """Fill the caches first, so that controllers start with complete data."""
         await self.caches.start()
         self.events.start()
         for begin in self._starting:
@@ -181,7 +181,7 @@ class Manager:
         self._leads = True
         for controller in self.controllers.values():
             controller.start()
-        log.info("%s runs %s", self.name, ", ".join(self.controllers))
+        log.info("%s runs the controllers %s", self.name, ", ".join(self.controllers))
         for tell in self._leading:
             tell()
 

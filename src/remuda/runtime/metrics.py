@@ -158,7 +158,9 @@ class _Families:
         self.reconciles = counter(f"{runtime}_reconcile_total", "Reconciles by outcome.", "controller", "result")
         self.errors = counter(f"{runtime}_reconcile_errors_total", "Reconciles that failed.", "controller")
         self.terminal_errors = counter(
-            f"{runtime}_terminal_reconcile_errors_total", "Failures that wait for a change of the object.", "controller"
+            f"{runtime}_terminal_reconcile_errors_total",
+            "Failures without a retry until the object changes.",
+            "controller",
         )
         self.reconcile_seconds = histogram(
             f"{runtime}_reconcile_time_seconds", "How long a reconcile takes.", RECONCILE_BUCKETS, "controller"
@@ -166,27 +168,42 @@ class _Families:
         self.active = gauge(f"{runtime}_active_workers", "Reconciles that run now.", "controller")
         self.most = gauge(f"{runtime}_max_concurrent_reconciles", "Reconciles that may run at once.", "controller")
         self.depth = gauge(f"{queue}_depth", "Keys that wait for a worker.", "name", "controller")
-        self.adds = counter(f"{queue}_adds_total", "Keys brought to the queue.", "name", "controller")
-        self.retries = counter(f"{queue}_retries_total", "Keys brought back after a failure.", "name", "controller")
+        self.adds = counter(f"{queue}_adds_total", "Keys added to the queue.", "name", "controller")
+        self.retries = counter(f"{queue}_retries_total", "Keys requeued after a failure.", "name", "controller")
         self.queue_seconds = histogram(
-            f"{queue}_queue_duration_seconds", "How long a key waits.", _QUEUE_BUCKETS, "name", "controller"
+            f"{queue}_queue_duration_seconds",
+            "How long a key waits in the queue.",
+            _QUEUE_BUCKETS,
+            "name",
+            "controller",
         )
         self.work_seconds = histogram(
-            f"{queue}_work_duration_seconds", "How long a key is worked on.", _QUEUE_BUCKETS, "name", "controller"
+            f"{queue}_work_duration_seconds", "How long the work on a key takes.", _QUEUE_BUCKETS, "name", "controller"
         )
         self.unfinished = gauge(
-            f"{queue}_unfinished_work_seconds", "Time spent so far on what is worked on.", "name", "controller"
+            f"{queue}_unfinished_work_seconds", "Time spent so far on all keys in progress.", "name", "controller"
         )
-        self.longest = gauge(f"{queue}_longest_running_processor_seconds", "The longest of them.", "name", "controller")
-        self.requests = counter("rest_client_requests_total", "Requests by answer.", "code", "method", "host")
-        self.leader = gauge("leader_election_master_status", "1 while this process leads.", "name")
+        self.longest = gauge(
+            f"{queue}_longest_running_processor_seconds",
+            "Time spent so far on the slowest key in progress.",
+            "name",
+            "controller",
+        )
+        self.requests = counter(
+            "rest_client_requests_total", "Requests by status code of the response.", "code", "method", "host"
+        )
+        self.leader = gauge("leader_election_master_status", "1 while this process is the leader.", "name")
         self.writes = counter(
             "remuda_writes_total",
-            "Writes to the API by the reconcile that made them.",
+            "Writes to the API by controller, verb and resource.",
             "controller",
             "verb",
             "resource",
         )
         self.phase_seconds = histogram(
-            "remuda_phase_seconds", "How long an object stayed in a phase it has left.", _PHASE_BUCKETS, "kind", "phase"
+            "remuda_phase_seconds",
+            "How long objects stayed in a phase before they left it.",
+            _PHASE_BUCKETS,
+            "kind",
+            "phase",
         )

@@ -11,11 +11,11 @@ import msgspec
 
 
 class Done(msgspec.Struct, frozen=True):
-    """As desired; the next event brings the key back."""
+    """Nothing to do until the next event."""
 
 
 class Again(msgspec.Struct, frozen=True):
-    """Time alone will change the answer: look again then."""
+    """Requeue after some seconds: time alone changes the result."""
 
     after_seconds: float
     why: str = ""
@@ -24,7 +24,7 @@ class Again(msgspec.Struct, frozen=True):
 class Blocked(msgspec.Struct, frozen=True):
     """Nothing to do until something else changes; an event of that object brings the key back.
 
-    `on` names the object as a person would look for it (`DockerMachine default/m-1`). `check_after` looks again even
+    `on` names the object by kind, namespace and name (`DockerMachine default/m-1`). `check_after` looks again even
     without an event, where the other side cannot be watched.
     """
 
@@ -39,11 +39,11 @@ DONE = Done()
 
 
 class Retryable(Exception):
-    """May well work next time."""
+    """Error that a retry may fix."""
 
 
 class Terminal(Exception):
-    """Will not work until somebody changes the object."""
+    """Error that no retry can fix until the object changes."""
 
 
 def soonest(*outcomes: Outcome) -> Outcome:

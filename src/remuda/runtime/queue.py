@@ -1,8 +1,7 @@
-"""The queue of one controller: keys, each at most once, each in at most one pair of hands.
+"""Queue of one controller: each key is queued at most once, and handled by at most one worker.
 
-A key added while it is being worked on comes back when that work is finished. Delays (requeue-after, back-off, the
-least time between two runs of one key) only ever bring a key in at the earliest moment anybody asked for. The queue
-keeps nothing for a key that is idle.
+A key added while it is in progress is queued again afterwards. Of several delays (requeue-after, back-off, the minimum
+interval between two runs of one key), the earliest time wins. The queue stores nothing for an idle key.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from remuda.kube import random_source
 
 K = TypeVar("K", bound=Hashable)
 
-LOW, NORMAL = 0, 10  # what a first list or a relist brings waits behind what has just happened
+LOW, NORMAL = 0, 10  # keys of a first list or a relist wait behind new events
 
 
 class Backoff:
@@ -44,7 +43,7 @@ class _Timer(NamedTuple):
 
 
 class Queue(Generic[K]):
-    """`start` is called for each key whose turn it is, at most `workers` at a time; whoever is done calls `done`."""
+    """Queue of keys. It calls `start` for each due key, at most `workers` at a time; the worker calls `done`."""
 
     def __init__(
         self,

@@ -1,12 +1,12 @@
-"""Keeps a picture of one resource true: lists it, follows its watch, and starts over when history is lost.
+"""Reflector: lists one resource, follows its watch, and lists it again when the history is lost.
 
-The picture is told in order and without gaps: `replace` with everything there is (the receiver works out what has
-vanished), then each change. A watch that ends is taken up where it stopped; one whose revision is too old (410) is
-replaced by a new list; anything else is tried again with a growing, spread delay. So is a watch that ends as soon as it
-begins: a server that is going down, or a proxy that does not understand watches, is not asked in a tight loop.
+It updates a picture of the resource in order and without gaps: `replace` with all objects (the receiver works out which
+were deleted), then each change. A watch that ends is resumed where it stopped; one whose revision is too old (410) is
+replaced by a new list; other errors are retried with exponential back-off and jitter. So is a watch that ends
+immediately, so that a server that shuts down, or a proxy that does not support watches, is not asked in a tight loop.
 
-A watch that brings something unreadable is followed by a new list too, because what it said is lost. If no event can be
-read, the server is listed every few seconds, and `error` says so until an event is read again.
+A new list also follows a watch event that cannot be decoded, because its content is lost. If no event can be decoded,
+the resource is listed every few seconds, and `error` reports it until an event is decoded again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Picture(Protocol):
     def replace(self, items: list[bytes], revision: int) -> None: ...
 
     def change(self, change: Change) -> int:
-        """Returns the change's revision: where to take up the watch after it."""
+        """Return the revision of the change, from which the watch is resumed."""
 
 
 class Reflector:
@@ -85,7 +85,7 @@ class Reflector:
         level = logging.WARNING if unreadable and not self.unreadable else logging.INFO
         self.error = error
         self.attempted.set()
-        log.log(level, "watching %s %s: %s", *self._target, str(error) or type(error).__name__)
+        log.log(level, "cannot watch %s %s: %s", *self._target, str(error) or type(error).__name__)
         # Each failed attempt costs a list: events that can be read in between do not make it start over at once.
         await asyncio.sleep(self._backoff.seconds(max(self._failures, self._unreadable)))
 
@@ -132,7 +132,7 @@ class Reflector:
                     brought = True
                     self._worked()
         if not brought and loop.time() - began < _SHORT_SECONDS:
-            raise ConnectionError("the watch ended as soon as it began")
+            raise ConnectionError("the watch ended immediately")
         self._worked()
         self._unreadable = 0
 
@@ -144,7 +144,7 @@ class Reflector:
             ValueError,
             RecursionError,
         ) as error:  # no metadata, or a revision that is no number
-            raise UnreadableWatch(f"an event has no object: {error}") from error
+            raise UnreadableWatch(f"an event has no valid object: {error}") from error
 
 
 def _is_cancelled() -> bool:

@@ -1,12 +1,12 @@
-"""Connections to other clusters: one per cluster that is wanted, kept alive, and never in anybody's way.
+"""Connections to workload clusters: one per requested cluster, kept alive in the background.
 
-`look` answers at once from what is known: a cluster that cannot be reached, or whose network swallows packets, costs
-its own task some waiting and nobody else anything. A cluster counts as connected when it has answered and all its Nodes
-are known, so whoever finds no Node here may conclude that there is none. It is down after several failed probes in a
-row; refused credentials are replaced at once, and so is a way to the cluster that may lead nowhere soon (`nudge`).
-Whoever cares is told of connects, disconnects and changed Nodes, and of the first probe in a row that fails.
+`look` returns the known state at once: an unreachable cluster, or a network that drops packets, delays only the task of
+that cluster. A cluster is connected when it has answered and all its Nodes are cached, so a Node that is not cached
+does not exist. It is disconnected after several failed probes in a row. Rejected credentials are replaced at once, and
+so is a transport that may fail soon (`nudge`). Listeners are called when a cluster connects or disconnects, when a Node
+changes, and when the first probe in a row fails.
 
-Probes ask `/readyz`: an API server whose etcd has lost its quorum still answers `/`, and serves nobody.
+Probes request `/readyz`: an API server whose etcd has lost its quorum still answers `/`, but serves no request.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Connection(msgspec.Struct, frozen=True):
     since: float | None = None  # when it became connected, or ceased to be
     last_success: float | None = None
     failures: int = 0  # in a row, of attempts to connect or of probes
-    error: str = "nobody has asked for a connection"
+    error: str = "no connection was requested"
     unreadable: str = ""  # why the watch of its Nodes cannot be read; they are listed every few seconds meanwhile
 
 
@@ -97,7 +97,7 @@ class RemoteClusters:
         self._tasks = Tasks()
 
     def want(self, cluster: Key) -> None:
-        """Connects to the cluster and keeps connected, until it is forgotten. Asked twice, it is done once."""
+        """Connect to the cluster and stay connected until `forget`. A second call does nothing."""
         if cluster not in self._links:
             link = _Link(
                 cluster,
@@ -105,15 +105,15 @@ class RemoteClusters:
                 self._nodes,
                 self._settings,
                 self._pause,
-                self._tell,
-                self._tell_probed,
-                self._told,
+                self._notify,
+                self._notify_probe,
+                self._explained,
                 self._tasks,
             )
             self._links[cluster] = (link, self._tasks.spawn(f"cluster {cluster}", link.run()))
 
     def forget(self, cluster: Key) -> None:
-        """Ends the connection; nobody is told, because whoever forgets a cluster knows."""
+        """Close the connection, without calling listeners."""
         present = self._links.pop(cluster, None)
         if present is not None:
             link, task = present
@@ -121,8 +121,8 @@ class RemoteClusters:
             task.cancel()
 
     def nudge(self, cluster: Key) -> None:
-        """The way to the cluster has changed: it is connected by that one, now, even if the old one still works. The
-        server it leads to may be about to go, and its end is noticed only after several probes."""
+        """Reconnect now, because the transport to the cluster has changed, even if the old one still works. The server
+        at its end may be deleted soon, which only several failed probes would show."""
         present = self._links.get(cluster)
         if present is not None:
             present[0].nudged.set()
@@ -132,13 +132,13 @@ class RemoteClusters:
         return _UNKNOWN if present is None else present[0].connection
 
     def on_change(self, listener: Changed) -> None:
-        """Calls it with a cluster and the Node that came, changed or went; with None when the cluster itself was
-        connected or lost."""
+        """Register a function to call with a cluster and the Node that was created, changed or deleted; with None when
+        the cluster itself connects or disconnects."""
         self._listeners.append(listener)
 
     def on_probe(self, listener: Probed) -> None:
-        """Calls it with a cluster when a probe or an attempt to connect has failed after others had worked, and when
-        one works again while it still counts as connected."""
+        """Register a function to call with a cluster when a probe or a connection attempt fails for the first time in a
+        row, and when one succeeds again."""
         self._probe_listeners.append(listener)
 
     def explained_by(self, explain: Explain) -> None:
@@ -149,21 +149,21 @@ class RemoteClusters:
         self._explain = explain
 
     def _pause(self) -> float:
-        """Between two probes of a cluster that is well."""
+        """Return the seconds between two probes of a healthy cluster."""
         wanted = max(self._settings.probe_seconds, len(self._links) / self._settings.probes_per_second)
         return min(wanted, self._settings.rarest_seconds)
 
-    def _told(self, cluster: Key, why: str) -> str:
+    def _explained(self, cluster: Key, why: str) -> str:
         return self._explain(cluster, why)
 
-    def _tell(self, cluster: Key, node: Any) -> None:
+    def _notify(self, cluster: Key, node: Any) -> None:
         for listener in self._listeners:
             try:
                 listener(cluster, node)
             except Exception:
-                log.exception("a listener to cluster %s failed", cluster)
+                log.exception("a listener to changes of cluster %s failed", cluster)
 
-    def _tell_probed(self, cluster: Key) -> None:
+    def _notify_probe(self, cluster: Key) -> None:
         for listener in self._probe_listeners:
             try:
                 listener(cluster)
@@ -189,8 +189,8 @@ class _Link:
         nodes: Kind[Any],
         settings: RemoteSettings,
         pause: Callable[[], float],
-        tell: Changed,
-        tell_probed: Probed,
+        notify: Changed,
+        notify_probe: Probed,
         explain: Explain,
         lingering: Tasks,
     ) -> None:
@@ -200,8 +200,8 @@ class _Link:
         self._nodes = nodes
         self._settings = settings
         self._pause = pause
-        self._tell = tell
-        self._tell_probed = tell_probed
+        self._notify = notify
+        self._notify_probe = notify_probe
         self._explain = explain
         self._backoff = Backoff(first=1.0, most=settings.retry_seconds)
         self.connection = Connection(since=clock.time(), error="not connected yet")
@@ -216,39 +216,39 @@ class _Link:
             try:
                 async with self._connected() as client:
                     attempts = 0
-                    await self._watch_over(client)
+                    await self._probe_repeatedly(client)
             except Exception as error:
                 self._failed(error)
-            if attempts:  # what was connected just now is tried at once, by the newest kubeconfig
+            if attempts:  # after a lost connection, reconnect at once, with the newest kubeconfig
                 await self._nudged_within(self._backoff.seconds(attempts))
             attempts += 1
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Client]:
-        """All of a connection, from the first word to the last."""
+        """Connect, yield the client while the connection lasts, and close it."""
         async with asyncio.timeout(self._settings.connect_seconds):
             client = await self._dial(self._cluster)
         tasks, replaced = Tasks(), False
         try:
-            informer = await self._first_picture(client, tasks)
+            informer = await self._list_nodes(client, tasks)
             self._set(connected=True, client=client, nodes=informer, since=clock.time(), unreadable="")
             self._succeeded()
-            self._tell(self._cluster, None)
+            self._notify(self._cluster, None)
             yield client
             replaced = True
         finally:
             if self.connection.connected:
                 self._set(connected=False, client=None, nodes=None, since=clock.time())
                 if not self.forgotten:
-                    self._tell(self._cluster, None)
+                    self._notify(self._cluster, None)
             await tasks.close()
-            if replaced:  # whoever is in the middle of something with it may come to the end of that
-                self._lingering.spawn(f"close a way to {self._cluster}", _closed_later(client))
+            if replaced:  # requests in progress may finish
+                self._lingering.spawn(f"close replaced client of {self._cluster}", _closed_later(client))
             else:
                 await client.close()
 
-    async def _first_picture(self, client: Client, tasks: Tasks) -> Informer[Any]:
-        """All Nodes, from now on kept true."""
+    async def _list_nodes(self, client: Client, tasks: Tasks) -> Informer[Any]:
+        """Return a cache of all Nodes, filled and kept up to date."""
         informer = Informer(self._nodes.decode, self._nodes.target, transform=without_ballast)
         informer.index(PROVIDER_ID, lambda node: (node.spec.provider_id,) if node.spec.provider_id else ())
         informer.listen(self._node_changed)
@@ -262,8 +262,8 @@ class _Link:
             raise reflector.error
         return informer
 
-    async def _watch_over(self, client: Client) -> None:
-        """Returns when another way shall be taken; raises what the last of too many failed probes in a row met."""
+    async def _probe_repeatedly(self, client: Client) -> None:
+        """Probe the cluster until `nudge` is called; raise the last error after too many failed probes in a row."""
         while not await self._nudged_within(self._until_probe() * random_source.between(0.8, 1.2)):
             try:
                 async with asyncio.timeout(self._settings.answer_seconds):
@@ -281,7 +281,7 @@ class _Link:
         why = self._reflector.unreadable if self._reflector is not None else ""
         if bool(why) != bool(self.connection.unreadable):  # each event is unreadable in its own words
             self._set(unreadable=why)
-            self._tell(self._cluster, None)
+            self._notify(self._cluster, None)
 
     def _until_probe(self) -> float:
         return self._settings.probe_seconds if self.connection.failures else self._pause()
@@ -295,22 +295,22 @@ class _Link:
 
     def _node_changed(self, before: Any, after: Any, initial: bool) -> None:
         if self.connection.connected and not (before and after and _same(before, after)):
-            self._tell(self._cluster, after or before)
+            self._notify(self._cluster, after or before)
 
     def _failed(self, error: Exception) -> None:
         what = str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)
-        if isinstance(error, Unreachable | OSError):  # the rest was said by the cluster itself
+        if isinstance(error, Unreachable | OSError):  # other errors are responses of the cluster itself
             what = self._explain(self._cluster, what)
-        log.info("cluster %s: %s", self._cluster, what)
+        log.info("cannot reach cluster %s: %s", self._cluster, what)
         self._set(failures=self.connection.failures + 1, error=what)
         if self.connection.failures == 1:
-            self._tell_probed(self._cluster)
+            self._notify_probe(self._cluster)
 
     def _succeeded(self) -> None:
         failed = self.connection.failures > 0
         self._set(failures=0, error="", last_success=clock.time())
         if failed:
-            self._tell_probed(self._cluster)
+            self._notify_probe(self._cluster)
 
     def _set(self, **changes: Any) -> None:
         self.connection = msgspec.structs.replace(self.connection, **changes)
@@ -324,7 +324,7 @@ async def _closed_later(client: Client) -> None:
 
 
 async def _probe(client: Client) -> None:
-    """Raise where the API serves nobody. Servers that do not know the path, or do not show it to us, do answer."""
+    """Raise if the API server is not ready. A server that lacks the path, or denies access to it, counts as ready."""
     try:
         await client.raw_get(_PROBE)
     except StatusError as error:
@@ -337,13 +337,13 @@ def _refused(error: Exception) -> bool:
 
 
 def _same(before: Object, after: Object) -> bool:
-    """Nothing that is read of it has changed: a heartbeat."""
+    """Return whether the change is only a heartbeat: no field that is read differs."""
     metadata = msgspec.structs.replace(after.metadata, resource_version=before.metadata.resource_version)
     return before == msgspec.structs.replace(after, metadata=metadata)
 
 
 def without_ballast(value: bytes) -> bytes:
-    """A Node without what nobody reads and what makes up most of it: managedFields, and the images on its disk."""
+    """Return a Node without its largest unused parts: managedFields and the list of images."""
     node: dict[str, Any] = msgspec.json.decode(value)
     node["metadata"].pop("managedFields", None)
     status = node.get("status")

@@ -1,4 +1,4 @@
-"""Steps: every act on the world has a name, and can be the last thing this process does.
+"""Steps: every action of a controller that changes something has a name, and can be a crash point.
 
     CREATE_MACHINE = step("machineset.create-machine", "creates the Machine of one replica")
 
@@ -7,11 +7,11 @@
 
 `REMUDA_CRASH_AT=machineset.create-machine` kills the process, as `kill -9` would, right after the act;
 `…:before` right before it; `…@3` the third time; of several points separated by commas the first one reached; `*@5` is
-the fifth point passed, whichever that is. With `REMUDA_CRASH_ONCE=DIRECTORY` nobody dies where somebody has before:
-each death leaves a file there, named after its point. Fault tests go through `all_steps()`, so which kills were tried
-is counted, not hoped for.
+the fifth point passed, whichever that is. With `REMUDA_CRASH_ONCE=DIRECTORY`, each point kills only one process: the
+process leaves a file there, named after the point, before it dies. Fault tests iterate over `all_steps()`, so that no
+step is missed.
 
-A step is also where a process that may not act any more is held (`remuda.kube.leadership`).
+A step also checks that this process still leads (`remuda.kube.leadership`).
 
 Each step that has acted is one INFO line: its name, what it does, and the writes it made. Steps are on the hot path:
 with INFO disabled, a step pays for one `isEnabledFor` and one look at a ContextVar. Lines from inside a step name the

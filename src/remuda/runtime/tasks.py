@@ -1,4 +1,4 @@
-"""Tasks that are known: each has a name, is kept until it ends, and an unforeseen error of it is logged, not lost."""
+"""Background tasks with names: they are referenced until they end, and unexpected errors are logged."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Tasks:
     def _ended(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("%s ended with an error", task.get_name(), exc_info=error)
+            log.error("task %s failed", task.get_name(), exc_info=error)
 
     def __len__(self) -> int:
         return len(self._tasks)
 
     async def finish(self, seconds: float) -> None:
-        """Lets what is under way come to its end, for so long at most."""
+        """Wait until the tasks end, for `seconds` at most."""
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=seconds)
 
@@ -47,7 +47,7 @@ class Tasks:
 
 
 class Stopped(Exception):
-    """This process was told to stop before the work was done."""
+    """Raised if this process is stopped before the work is done."""
 
 
 async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T], name: str = "") -> T:
@@ -68,6 +68,6 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T], name: str = 
 
 
 async def ended(task: asyncio.Task[Any]) -> None:
-    """Ends a task and waits until it has; how it ended is no matter any more."""
+    """Cancel a task and wait until it has ended; ignore its result."""
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

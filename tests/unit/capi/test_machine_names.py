@@ -31,10 +31,10 @@ def test_renders(template: str, name: str) -> None:
     [
         ("fixed", "must be part of it"),
         ("{{ .machineSet.name }}", "must be part of it"),
-        ("{{ .random }}-{{ .machine.name }}", "is not known"),
-        ('{{ printf "%s" .random }}', "is not known"),
+        ("{{ .random }}-{{ .machine.name }}", "is not supported"),
+        ('{{ printf "%s" .random }}', "is not supported"),
         ("{{ .random }}-{{ .cluster", "is not closed"),
-        ("{{ if .random }}", "is not known"),
+        ("{{ if .random }}", "is not supported"),
     ],
 )
 def test_refuses_what_it_does_not_understand(template: str, complaint: str) -> None:

@@ -29,7 +29,7 @@ def test_help_has_each_of_them(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ttl", "words"), [("soon", "is no span of time"), ("-1h", "over already"), ("0", "over already")]
+    ("ttl", "words"), [("soon", "is not a duration"), ("-1h", "over already"), ("0", "over already")]
 )
 def test_a_life_that_is_none_is_refused(ttl: str, words: str) -> None:
     code, text = run("token", "create", "--user", "u", "--ttl", ttl)

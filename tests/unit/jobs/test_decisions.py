@@ -68,7 +68,7 @@ def test_one_success_completes_it() -> None:
 def test_a_pod_that_waits_is_started_and_one_that_runs_is_waited_for() -> None:
     waiting = a_pod(0, "Pending")
     assert decide(a_job(), [waiting], NOW) == Attempt(0, waiting)
-    assert decide(a_job(), [a_pod(0, "Running")], NOW) == Wait("its program runs")
+    assert decide(a_job(), [a_pod(0, "Running")], NOW) == Wait("the program is running")
 
 
 def test_a_failure_waits_longer_each_time() -> None:
@@ -112,7 +112,7 @@ def test_an_end_that_the_runner_caused_does_not_count_but_not_for_ever() -> None
 def test_a_deadline_counts_from_the_start() -> None:
     started = JobStatus(start_time=clock.rfc3339(NOW - 100))
     running = [a_pod(0, "Running")]
-    assert decide(a_job(started, active_deadline_seconds=160), running, NOW) == Wait("its program runs", 60)
+    assert decide(a_job(started, active_deadline_seconds=160), running, NOW) == Wait("the program is running", 60)
     late = decide(a_job(started, active_deadline_seconds=100), running, NOW)
     assert isinstance(late, Finish)
     assert late.reason == "DeadlineExceeded"
@@ -132,9 +132,9 @@ def test_a_suspended_job_does_nothing() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"parallelism": 2}, "runs once"),
-        ({"completions": 3}, "runs once"),
-        ({"completion_mode": "Indexed"}, "runs once"),
+        ({"parallelism": 2}, "are not supported"),
+        ({"completions": 3}, "are not supported"),
+        ({"completion_mode": "Indexed"}, "are not supported"),
         ({"pod_failure_policy": {"rules": []}}, "podFailurePolicy"),
         ({"template": PodTemplate(spec=PodSpec(restart_policy="OnFailure", containers=(CONTAINER,)))}, "Never"),
         ({"template": PodTemplate(spec=PodSpec(restart_policy="Never", containers=(CONTAINER,) * 2))}, "one container"),

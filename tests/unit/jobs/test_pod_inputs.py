@@ -31,7 +31,7 @@ def test_a_volume_holds_what_its_items_name() -> None:
     assert _items("v", data, (), None, False) == {"a": File(b"1", 0o600), "b": File(b"2", 0o600)}
     chosen = [Item(key="b", path="sub/c", mode=0o777)]
     assert _items("v", data, chosen, None, False) == {"sub/c": File(b"2", 0o700)}
-    with pytest.raises(NotReady, match="a key that is not there: z"):
+    with pytest.raises(NotReady, match="volume v references non-existent key: z"):
         _items("v", data, [Item(key="z", path="z")], None, False)
     assert _items("v", data, [Item(key="z", path="z")], None, True) == {}
     with pytest.raises(NotRunnable):

@@ -225,9 +225,7 @@ CASES = {
             capi(
                 plane(),
                 pool(
-                    said=blocked(
-                        'Machines cannot be created: admission webhook "names.example.com" denied the request: no'
-                    )
+                    said=blocked('cannot create Machines: admission webhook "names.example.com" denied the request: no')
                 ),
             )
         ),
@@ -426,7 +424,7 @@ def test_preflight_check_is_no_trouble() -> None:
 def test_control_plane_that_quotes_a_refusal_of_a_pool_is_not_blamed_for_it() -> None:
     refused = 'admission webhook "x.example" denied the request: no'
     quoting = plane(("Ready", "Unknown", "Waiting", f"MachineDeployment {PLACE}/prairie-w: {refused}"))
-    root = declared(capi(quoting, pool(said=blocked(f"Machines cannot be created: {refused}"))))
+    root = declared(capi(quoting, pool(said=blocked(f"cannot create Machines: {refused}"))))
     assert str(blocker.blocking(root)[-1]) == "MachineDeployment prairie-w"
 
 

@@ -125,7 +125,7 @@ def test_the_credential_of_a_pool_beats_that_of_the_cluster() -> None:
         (declared(pool("p", machineConfigRef={"kind": "", "name": ""})), "name and machineConfigRef"),
         (declared(pool("p", machineConfigRef={"kind": "Simulated", "name": "x"})), "is not a <Driver>Config"),
         (declared(pool("p"), pool("p")), "already used by pool p"),
-        (declared(pool("p", unhealthyNodeTimeout="soon")), "machine pool p: is no span of time"),
+        (declared(pool("p", unhealthyNodeTimeout="soon")), "machine pool p: is not a duration"),
     ],
 )
 def test_what_cannot_be_made_is_told_in_the_words_of_the_manifest(raw: Json, words: str) -> None:

@@ -92,8 +92,8 @@ async def test_a_name_that_is_taken_is_said_at_once(engine: Engine) -> None:
 async def test_a_server_that_never_serves_it_is_not_waited_for_for_ever(tmp_path: Path) -> None:
     engine = await Engine.open(tmp_path / "data", upkeep=False)
     try:
-        with pytest.raises(NotEstablished, match=r"widgets\.test\.io is not served: the server has said nothing"):
-            await install(engine.client, [ours("widgets")], patience_seconds=0.05)
+        with pytest.raises(NotEstablished, match=r"widgets\.test\.io is not served: the server has not reported"):
+            await install(engine.client, [ours("widgets")], timeout_seconds=0.05)
     finally:
         await engine.close()
 

@@ -277,7 +277,7 @@ def test_one_guard_at_a_time_and_nothing_left_of_it() -> None:
     plain = asyncio.Handle._run
     with guarded(lambda offence: None):
         assert asyncio.Handle._run is not plain
-        with pytest.raises(RuntimeError, match="guarded already"):
+        with pytest.raises(RuntimeError, match="already has a guard"):
             Guard(lambda offence: None).start()
     assert asyncio.Handle._run is plain
     assert not [thread for thread in threading.enumerate() if thread.name == "loop guard"]

@@ -396,7 +396,8 @@ async def test_an_object_that_cannot_be_read_hides_no_other(caplog: pytest.LogCa
     assert "Expected `int`, got `str`" in str(found.unreadable[Key("default", "bad")])
     found.change(Change("MODIFIED", counted("bad", 4, "more")))
     assert [record.message for record in caplog.records] == [
-        "configmaps default/bad cannot be read and is left as it was: Expected `int`, got `str` - at `$.count`"
+        "cannot decode configmaps default/bad, keeping its last readable version: "
+        "Expected `int`, got `str` - at `$.count`"
     ]
     found.change(Change("MODIFIED", counted("bad", 5, 5)))
     assert found.unreadable == {}

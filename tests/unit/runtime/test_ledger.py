@@ -84,7 +84,7 @@ def test_a_name_in_another_namespace_is_another_machine(ledger: Ledger) -> None:
 
 
 def test_only_one_kind_is_followed(ledger: Ledger) -> None:
-    with pytest.raises(ValueError, match="no accounts are kept of Cluster"):
+    with pytest.raises(ValueError, match="the ledger does not follow Cluster"):
         ledger.writes_per("Cluster")
     assert ledger.writes_per("Machine") == 0.0
     idle = Ledger()

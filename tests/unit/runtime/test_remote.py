@@ -74,7 +74,7 @@ async def test_a_wanted_cluster_is_connected_and_its_nodes_are_known(workload: A
     await inside.create(NODE.target, "", node("a", "cloud://a"))
     remote = RemoteClusters(lambda key: asyncio.sleep(0, over_http(workload)), settings=QUICK)
     hearing = Hearing(remote)
-    assert remote.look(C).error == "nobody has asked for a connection"
+    assert remote.look(C).error == "no connection was requested"
     remote.want(C)
     remote.want(C)
     assert (len(remote), remote.look(C).connected, remote.look(C).client) == (1, False, None)
@@ -180,7 +180,7 @@ async def test_what_is_forgotten_leaves_nothing(workload: ApiServer) -> None:
     await until(lambda: remote.look(C).connected)
     remote.forget(C)
     remote.forget(C)
-    assert remote.look(C).error == "nobody has asked for a connection"
+    assert remote.look(C).error == "no connection was requested"
     await until(lambda: closed)
     await until(lambda: {task.get_name() for task in asyncio.all_tasks()} <= before | {"nodes of ns/c"})
     await until(lambda: not {task.get_name() for task in asyncio.all_tasks()} - before)

@@ -27,7 +27,7 @@ async def test_an_error_nobody_waits_for_is_logged_with_the_name_of_the_task(cap
     tasks = Tasks()
     await asyncio.wait((tasks.spawn("the culprit", fails()),))
     await asyncio.sleep(0)
-    assert [record.getMessage() for record in caplog.records] == ["the culprit ended with an error"]
+    assert [record.getMessage() for record in caplog.records] == ["task the culprit failed"]
     assert caplog.records[0].levelno == logging.ERROR
     assert "of all things" in caplog.text
 

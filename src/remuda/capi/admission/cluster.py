@@ -13,7 +13,7 @@ from remuda.kube.errors import FieldError, forbidden, invalid
 
 def complaints(cluster: Cluster) -> list[FieldError]:
     found = [
-        invalid("metadata.name", cluster.metadata.name, f"becomes a label of other objects: {complaint}")
+        invalid("metadata.name", cluster.metadata.name, f"is used as a label value of other objects: {complaint}")
         for complaint in kube_names.label_value(cluster.metadata.name)
     ]
     spec = cluster.spec
@@ -39,7 +39,7 @@ def transitions(old: Cluster, new: Cluster) -> list[FieldError]:
 def _range_complaints(ranges: NetworkRanges | None, path: str) -> list[FieldError]:
     blocks = ranges.cidr_blocks if ranges is not None else ()
     return [
-        invalid(f"{path}[{index}]", block, "must be a range of addresses, as in 10.1.0.0/16 or fd00::/48")
+        invalid(f"{path}[{index}]", block, "must be a CIDR, such as 10.1.0.0/16 or fd00::/48")
         for index, block in enumerate(blocks)
         if not _is_range(block)
     ]

@@ -25,7 +25,7 @@ PREFLIGHT_CHECKS = (
 _RESERVED_TAINTS = {
     names.UNINITIALIZED_TAINT: "is set and removed by Cluster API itself",
     names.OUTDATED_REVISION_TAINT: "is set and removed by Cluster API itself",
-    "node-role.kubernetes.io/master": "means nothing since Kubernetes 1.24",
+    "node-role.kubernetes.io/master": "has no effect since Kubernetes 1.24",
 }
 _RESERVED_PREFIXES = {
     "node.kubernetes.io/": "belongs to Kubernetes itself, except node.kubernetes.io/out-of-service",
@@ -58,7 +58,7 @@ class Replicated(Protocol):
 
 
 def cluster_label(cluster: str) -> dict[str, Any]:
-    """The patch of metadata that says which Cluster an object belongs to."""
+    """Return the metadata patch that labels an object with its Cluster."""
     return {"labels": {names.CLUSTER_NAME: cluster}} if cluster else {}
 
 
@@ -153,7 +153,9 @@ def amount_complaints(amount: int | str | None, path: str) -> list[FieldError]:
 
 def _selector_complaints(selector: Selector, labels: Mapping[str, str]) -> list[FieldError]:
     if selector.empty:
-        return [required("spec.selector", "it is filled in from the object's name, which is not known yet: write one")]
+        return [
+            required("spec.selector", "its default is derived from metadata.name, which is not set yet: set a selector")
+        ]
     unclear = selector_complaints(selector, "spec.selector")
     if unclear:
         return unclear
@@ -184,7 +186,7 @@ def _naming_complaints(template: str) -> list[FieldError]:
     except machine_names.NamingError as error:
         return [invalid(path, template, str(error))]
     return [
-        invalid(path, template, f"gives names like {sample!r}, which no object may have: {complaint}")
+        invalid(path, template, f"renders names like {sample!r}, which are invalid: {complaint}")
         for complaint in kube_names.dns1123_subdomain(sample)
     ]
 
@@ -194,7 +196,7 @@ def _preflight_complaints(annotations: Mapping[str, str]) -> list[FieldError]:
     unknown = [name for part in text.split(",") if (name := part.strip()) not in PREFLIGHT_CHECKS] if text else []
     if not unknown:
         return []
-    known = f"names checks that do not exist: {', '.join(unknown)}; there are {', '.join(PREFLIGHT_CHECKS)}"
+    known = f"has unknown checks: {', '.join(unknown)}; supported checks: {', '.join(PREFLIGHT_CHECKS)}"
     return [invalid(f"metadata.annotations[{names.SKIP_PREFLIGHT_CHECKS}]", text, known)]
 
 

@@ -48,7 +48,7 @@ def _default_strategy(strategy: RolloutStrategy) -> dict[str, Any]:
 
 def complaints(deployment: MachineDeployment) -> list[FieldError]:
     found = [
-        invalid("metadata.name", deployment.metadata.name, f"becomes a label of other objects: {complaint}")
+        invalid("metadata.name", deployment.metadata.name, f"is used as a label value of other objects: {complaint}")
         for complaint in kube_names.label_value(deployment.metadata.name)
     ]
     found += replicated_complaints(deployment)
@@ -62,7 +62,9 @@ def _update_complaints(update: RollingUpdate) -> list[FieldError]:
     found += amount_complaints(update.max_surge, f"{path}.maxSurge")
     if not found and _means_none(update.max_unavailable) and _means_none(update.max_surge):
         found.append(
-            invalid(path, update.max_surge, "maxUnavailable and maxSurge cannot both be 0: nothing could move")
+            invalid(
+                path, update.max_surge, "maxUnavailable and maxSurge cannot both be 0: no Machine could be replaced"
+            )
         )
     return found
 

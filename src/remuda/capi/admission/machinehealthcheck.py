@@ -39,11 +39,11 @@ def complaints(check: MachineHealthCheck) -> list[FieldError]:
 
 def _selector_complaints(spec: MachineHealthCheckSpec) -> list[FieldError]:
     if spec.selector.empty:
-        return [required("spec.selector", "must not be empty: it would watch every Machine of the cluster")]
+        return [required("spec.selector", "must not be empty: it would select every Machine of the cluster")]
     found = selector_complaints(spec.selector, "spec.selector")
     cluster = spec.selector.match_labels.get(names.CLUSTER_NAME, spec.cluster_name)
     if cluster != spec.cluster_name:
-        text = f"selects Machines of another cluster than spec.clusterName, which is {spec.cluster_name!r}"
+        text = f"selects Machines of a cluster other than spec.clusterName, which is {spec.cluster_name!r}"
         found.append(invalid("spec.selector", msgspec.to_builtins(spec.selector), text))
     return found
 
@@ -53,7 +53,7 @@ def _trigger_complaints(trigger: RemediationTrigger) -> list[FieldError]:
     found = amount_complaints(trigger.unhealthy_less_than_or_equal_to, f"{path}.unhealthyLessThanOrEqualTo")
     first, _, last = trigger.unhealthy_in_range.strip("[]").partition("-")
     if first.isdecimal() and last.isdecimal() and int(first) > int(last):
-        text = "begins after its end: no number of Machines is in it"
+        text = "is an empty range: its start is greater than its end"
         found.append(invalid(f"{path}.unhealthyInRange", trigger.unhealthy_in_range, text))
     return found
 

@@ -1,6 +1,7 @@
-"""The Cluster controller: reads everything, hands over or takes down, and writes one status.
+"""The Cluster controller: reads all objects of a Cluster, provisions or deletes them, and writes one status.
 
-It also decides which workload clusters are connected to: those whose infrastructure is there, until they are gone.
+It also decides which workload clusters the manager connects to: those with provisioned infrastructure, until their
+Cluster is deleted.
 """
 
 from __future__ import annotations
@@ -40,12 +41,18 @@ from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.steps import step
 
 PUBLISH = step("cluster.publish", "writes the Cluster's finalizer, endpoint and status")
-DELETE_MEMBER = step("cluster.delete-member", "asks for the deletion of what belongs to a Cluster being deleted")
-DELETE_CONTROL_PLANE = step("cluster.delete-control-plane", "asks for the deletion of the control plane object")
-DELETE_INFRASTRUCTURE = step("cluster.delete-infrastructure", "asks for the deletion of the infrastructure object")
+DELETE_MEMBER = step(
+    "cluster.delete-member", "deletes a worker or control plane object of a Cluster that is being deleted"
+)
+DELETE_CONTROL_PLANE = step(
+    "cluster.delete-control-plane", "deletes the control plane object of a Cluster that is being deleted"
+)
+DELETE_INFRASTRUCTURE = step(
+    "cluster.delete-infrastructure", "deletes the infrastructure object of a Cluster that is being deleted"
+)
 
-# What sums up Machines may be told a little later.
-_TOLD_AT_ONCE = (
+# Changes of these conditions are written at once. Those that sum up Machines may be written a little later.
+_URGENT_CONDITIONS = (
     "Available",
     "InfrastructureReady",
     "ControlPlaneAvailable",
@@ -130,7 +137,7 @@ class ClusterController:
         return DONE
 
     async def _provision(self, scope: Scope) -> Outcome:
-        """Every phase has its turn whatever became of the others; what went wrong is published, then raised."""
+        """Run every phase, even if others fail. Write the status first, then raise the errors."""
         scope.draft.add_finalizer(names.CLUSTER_FINALIZER)
         outcomes: list[Outcome] = []
         errors: list[Exception] = []
@@ -168,11 +175,11 @@ class ClusterController:
         return DONE
 
     async def _delete(self, scope: Scope) -> Outcome:
-        scope.control_plane = await self._certainly(scope.control_plane, scope.key.namespace)
-        scope.infrastructure = await self._certainly(scope.infrastructure, scope.key.namespace)
+        scope.control_plane = await self._fetch_if_not_cached(scope.control_plane, scope.key.namespace)
+        scope.infrastructure = await self._fetch_if_not_cached(scope.infrastructure, scope.key.namespace)
         stage = deletion.plan(scope.members, scope.control_plane, scope.infrastructure)
         try:
-            await self._ask_for(stage, scope)
+            await self._delete_objects(stage, scope)
         except StatusError as error:
             stage = stage._replace(reason="InternalError", message=str(error), error=error)
         if stage.completed:
@@ -184,7 +191,7 @@ class ClusterController:
             self._events.normal(scope.cluster, "Deleted", f"Cluster {scope.key.name} has been deleted")
         return DONE if stage.completed else soonest(Blocked(stage.reason, stage.on, stage.message), again)
 
-    async def _certainly(self, found: Look, namespace: str) -> Look:
+    async def _fetch_if_not_cached(self, found: Look, namespace: str) -> Look:
         """Fetch an object that the cache lacks from the server, because the cache may lag behind. An object whose kind
         does not exist does not exist either."""
         if found.ref is None or found.obj is not None:
@@ -193,7 +200,7 @@ class ClusterController:
             return found
         return Look(found.ref, await self._externals.fetch(found.ref, namespace))
 
-    async def _ask_for(self, stage: deletion.Stage, scope: Scope) -> None:
+    async def _delete_objects(self, stage: deletion.Stage, scope: Scope) -> None:
         for kind, obj in stage.delete:
             async with DELETE_MEMBER:
                 with ignore_not_found():
@@ -215,10 +222,11 @@ class ClusterController:
             [*report.conditions, paused(scope.cluster, scope.cluster.metadata)],
             generation=generation,
         )
-        urgent = failed or stage is not None or matters(scope.draft, _TOLD_AT_ONCE)
+        urgent = failed or stage is not None or matters(scope.draft, _URGENT_CONDITIONS)
         rest = await self._pace.save(self._client, scope.draft, scope.cluster.metadata, PUBLISH, matters=urgent)
-        young = DONE if report.look_again is None else Again(report.look_again, "something is too young to be judged")
-        return soonest(young, rest)
+        later = "a grace period ends: of a new Machine, or of an API server that does not answer"
+        timer = DONE if report.look_again is None else Again(report.look_again, later)
+        return soonest(timer, rest)
 
 
 def _cluster_of(member: Machine | MachineSet | MachineDeployment) -> Iterable[Key]:
@@ -226,7 +234,7 @@ def _cluster_of(member: Machine | MachineSet | MachineDeployment) -> Iterable[Ke
 
 
 def _cluster_of_ill(machine: Machine) -> Iterable[Key]:
-    """Most changes of Machines can be told a little later; that one has died, or lives again, cannot."""
+    """Return the Cluster of a Machine that fell ill or recovered: this change is written at once, unlike others."""
     return (cluster_of(machine),) if health.illness(machine) else ()
 
 
@@ -262,4 +270,4 @@ def _together(errors: list[Exception]) -> Exception:
         return errors[0]
     if all(isinstance(error, Retryable) for error in errors):
         return Retryable("; ".join(map(str, errors)))
-    return ExceptionGroup("several things failed", errors)
+    return ExceptionGroup("several phases of the reconcile failed", errors)

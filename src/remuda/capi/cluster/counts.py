@@ -1,6 +1,6 @@
 """Machines of a Cluster, counted: the control plane's by its provider or by us, the workers' from who owns them.
 
-A number nobody has reported is left out; it is not zero.
+A number that was not reported is omitted; it is not zero.
 """
 
 from __future__ import annotations

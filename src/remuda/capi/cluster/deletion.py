@@ -1,7 +1,7 @@
 """Deletion of a Cluster: workers first, then the control plane, then the infrastructure, then the Cluster itself.
 
 A stage ends when none of its objects exist, no matter who deleted them. So users may delete everything at once and in
-any order: the controller skips objects that are gone and waits for objects that somebody else is deleting. It uses
+any order: the controller skips objects that are gone and waits for objects that another client is deleting. It uses
 plain background deletion and enforces the order itself; the garbage collector does not. `plan` decides, without I/O.
 """
 
@@ -29,7 +29,7 @@ class Stage(NamedTuple):
     on: str = ""
     delete: Sequence[tuple[Kind[Any], Object]] = ()
     delete_provider: ProviderObject | None = None
-    error: Exception | None = None  # it cannot be known what is left
+    error: Exception | None = None  # why the remaining objects are unknown
 
     @property
     def completed(self) -> bool:
@@ -37,7 +37,7 @@ class Stage(NamedTuple):
 
 
 def plan(members: Members, control_plane: Look, infrastructure: Look) -> Stage:
-    """The first stage that has something left."""
+    """Return the first stage with remaining objects."""
     workers: Remaining = (
         (MACHINE_DEPLOYMENT, members.deployments),
         (MACHINE_SET, members.sets),

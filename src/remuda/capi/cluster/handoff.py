@@ -37,7 +37,7 @@ async def take_infrastructure(client: Client, scope: Scope) -> Outcome:
         return _waiting(found, "InfrastructureDeleting", "is being deleted while the Cluster still exists")
     if not contract.provisioned(found.obj) and not scope.provisioned:
         path = ".".join(contract.provisioned_path(found.obj))
-        return _waiting(found, "WaitingForInfrastructure", f"{path} is not true yet")
+        return _waiting(found, "WaitingForInfrastructure", f"its provider has not set {path} to true yet")
     _copy_endpoint(scope, found.obj)
     _copy_failure_domains(scope, found.obj)
     if not scope.provisioned:
@@ -53,12 +53,12 @@ async def take_control_plane(client: Client, scope: Scope) -> Outcome:
         return _missing(scope, found, was_there=scope.initialized)
     await _adopt(client, scope, found.obj, ADOPT_CONTROL_PLANE)
     _copy_failure(scope, found.obj)
-    contract.counts(found.obj)  # what the status will count must be numbers: said here, where it is reported
+    contract.counts(found.obj)  # raises ContractError here, where it is reported, if a count is not a number
     if found.obj.deleting:
         return _waiting(found, "ControlPlaneDeleting", "is being deleted while the Cluster still exists")
     if not contract.initialized(found.obj) and not scope.initialized:
         path = ".".join(contract.initialized_path(found.obj))
-        return _waiting(found, "WaitingForControlPlane", f"{path} is not true yet")
+        return _waiting(found, "WaitingForControlPlane", f"its provider has not set {path} to true yet")
     _copy_endpoint(scope, found.obj)
     if not scope.initialized:
         scope.mark("controlPlaneInitialized")
@@ -66,7 +66,7 @@ async def take_control_plane(client: Client, scope: Scope) -> Outcome:
 
 
 def _first_control_plane_machine(scope: Scope) -> Outcome:
-    """Without a provider for it, the control plane is there when one of its Machines has become a Node."""
+    """Mark the control plane as initialized when one of its Machines has a Node; for Clusters without a provider."""
     if scope.initialized:
         return DONE
     first = next((one for one in scope.members.control_plane if one.status.node_ref is not None), None)
@@ -90,7 +90,7 @@ def _waiting(found: Look, reason: str, message: str) -> Outcome:
 
 
 async def _adopt(client: Client, scope: Scope, obj: ProviderObject, named: Step) -> None:
-    """Nothing is written where owner and label are right already, however else the owner is written."""
+    """Set owner reference and label of a provider's object. Writes nothing if both are right already."""
     owner = scope.owner
     owned = any(one.uid == owner.uid and one.api_version == owner.api_version for one in obj.metadata.owner_references)
     if (owned and obj.metadata.labels.get(names.CLUSTER_NAME) == owner.name) or obj.deleting:

@@ -1,7 +1,7 @@
-"""The kubeconfig of a cluster whose control plane has no provider: made by us, from the cluster's own CA.
+"""Kubeconfig of a cluster whose control plane has no provider, created from the CA of the cluster.
 
-The Secrets are Cluster API's: `<cluster>-ca` with the authority somebody put there, `<cluster>-kubeconfig` with an
-administrator's access. A kubeconfig that exists is somebody's and is never replaced.
+The Secrets have the names that Cluster API defines: `<cluster>-ca` holds the CA, which the user creates, and
+`<cluster>-kubeconfig` holds the kubeconfig of an administrator. An existing kubeconfig is never replaced.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ async def ensure_kubeconfig(client: Client, secrets: Informer[Object], scope: Sc
     authority = await secret_data(client, namespace, names.ca_secret(cluster))
     if authority is None:
         on = f"Secret {namespace}/{names.ca_secret(cluster)}"
-        return Blocked("WaitingForClusterCA", on, "does not exist yet", check_after=_LOOK_AGAIN_SECONDS)
+        missing = "does not exist yet: create it with the CA of the cluster, as tls.crt and tls.key"
+        return Blocked("WaitingForClusterCA", on, missing, check_after=_LOOK_AGAIN_SECONDS)
     endpoint = scope.draft.spec["controlPlaneEndpoint"]
     config = make_kubeconfig(cluster, endpoint["host"], endpoint["port"], authority)
     with contextlib.suppress(AlreadyExists):
@@ -57,14 +58,14 @@ async def ensure_kubeconfig(client: Client, secrets: Informer[Object], scope: Sc
 
 
 def make_kubeconfig(cluster: str, host: str, port: int, authority: dict[str, bytes]) -> Json:
-    """An administrator's, valid for a year. Raises Retryable for a CA that cannot sign."""
+    """Return a kubeconfig for an administrator, valid for a year. Raises Retryable for a CA that cannot sign."""
     try:
         ca = x509.load_pem_x509_certificate(authority["tls.crt"])
         ca_key = serialization.load_pem_private_key(authority["tls.key"], password=None)
     except (KeyError, ValueError, TypeError) as error:
-        raise Retryable(f"the Secret {names.ca_secret(cluster)} holds no usable CA: {error}") from None
+        raise Retryable(f"cannot read the CA in Secret {names.ca_secret(cluster)}: {error}") from None
     if not isinstance(ca_key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
-        raise Retryable(f"the Secret {names.ca_secret(cluster)} holds a key that is neither RSA nor EC")
+        raise Retryable(f"cannot use the CA in Secret {names.ca_secret(cluster)}: tls.key is neither RSA nor EC")
     key = ec.generate_private_key(ec.SECP256R1())
     config = kubeconfigs.build(
         f"https://{f'[{host}]' if ':' in host else host}:{port}",
@@ -94,14 +95,14 @@ def _admin_certificate(
         .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(min(now + _LIFETIME, ca.not_valid_after_utc))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_signs_in(), critical=True)
+        .add_extension(_client_key_usage(), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
         .sign(ca_key, hashes.SHA256())
     )
 
 
-def _signs_in() -> x509.KeyUsage:
+def _client_key_usage() -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=True,
         key_encipherment=True,

@@ -1,4 +1,4 @@
-"""Everything one reconcile of a Cluster knows: read before anything is decided, changed only in the draft."""
+"""Scope of one reconcile of a Cluster: all objects are read first, and only the draft is changed."""
 
 from __future__ import annotations
 

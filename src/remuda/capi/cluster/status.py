@@ -1,8 +1,8 @@
-"""The status of a Cluster, derived from scratch: no I/O, and the same facts give the same bytes.
+"""Status of a Cluster, derived from scratch: no I/O, and the same facts give the same bytes.
 
-`derive` is told everything that was seen in one run and says everything there is to say; what it says replaces what
-stood there before. Only the sticky flags and what providers handed over are decided elsewhere (`handoff`), and whether
-the cluster is alive (`health`): Available says what other kinds of clusters say.
+`derive` takes all observations of one reconcile and returns the whole status, which replaces the previous one. Two
+things are decided elsewhere: flags that are never reset and data from providers (`handoff`), and the health of the
+cluster (`health`), so that Available agrees with the conditions of other kinds of clusters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from remuda.kube.objects import Condition
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.remote import Connection
 
-# How old a Machine may be before it is missed among those that say whether they are up to date.
+# A Machine without an UpToDate condition counts only when it is older than this.
 _UP_TO_DATE_AFTER_SECONDS = 10.0
 
 _AVAILABLE_FROM = (
@@ -50,7 +50,7 @@ _TOPOLOGY = "Waiting for the cluster topology to be reconciled"
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """All that was seen in one run."""
+    """Observations of one reconcile."""
 
     cluster: Cluster
     now: float
@@ -73,7 +73,7 @@ class Report(msgspec.Struct, frozen=True):
     phase: str
     control_plane: Json
     workers: Json
-    look_again: float | None = None  # in how many seconds time alone changes the answer
+    look_again: float | None = None  # seconds until the status changes without an event
 
     def write(self, status: Json) -> None:
         """Everything but the conditions; empty counts are left out, because schemas refuse empty objects."""
@@ -141,7 +141,7 @@ def _evidence(seen: Observed, conditions: Sequence[Condition]) -> health.Evidenc
 
 
 def _available(seen: Observed, conditions: Sequence[Condition], alive: health.Verdict) -> Condition:
-    """Upstream's summary, unless the cluster is known to be ill, or nothing fresh is known of it."""
+    """Return upstream's summary, unless the cluster is unhealthy or nothing recent is known of it."""
     gates = seen.cluster.spec.availability_gates
     of = [*_AVAILABLE_FROM, *(gate.condition_type for gate in gates)]
     present = {one.type: one for one in (*seen.cluster.status.conditions, *conditions)}
@@ -152,7 +152,7 @@ def _available(seen: Observed, conditions: Sequence[Condition], alive: health.Ve
 
 
 def _judge(seen: Observed, usual: Classify) -> Classify:
-    """While a Cluster is deleted, that its parts are gone is how it should be."""
+    """Wrap a classifier: while a Cluster is being deleted, missing parts of it are not an issue."""
 
     def judge(one: Condition) -> Priority:
         gone = one.reason in ("ObjectDeleted", "ObjectDoesNotExist")
@@ -167,17 +167,17 @@ def _judge(seen: Observed, usual: Classify) -> Classify:
 
 
 def _probe(seen: Observed) -> Condition:
-    """A cluster that was reached a moment ago is called connected; one never reached is called what it was at first."""
+    """Return RemoteConnectionProbe. Within the grace period, the last known state of the connection stands."""
     type, link = "RemoteConnectionProbe", seen.connection
     if not health.is_silent(link, seen.now):
         if link.last_success is not None:
             return condition(type, True, "ProbeSucceeded", _late_nodes(link))
         before = find(seen.cluster.status.conditions, type)
         return before or condition(type, False, "ProbeFailed", "Remote connection not established yet")
-    told = "Remote connection probe failed"
+    message = "Remote connection probe failed"
     if link.last_success is not None:
-        told += f", probe last succeeded at {clock.rfc3339(link.last_success)}"
-    return condition(type, False, "ProbeFailed", f"{told}: {link.error}" if link.error else told)
+        message += f", probe last succeeded at {clock.rfc3339(link.last_success)}"
+    return condition(type, False, "ProbeFailed", f"{message}: {link.error}" if link.error else message)
 
 
 def _late_nodes(link: Connection) -> str:

@@ -1,8 +1,8 @@
-"""The Machine controller: joins a Machine, its bootstrap data, its server and its Node, and takes them apart again.
+"""The Machine controller: connects a Machine with its bootstrap data, its server and its Node, and deletes them.
 
-Every run looks at everything: a Machine is what its objects are now, not what happened to it. Phases run in a fixed
-order, and one that fails does not keep the others from running; the status says which did. The Machine is written once
-at the end, and only if something changed.
+Every reconcile reads all of these objects: the state of a Machine follows from them, not from its history. Phases run
+in a fixed order. A phase that fails does not stop the others, and the status reports the failure. The controller writes
+the Machine once, at the end, and only if something changed.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soo
 from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.steps import step
 
-PUBLISH = step("machine.publish", "writes what was found out about a Machine into it")
-LET_GO = step("machine.let-go", "removes the finalizer of a Machine of which nothing is left")
+PUBLISH = step("machine.publish", "writes the Machine's finalizer, owner, provider ID and status")
+LET_GO = step("machine.let-go", "removes the finalizer of a Machine whose deletion is complete")
 
 CONCURRENCY = 100
 _EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
@@ -140,7 +140,7 @@ class MachineController:
         try:
             await phase(self._world, scope)
         except UnknownKind as error:
-            # Of a Machine that goes, objects of a kind that is gone are gone too.
+            # If the kind was deleted, so were its objects: nothing is left to delete.
             if not scope.machine.metadata.deleting:
                 scope.failures[name] = error
         except _EXPECTED as error:
@@ -161,7 +161,7 @@ class MachineController:
                 infrastructure=_seen(
                     server_ref, scope.infrastructure, failures.get("infrastructure"), provisioned_path
                 ),
-                node=NodeView(scope.link, scope.node, _told(failures.get("node")), scope.unclaimed),
+                node=NodeView(scope.link, scope.node, _error_text(failures.get("node")), scope.unclaimed),
                 now=scope.now,
                 deleting=scope.deleting,
                 outdated=outdated,
@@ -222,15 +222,15 @@ def _seen(
     flag: Callable[[ProviderObject], Sequence[str]],
 ) -> Seen:
     if found is None:
-        return Seen(ref.kind, error=_told(error))
-    seen = Seen(ref.kind, present=True, error=_told(error), flag=".".join(flag(found)))
+        return Seen(ref.kind, error=_error_text(error))
+    seen = Seen(ref.kind, present=True, error=_error_text(error), flag=".".join(flag(found)))
     try:
         return seen._replace(ready=condition(found, "Ready"))
     except ContractError as broken:
         return seen._replace(malformed=str(broken))
 
 
-def _told(error: Exception | None) -> str:
+def _error_text(error: Exception | None) -> str:
     """Return the message of an error for a condition; empty for a conflict, which the next reconcile resolves."""
     if error is None or isinstance(error, AlreadyExists | Conflict):
         return ""

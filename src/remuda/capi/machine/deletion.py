@@ -1,9 +1,9 @@
-"""The order in which a Machine goes, and why a stage is left out: the deletion as a table, without any I/O.
+"""Stages of the deletion of a Machine, and the reasons to skip a stage. No I/O.
 
-Stages are taken in the order of `Stage`. A stage that does not apply is skipped with a reason; one that applies is
-worked on until it has nothing left to wait for. Nothing is remembered between two looks except when waiting began, so
-every state, also one nobody foresaw, leads to the end through the same stages. What stays true: hooks for termination
-are asked for whatever else is skipped, the server goes before its configuration, and the Node last.
+Stages run in the order of `Stage`. A stage that does not apply is skipped with a reason; one that applies runs until
+it waits for nothing. Only the start times of waits are stored between two reconciles, so a deletion completes from any
+state through the same stages. Invariants: pre-terminate hooks are respected even if other stages are skipped, the
+server is deleted before its bootstrap object, and the Node is deleted last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from remuda.kube import clock, conditions
 
 ControlPlane = Literal["none", "missing", "present", "deleting", "external"]
 
-# How long the deletion of a Node is tried where the Machine does not say.
+# Default of nodeDeletionTimeoutSeconds.
 NODE_DELETION_SECONDS = 10
 
 
@@ -37,14 +37,14 @@ class Stage(StrEnum):
 
 
 MEANING = {
-    Stage.PRE_DRAIN_HOOK: "others finish what they must do while the Node still works",
-    Stage.DRAIN: "the Node takes no new pods and those it has move elsewhere",
-    Stage.VOLUMES: "volumes are detached, so that they can be used elsewhere",
-    Stage.PRE_TERMINATE_HOOK: "others finish what they must do while the server still exists",
-    Stage.INFRASTRUCTURE: "the server is deleted",
-    Stage.BOOTSTRAP: "its bootstrap configuration is deleted",
-    Stage.NODE: "the Node object is deleted",
-    Stage.COMPLETED: "nothing is left but the Machine itself",
+    Stage.PRE_DRAIN_HOOK: "the owners of pre-drain hooks finish their work while the Node still runs",
+    Stage.DRAIN: "the controller cordons the Node and evicts its Pods",
+    Stage.VOLUMES: "volumes are detached from the Node, so that other Nodes can use them",
+    Stage.PRE_TERMINATE_HOOK: "the owners of pre-terminate hooks finish their work while the server still exists",
+    Stage.INFRASTRUCTURE: "the infrastructure provider deletes the server",
+    Stage.BOOTSTRAP: "the bootstrap provider deletes the bootstrap object",
+    Stage.NODE: "the controller deletes the Node object",
+    Stage.COMPLETED: "the controller removes the finalizer of the Machine",
 }
 
 
@@ -52,11 +52,11 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     machine: Machine
     now: float
     cluster_deleting: bool = False
-    node: str = ""  # also when only its providerID tells
+    node: str = ""  # its name; also if it was found by providerID only
     node_unreachable: bool = False
     control_plane: ControlPlane = "none"
     control_plane_left: bool = True  # a control plane Machine that is not being deleted
-    infrastructure_going: bool = False  # deleted, or on its way
+    infrastructure_going: bool = False  # deleted or being deleted
 
 
 def skipped(stage: Stage, facts: Facts) -> str:
@@ -94,11 +94,12 @@ def hooks(machine: Machine, prefix: str) -> list[str]:
 
 
 def awaits_last_hooks(machine: Machine) -> bool:
-    """Nothing but hooks stands before the end of its server. Cores before v1.14 say so by the condition alone."""
+    """Return whether only pre-terminate hooks delay the deletion of the server. Cores before v1.14 report this by the
+    condition alone."""
     if machine.status.deletion.wait_for_pre_terminate_hook_start_time is not None:
         return True
-    told = conditions.find(machine.status.conditions, "Deleting")
-    return told is not None and told.status == conditions.TRUE and told.reason == Stage.PRE_TERMINATE_HOOK
+    deleting = conditions.find(machine.status.conditions, "Deleting")
+    return deleting is not None and deleting.status == conditions.TRUE and deleting.reason == Stage.PRE_TERMINATE_HOOK
 
 
 def deadline(started: str | None, limit_seconds: int | None) -> float | None:
@@ -109,7 +110,7 @@ def deadline(started: str | None, limit_seconds: int | None) -> float | None:
 
 
 def node_deletion_limit(machine: Machine) -> int:
-    """In seconds; 0 is for ever."""
+    """Return nodeDeletionTimeoutSeconds or its default; 0 means no limit."""
     limit = machine.spec.deletion.node_deletion_timeout_seconds
     return NODE_DELETION_SECONDS if limit is None else limit
 
@@ -131,7 +132,7 @@ def _no_drain(facts: Facts) -> str:
     if names.EXCLUDE_NODE_DRAINING in facts.machine.metadata.annotations:
         return f"the {names.EXCLUDE_NODE_DRAINING} annotation is set"
     if _passed(drain_deadline(facts.machine), facts.now):
-        return "nodeDrainTimeoutSeconds have passed"
+        return "nodeDrainTimeoutSeconds has passed"
     return _too_late(facts)
 
 
@@ -139,16 +140,16 @@ def _no_waiting_for_volumes(facts: Facts) -> str:
     if names.EXCLUDE_WAIT_FOR_VOLUME_DETACH in facts.machine.metadata.annotations:
         return f"the {names.EXCLUDE_WAIT_FOR_VOLUME_DETACH} annotation is set"
     if _passed(volumes_deadline(facts.machine), facts.now):
-        return "nodeVolumeDetachTimeoutSeconds have passed"
+        return "nodeVolumeDetachTimeoutSeconds has passed"
     if facts.node_unreachable:
-        return "the Node is unreachable, so nothing on it can detach them"
+        return "the Node is unreachable, so its kubelet cannot detach volumes"
     return _too_late(facts)
 
 
 def _too_late(facts: Facts) -> str:
     if facts.machine.status.deletion.wait_for_pre_terminate_hook_start_time:
-        return "this was over when the hooks before termination were asked for"
-    return "the server is already going" if facts.infrastructure_going else ""
+        return "the deletion has already reached the pre-terminate hooks"
+    return "the server is already deleted or being deleted" if facts.infrastructure_going else ""
 
 
 def _passed(moment: float | None, now: float) -> bool:

@@ -94,9 +94,9 @@ class Surroundings(NamedTuple):
 
 def verdict(pod: Pod, around: Surroundings) -> Verdict:
     if around.unreachable and _deleted_before(pod, around.now - GONE_AFTER_SECONDS):
-        return Verdict("Skip", why="deleted, and its Node no longer reports")
+        return Verdict("Skip", why="deleted, and its Node is unreachable")
     if not pod.finished and daemon_set_of(pod) in around.daemon_sets:
-        return Verdict("Skip", why="a DaemonSet would put it back")
+        return Verdict("Skip", why="its DaemonSet would recreate it")
     if MIRROR_POD in pod.metadata.annotations:
         return Verdict("Skip", why="a static pod")
     labelled = _by_label(pod)
@@ -113,9 +113,9 @@ def warnings(pod: Pod) -> list[str]:
     """Return warnings about losses that a user might not expect from the eviction of this pod."""
     found = []
     if any(volume.empty_dir is not None for volume in pod.spec.volumes):
-        found.append("it has local storage, which is deleted with it")
+        found.append("its local storage (emptyDir) is deleted with it")
     if pod.metadata.controller is None and not pod.finished:
-        found.append("it has no controller that would start it elsewhere")
+        found.append("no controller recreates it on another Node")
     return found
 
 
@@ -155,7 +155,7 @@ def rules_for(machine: Machine, cluster: Cluster, rules: Iterable[MachineDrainRu
             if _speaks_of(rule, machine.metadata.labels, cluster.metadata.labels):
                 found.append(_compiled(rule))
         except SelectorError as error:
-            raise BadRule(f"MachineDrainRule {rule.metadata.name} has a selector without meaning: {error}") from error
+            raise BadRule(f"MachineDrainRule {rule.metadata.name} has an invalid selector: {error}") from error
     return found
 
 
@@ -244,9 +244,9 @@ def message(plan: DrainPlan, refusals: Sequence[Refusal]) -> str:
     if plan.complete:
         lines.append(f"* {listed(plan.complete)}: waiting for completion, not evicted")
     if plan.evict_later:
-        lines.append(f"Evicted after these are gone: {listed(plan.evict_later)}")
+        lines.append(f"After these are deleted, evicts {listed(plan.evict_later)}")
     if plan.complete_later:
-        lines.append(f"Waited for after these are gone: {listed(plan.complete_later)}")
+        lines.append(f"After these are deleted, waits for completion of {listed(plan.complete_later)}")
     return "\n".join(lines)
 
 
@@ -257,7 +257,7 @@ def _refusals(refusals: Sequence[Refusal]) -> list[str]:
     shown = [f"* {listed(pods)}: {why}" for why, pods in by_reason.items()]
     if len(shown) <= _REFUSALS_SHOWN:
         return shown
-    return [*shown[:_REFUSALS_SHOWN], f"* and {len(shown) - _REFUSALS_SHOWN} more reasons why Pods cannot be evicted"]
+    return [*shown[:_REFUSALS_SHOWN], f"* {len(shown) - _REFUSALS_SHOWN} more reasons why Pods cannot be evicted"]
 
 
 def listed(pods: Sequence[Pod]) -> str:

@@ -1,8 +1,8 @@
-"""Emptying a Node: the stages of a deletion that need the workload cluster to answer.
+"""Drain of a Node: the stages of a deletion that need an answer from the workload cluster.
 
-Each look cordons the Node, makes the plan anew from the pods that are there, evicts those whose turn it is and reports
-what keeps the rest. Budgets are respected by the eviction API, not by us. Pods and volumes are not watched, so a look
-is repeated after a while, at the latest when the time allowed for the stage is over.
+Each pass cordons the Node, makes a new plan from its current pods, evicts the pods that are due and reports what keeps
+the others. The eviction API enforces disruption budgets. Pods and volumes are not watched, so a pass is repeated after
+a while, at the latest when the time limit of the stage is reached.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, i
 from remuda.kube.objects import Key, Kind
 from remuda.runtime.steps import step
 
-CORDON = step("machine.cordon", "keeps new pods away from a Node that goes")
-EVICT = step("machine.evict", "asks one pod to leave a Node that goes")
+CORDON = step("machine.cordon", "cordons the Node of a Machine that is being deleted")
+EVICT = step("machine.evict", "evicts one Pod from the Node of a Machine that is being deleted")
 
 _DRAIN_LIMIT, _VOLUMES_LIMIT = "nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds"
 _PAGE = 100
 
 
 class Waiting(NamedTuple):
-    """A stage that is not over: what a person is told, what it depends on, and when to look again."""
+    """A stage that is not complete: the message for users, the object it waits for, and when to check again."""
 
     message: str
     on: str
@@ -126,7 +126,7 @@ async def _evict(
     until = loop.time() + world.options.eviction_seconds
     gone, refusals = [], []
     for pod in pods:
-        why = "eviction not asked for yet, there are many"
+        why = "eviction not requested yet: too many Pods for one pass"
         if loop.time() < until:
             try:
                 async with asyncio.timeout_at(until), EVICT:
@@ -135,24 +135,24 @@ async def _evict(
                 gone.append(pod)
                 continue
             except TimeoutError:
-                why = "the request to evict it was not answered in time"
+                why = "the eviction request timed out"
         if why:
             refusals.append(Refusal(pod, why))
         else:
-            _tell_losses(world, scope, pod)
+            _warn_of_losses(world, scope, pod)
     for pod, why in refusals:
         world.events.warning(scope.machine, "FailedDrainNode", f"Pod {pod.key} on Node {node.metadata.name}: {why}")
     return gone, refusals
 
 
-def _tell_losses(world: MachineDependencies, scope: Scope, pod: Pod) -> None:
+def _warn_of_losses(world: MachineDependencies, scope: Scope, pod: Pod) -> None:
     losses = drain_rules.warnings(pod)
     if losses:
         world.events.warning(scope.machine, "EvictedPod", f"Pod {pod.key} was evicted: {'; '.join(losses)}")
 
 
 class PodGone(Exception):
-    """The server has no such Pod."""
+    """Raised if the Pod does not exist any more."""
 
 
 async def ask_to_leave(client: Client, pod: Pod, *, grace_seconds: int | None) -> str:
@@ -182,7 +182,7 @@ def refusal(error: StatusError) -> str:
     """Return the server's message, with its causes: the disruption budget or the namespace that is being deleted."""
     causes = [cause for cause in error.details.get("causes") or () if isinstance(cause, dict)]
     if any(cause.get("reason") == "NamespaceTerminating" for cause in causes):
-        return f"{error.message}: it goes with its namespace, which is being deleted"
+        return f"{error.message}: it is deleted with its namespace, which is being deleted"
     more = [str(cause.get("message")) for cause in causes if cause.get("message")]
     return " ".join([error.message, *(text for text in more if text not in error.message)])
 
@@ -228,7 +228,7 @@ def _look_again(world: MachineDependencies, scope: Scope, started: str, limit: i
 
 def _limit(field: str, started: str, limit: int | None) -> str:
     end = deadline(started, limit)
-    return f"without limit, {field} is not set" if end is None else f"{field} ends it at {clock.rfc3339(end)}"
+    return f"no time limit, {field} is not set" if end is None else f"{field} ends the wait at {clock.rfc3339(end)}"
 
 
 def _unreachable(scope: Scope, what: str, field: str, started: str, limit: int | None, again: float) -> Waiting:

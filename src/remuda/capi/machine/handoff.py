@@ -1,8 +1,8 @@
-"""The hand-offs between a Machine and its providers: the bootstrap data's name, and what is known of the server.
+"""Exchange of data between a Machine and its providers: the name of the bootstrap data, and facts about the server.
 
-What the contract says is copied, and nothing else. What was once reported as done stays done whatever a provider says
-later, and a server that was once there is never made a second time: if its object vanishes, that is said, and the
-Machine waits for somebody to delete it.
+Only fields of the contract are copied. A step that was once reported as complete stays complete, whatever a provider
+reports later. A server is never created a second time: if its object is deleted, a condition reports it, and the
+Machine waits until the user deletes it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _take_data_secret(scope: Scope, found: ProviderObject, place: str) -> None:
         return
     name = contract.data_secret_name(found)
     if not name:
-        raise found.broken("it says that the bootstrap data exists, and not in which Secret (status.dataSecretName)")
+        raise found.broken("it reports that the bootstrap data exists, but status.dataSecretName is empty")
     scope.draft.spec.setdefault("bootstrap", {})["dataSecretName"] = name
     _initialized(scope, "bootstrapDataSecretCreated")
 
@@ -58,12 +58,12 @@ def _take_data_secret(scope: Scope, found: ProviderObject, place: str) -> None:
 async def infrastructure(world: MachineDependencies, scope: Scope) -> None:
     ref = scope.machine.spec.infrastructure_ref
     if not ref.defined:
-        raise Retryable("spec.infrastructureRef does not name an object: apiGroup, kind and name are needed")
+        raise Retryable("spec.infrastructureRef is incomplete: set apiGroup, kind and name")
     place = scope.place(ref)
     scope.infrastructure = found = await world.externals.get(ref, scope.namespace)
     if found is None:
         if scope.machine.status.initialization.infrastructure_provisioned:
-            why = f"{place} is gone and is not made again: delete the Machine to have it replaced"
+            why = f"{place} was deleted and is not recreated: delete the Machine to replace it"
             scope.block("InfrastructureDeleted", place, why)
         else:
             scope.block("WaitingForInfrastructure", place, f"{place} does not exist")
@@ -81,7 +81,7 @@ async def infrastructure(world: MachineDependencies, scope: Scope) -> None:
 def _take_server(scope: Scope, found: ProviderObject, place: str) -> None:
     provider_id = contract.provider_id(found)
     if not provider_id:
-        scope.block("WaitingForProviderID", place, f"{place} is provisioned and has no spec.providerID yet")
+        scope.block("WaitingForProviderID", place, f"{place} is provisioned but has no spec.providerID yet")
         return
     spec, status = scope.draft.spec, scope.draft.status
     spec["providerID"] = provider_id
@@ -103,7 +103,7 @@ async def certificates(world: MachineDependencies, scope: Scope) -> None:
         try:
             moment = clock.rfc3339(clock.parse(found))
         except ValueError:
-            text = f"the annotation {names.CERTIFICATES_EXPIRY} is not a time: {found}"
+            text = f"annotation {names.CERTIFICATES_EXPIRY} is not an RFC 3339 time: {found}"
             world.events.warning(scope.machine, "InvalidCertificatesExpiry", text)
     _set(scope.draft.status, "certificatesExpiryDate", moment)
 

@@ -116,7 +116,7 @@ def _awaited(machine: Machine, unclaimed: Sequence[Node]) -> str:
     if not machine.spec.provider_id:
         return f"Waiting for {machine.spec.infrastructure_ref} to report spec.providerID"
     text = f"Waiting for a Node with spec.providerID {machine.spec.provider_id} to exist"
-    return f"{text}; Nodes of no Machine: {_candidates(machine, unclaimed)}" if unclaimed else text
+    return f"{text}; Nodes without a Machine: {_candidates(machine, unclaimed)}" if unclaimed else text
 
 
 def _candidates(machine: Machine, nodes: Sequence[Node]) -> str:

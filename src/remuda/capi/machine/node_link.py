@@ -1,7 +1,6 @@
-"""The link between a Machine and its Node: found by providerID, noted in status, and the Node told what concerns it.
+"""Link between a Machine and its Node: finds the Node by providerID, records it, and copies metadata to it.
 
-Nothing here waits for the workload cluster: what is not known of it now is looked at when it connects or a Node
-changes.
+Nothing here waits for the workload cluster: the Machine is requeued when the cluster connects or a Node changes.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from remuda.runtime.outcome import Retryable
 from remuda.runtime.remote import PROVIDER_ID
 from remuda.runtime.steps import step
 
-SYNC_NODE = step("machine.sync-node", "brings labels, annotations and taints of the Machine to its Node")
+SYNC_NODE = step("machine.sync-node", "copies labels, annotations and taints of the Machine to its Node")
 
 BY_NODE = "machines by node"  # an index of Machines
 
@@ -92,7 +91,7 @@ def _await(world: MachineDependencies, scope: Scope) -> None:
     cluster = f"Cluster {scope.cluster_key}"
     provider_id = scope.draft.spec.get("providerID", "")
     if not provider_id:
-        return  # the infrastructure phase says what is missing
+        return  # the infrastructure phase reports it
     if not scope.connection.connected:
         scope.block("WaitingForConnection", cluster, scope.connection.error or "not connected")
     elif scope.machine.status.node_ref is None:

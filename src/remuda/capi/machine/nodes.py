@@ -159,7 +159,7 @@ def merged_taints(present: Sequence[Json], wanted: Mapping[str, Json], gone: Col
 
 
 def _kept(taint: Json, wanted: Mapping[str, Json]) -> Json:
-    """As it is, unless its value is not what the Machine says."""
+    """Return the taint, with the value that the Machine sets."""
     mine = wanted.get(identity_of(taint))
     return taint if mine is None or taint.get("value", "") == mine.get("value", "") else mine
 

@@ -48,7 +48,7 @@ async def take_over(world: MachineDependencies, scope: Scope, obj: ProviderObjec
     present = obj.metadata.controller
     if present is not None and present.uid != owner.uid:
         if not _was_mine(present, scope.machine):
-            raise Retryable(f"{obj} belongs to {present.kind} {present.name}: a Machine cannot share it")
+            raise Retryable(f"{obj} is controlled by {present.kind} {present.name}: refer to another object")
         draft.remove_owner(present.uid)
     for other in obj.metadata.owner_references:
         if not other.controller and _is_temporary(other, scope):

@@ -1,7 +1,7 @@
-"""Taking a Machine down: works through the stages of `deletion`, as far as each run gets.
+"""Deletion of a Machine: each reconcile runs the stages of `deletion` as far as possible.
 
-No stage needs an earlier one to have succeeded in this process, nor the objects it is about to exist. What is missing
-is asked for once more at the server itself before the Machine lets go of it, because a cache may be late and a server
+No stage depends on an earlier one having succeeded in this process, or on the existence of its objects. If the cache
+lacks an object, it is fetched from the API server before the finalizer is removed: a cache may lag behind, and a server
 that is forgotten costs money for ever.
 """
 
@@ -33,9 +33,12 @@ from remuda.kube.errors import StatusError, ignore_not_found
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
-DELETE_INFRASTRUCTURE = step("machine.delete-infrastructure", "asks for the deletion of a Machine's server")
-DELETE_BOOTSTRAP = step("machine.delete-bootstrap", "asks for the deletion of a Machine's bootstrap object")
-DELETE_NODE = step("machine.delete-node", "deletes the Node of a Machine that is gone")
+DELETE_INFRASTRUCTURE = step(
+    "machine.delete-infrastructure",
+    "deletes the infrastructure object of a Machine, so that its provider deletes the server",
+)
+DELETE_BOOTSTRAP = step("machine.delete-bootstrap", "deletes the bootstrap object of a Machine")
+DELETE_NODE = step("machine.delete-node", "deletes the Node of a Machine whose server is deleted")
 
 _STAGE_SECONDS = 30.0  # for everything a stage asks of a workload cluster in one run
 _EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
@@ -56,7 +59,7 @@ async def remove(world: MachineDependencies, scope: Scope) -> None:
         try:
             waiting = await _work_on(stage, world, scope, facts)
         except _EXPECTED as error:
-            scope.deleting = Deleting(stage, f"{_words(error)}; tried again")
+            scope.deleting = Deleting(stage, f"{_error_text(error)}; the controller retries")
             raise
         if waiting is not None:
             scope.deleting = Deleting(stage, waiting.message)
@@ -108,9 +111,9 @@ async def _work_on(stage: Stage, world: MachineDependencies, scope: Scope, facts
         case Stage.PRE_DRAIN_HOOK:
             return _await_hooks(scope, names.PRE_DRAIN_HOOK, "waitForPreDrainHookStartTime")
         case Stage.DRAIN:
-            return await _patiently(world, scope, drain_node(world, scope, facts))
+            return await _with_time_limit(world, scope, drain_node(world, scope, facts))
         case Stage.VOLUMES:
-            return await _patiently(world, scope, await_volumes(world, scope, facts))
+            return await _with_time_limit(world, scope, await_volumes(world, scope, facts))
         case Stage.PRE_TERMINATE_HOOK:
             return _await_hooks(scope, names.PRE_TERMINATE_HOOK, "waitForPreTerminateHookStartTime")
         case Stage.INFRASTRUCTURE:
@@ -123,22 +126,26 @@ async def _work_on(stage: Stage, world: MachineDependencies, scope: Scope, facts
             return None
 
 
-async def _patiently(world: MachineDependencies, scope: Scope, stage: Awaitable[Waiting | None]) -> Waiting | None:
-    """A workload cluster that fails or does not answer is asked again until the time of the stage is over."""
+async def _with_time_limit(
+    world: MachineDependencies, scope: Scope, stage: Awaitable[Waiting | None]
+) -> Waiting | None:
+    """Run a stage that needs the workload cluster. If the cluster fails or does not answer, return a wait."""
     try:
         async with asyncio.timeout(_STAGE_SECONDS):
             return await stage
     except _EXPECTED as error:
         return Waiting(
-            f"{_words(error)}; tried again", f"Cluster {scope.cluster_key}", world.options.drain_retry_seconds
+            f"{_error_text(error)}; the controller retries",
+            f"Cluster {scope.cluster_key}",
+            world.options.drain_retry_seconds,
         )
 
 
 def _await_hooks(scope: Scope, prefix: str, began: str) -> Waiting:
     found = hooks(scope.machine, prefix)
     since = scope.begin(began)
-    noun = "annotation" if len(found) == 1 else "annotations"
-    text = f"* {noun} {', '.join(found)}: waiting since {since} for removal by whoever set it"
+    noun, them = ("annotation", "it") if len(found) == 1 else ("annotations", "them")
+    text = f"* {noun} {', '.join(found)}: waiting since {since} for removal by the client that set {them}"
     return Waiting(text, f"Machine {scope.machine.key}")
 
 
@@ -164,12 +171,12 @@ def _progress(scope: Scope, found: contract.ProviderObject) -> str:
         ready = contract.condition(found, "Ready")
     except ContractError:
         ready = None
-    said = f", it says: {ready.message}" if ready is not None and ready.message and found.deleting else ""
-    return f"being deleted by its provider since {since}{said}"
+    report = f", reports: {ready.message}" if ready is not None and ready.message and found.deleting else ""
+    return f"being deleted by its provider since {since}{report}"
 
 
 async def _delete_node(world: MachineDependencies, scope: Scope, name: str) -> Waiting | None:
-    """Tried for so long as the Machine says; a cluster that does not answer must not keep a Machine for ever."""
+    """Delete the Node, within nodeDeletionTimeoutSeconds: an unreachable cluster must not block a deletion for ever."""
     since = world.node_deletions.setdefault(scope.machine.key, scope.now)
     limit = node_deletion_limit(scope.machine)
     try:
@@ -177,11 +184,13 @@ async def _delete_node(world: MachineDependencies, scope: Scope, name: str) -> W
         return None
     except _EXPECTED as error:
         if limit and scope.now >= since + limit:
-            text = f"Node {name} is left behind: {_words(error)}"
+            text = f"Gave up deleting Node {name}: {_error_text(error)}"
             world.events.warning(scope.machine, "FailedDeleteNode", text)
             return None
-        end = f"nodeDeletionTimeoutSeconds ends it at {clock.rfc3339(since + limit)}" if limit else "without limit"
-        text = f"* Node {name} cannot be deleted: {_words(error)}; {end}"
+        end = (
+            f"nodeDeletionTimeoutSeconds ends the wait at {clock.rfc3339(since + limit)}" if limit else "no time limit"
+        )
+        text = f"* Cannot delete Node {name}: {_error_text(error)}; {end}"
         return Waiting(text, f"Node {name}", world.options.node_deletion_retry_seconds)
 
 
@@ -200,5 +209,5 @@ def _complete(world: MachineDependencies, scope: Scope) -> None:
     scope.draft.remove_finalizer(names.MACHINE_FINALIZER)
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return str(error) or ("no answer in time" if isinstance(error, TimeoutError) else type(error).__name__)

@@ -23,9 +23,9 @@ def differences(machine_set: MachineSet, deployment: MachineDeployment, now: flo
         required = wanted.failure_domain or "none"
         found.append(f"Failure domain {mine.failure_domain or 'not set'}, {required} required")
     if mine.bootstrap != wanted.bootstrap:
-        found.append("Bootstrap template is not the one of the MachineDeployment")
+        found.append("Bootstrap template differs from that of the MachineDeployment")
     if mine.infrastructure != wanted.infrastructure:
-        found.append(f"Infrastructure is made from {mine.infrastructure}, {wanted.infrastructure} required")
+        found.append(f"Infrastructure was created from {mine.infrastructure}, {wanted.infrastructure} required")
     due = rollout_due(deployment, now)
     created = machine_set.metadata.creation_timestamp
     if due is not None and (created is None or clock.parse(created) < due):

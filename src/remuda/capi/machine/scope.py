@@ -1,7 +1,7 @@
-"""One reconcile of one Machine: what it works with (`MachineDependencies`) and what it has found out so far (`Scope`).
+"""Dependencies of the Machine controller (`MachineDependencies`) and the state of one reconcile (`Scope`).
 
-Phases read and fill the scope in turn. What they change of the Machine goes into the draft, what they wait for into
-`waits`, what went wrong into `failures`; the end of the run turns all three into one write and one outcome.
+Phases read and fill the scope in order. They put changes of the Machine into the draft, waits into `waits` and errors
+into `failures`. At the end, the controller turns all three into one write and one outcome.
 """
 
 from __future__ import annotations
@@ -106,5 +106,5 @@ class Scope:
         return str(times.setdefault(what, clock.rfc3339(self.now)))
 
     def place(self, ref: Reference) -> str:
-        """A provider's object as a person looks for it."""
+        """Return kind, namespace and name of a provider's object, for messages."""
         return f"{ref.kind} {self.namespace}/{ref.name}"

@@ -1,7 +1,7 @@
-"""A Machine's status, derived: every condition of ours, the phase, and when to look again. Nothing here does I/O.
+"""Status of a Machine, derived without I/O: the conditions of this controller, the phase, and the next check.
 
-The same observation always gives the same status, and times move only with what they are the times of, so a reconcile
-that finds nothing new writes nothing. Conditions of others (health checks, remediation, gates) are read, never written.
+The same observations always give the same status, and a transition time changes only with its condition, so a reconcile
+without news writes nothing. Conditions of other controllers (health checks, remediation, gates) are only read.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ LONG_DRAIN_SECONDS = 5 * 60
 
 
 class Seen(NamedTuple):
-    """A provider's object as this run found it."""
+    """State of a provider's object in this reconcile."""
 
     kind: str
     present: bool = False
     error: str = ""
-    flag: str = ""  # where it says that it is done
+    flag: str = ""  # path of the field that reports completion
     ready: Condition | None = None  # its own Ready
     malformed: str = ""  # why its own Ready could not be read
 
@@ -138,7 +138,7 @@ def _up_to_date(machine: Machine, differences: Sequence[str]) -> Condition:
     info, wanted = machine.status.node_info, machine.spec.version
     # Upstream's rule too: a Node that reports no version has not been asked about it.
     if info is not None and wanted and info.kubelet_version and info.kubelet_version != wanted:
-        text = f"* Node runs kubelet {info.kubelet_version}, the Machine wants {wanted}"
+        text = f"* Node runs kubelet {info.kubelet_version}, {wanted} required"
         return condition("UpToDate", FALSE, "Updating", text)
     return condition("UpToDate", TRUE, "UpToDate")
 

@@ -1,7 +1,7 @@
-"""The MachineDeployment controller: one MachineSet per revision of the template, and the way from one to the next.
+"""The MachineDeployment controller: one MachineSet per revision of the template, and rollouts between revisions.
 
-It never touches a Machine: it only says how many each of its MachineSets shall have (`progress`, planned by `rollout`),
-and what the sets report becomes its status.
+It never changes a Machine: it only sets the size of each of its MachineSets (`progress`, planned by `rollout`), and
+derives its status from theirs.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class MachineDeploymentController:
     async def _maintain(self, scope: Scope, cluster: Cluster, limits: Limits) -> None:
         selector = progress.selector_of(scope.deployment)
         if selector is None:
-            scope.obstacles.append("spec.selector does not match the labels of spec.template, or matches everything")
+            scope.obstacles.append("spec.selector does not match the labels of spec.template, or selects all Machines")
             return
         await self._own_templates(scope, cluster)
         if await progress.adopt(self._world, scope, selector):
@@ -211,7 +211,7 @@ class MachineDeploymentController:
         after = scope.deployment.spec.rollout.after
         wait = clock.parse(after) - scope.now if after else 0.0
         if wait > 0 and not scope.deployment.metadata.deleting:
-            scope.waits.append(Again(wait, "spec.rollout.after has not come yet"))
+            scope.waits.append(Again(wait, "spec.rollout.after is in the future"))
         return soonest(*scope.waits)
 
 
@@ -220,7 +220,7 @@ def _matters(scope: Scope) -> bool:
 
 
 def _limits(scope: Scope) -> Limits | None:
-    """None where it is not said how many there shall be, or in words that mean nothing: nothing is done then."""
+    """Return the limits of a rollout; None, so that nothing is done, without spec.replicas or with a bad strategy."""
     spec = scope.deployment.spec
     if spec.replicas is None:
         return None
@@ -232,7 +232,7 @@ def _limits(scope: Scope) -> Limits | None:
 
 
 def _revision(scope: Scope) -> int:
-    """The number of the present revision; while there is none of it and none is to be made, what it was."""
+    """Return the number of the current revision; while its MachineSet cannot be created, the previous number."""
     blocked = scope.sets.new is None and (scope.obstacles or scope.deployment.spec.paused)
     return revisions.revision(scope.deployment.metadata.annotations) if blocked else revisions.next_revision(scope.sets)
 

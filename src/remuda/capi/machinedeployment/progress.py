@@ -1,8 +1,8 @@
-"""Carries a MachineDeployment one step further: sets adopted, the plan made and carried out, sets of the past cleared.
+"""One step of a MachineDeployment: adopt MachineSets, plan and carry out the next sizes, delete obsolete sets.
 
-The plan is `rollout`'s. A set is created with the size it is to have, and one that changes is patched once, with
-whatever else it is told. A patch carries the version of the set the plan was made on: if that has changed meanwhile,
-the rest of the plan is dropped and made anew.
+`rollout` makes the plan. A set is created with its final size, and a set that changes is patched once, with all its
+changes. A patch carries the resource version that the plan was based on: if the set has changed since, the rest of the
+plan is dropped, and the next reconcile makes a new one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from remuda.runtime.steps import step
 
 ADOPT_SET = step("machinedeployment.adopt", "makes the MachineDeployment the controller of a matching MachineSet")
 CREATE_SET = step("machinedeployment.create-set", "creates the MachineSet of a new revision")
-UPDATE_SET = step("machinedeployment.update-set", "resizes a MachineSet, or hands down what has changed in place")
-DELETE_SET = step("machinedeployment.delete-set", "deletes a MachineSet that is not needed any more")
+UPDATE_SET = step(
+    "machinedeployment.update-set", "resizes a MachineSet, or copies in-place changes of the template to it"
+)
+DELETE_SET = step("machinedeployment.delete-set", "deletes a MachineSet that is no longer needed")
 
 
 def sets_of(world: PoolDependencies, deployment: MachineDeployment) -> list[MachineSet]:
@@ -39,7 +41,7 @@ def selector_of(deployment: MachineDeployment) -> LabelSelector | None:
 
 
 async def adopt(world: PoolDependencies, scope: Scope, selector: LabelSelector) -> bool:
-    """Takes matching sets that nobody controls; whether there were any."""
+    """Adopt matching sets without a controller; return whether there were any."""
     orphans = [
         one
         for one in world.sets.select(BY_CONTROLLER, orphanage(scope.namespace))
@@ -72,7 +74,7 @@ def plan(scope: Scope, limits: Limits) -> Plan:
 def counts(one: MachineSet) -> Counts:
     status, metadata = one.status, one.metadata
     existing = status.replicas or 0
-    if metadata.deleting:  # all its Machines go, whatever its spec says
+    if metadata.deleting:  # all its Machines are deleted, whatever its spec is
         return Counts(metadata.name, 0, existing)
     sized_for = metadata.annotations.get(names.DESIRED_REPLICAS, "")
     return Counts(
@@ -174,6 +176,6 @@ def _draft(world: PoolDependencies, one: MachineSet) -> Draft:
     """Return a draft of the set as the plan saw it; raise a conflict if the set has changed since."""
     value = world.sets.raw(*one.key)
     if value is None or MACHINE_SET.decode(value).metadata.resource_version != one.metadata.resource_version:
-        why = "it has changed since the plan was made"
+        why = "the MachineSet has changed since the rollout was planned"
         raise errors.conflict(MACHINE_SET.group, MACHINE_SET.plural, one.metadata.name, why)
     return Draft(MACHINE_SET.target, value)

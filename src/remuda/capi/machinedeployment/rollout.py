@@ -95,7 +95,7 @@ def on_delete(new: Counts, old: Sequence[Counts], limits: Limits) -> Plan:
     excess = size + sum(one.wanted for one in left) - limits.replicas
     sizes = {new.name: size, **_shrunk(left, excess)}
     remaining = sum(sizes[one.name] for one in old)
-    waiting = f"waiting for somebody to delete {_machines(remaining)} of earlier revisions" if remaining else ""
+    waiting = f"waiting for the user to delete {_machines(remaining)} of earlier revisions" if remaining else ""
     return Plan(sizes, waiting)
 
 
@@ -120,7 +120,7 @@ def _unreported(*sets: Counts) -> Plan | None:
     if not silent:
         return None
     noun, verb = ("MachineSet", "has") if len(silent) == 1 else ("MachineSets", "have")
-    waiting = f"{noun} {', '.join(silent)} {verb} not reported on the latest change of replicas yet"
+    waiting = f"{noun} {', '.join(silent)} {verb} not observed the latest spec.replicas yet"
     return Plan({one.name: one.wanted for one in sets}, waiting, held=True)
 
 
@@ -160,10 +160,12 @@ def _rolling_waits(new: Counts, old: Sequence[Counts], sizes: Mapping[str, int],
         return ""
     missing = new.wanted - new.available
     if missing > 0 and any(one.wanted for one in old):
-        return f"waiting for {_machines(missing)} of MachineSet {new.name} to become available before old ones go"
+        return (
+            f"waiting for {_machines(missing)} of MachineSet {new.name} to become available before old ones are deleted"
+        )
     leaving = sum(max(one.existing - one.wanted, 0) for one in (new, *old))
     if leaving:
-        return f"waiting for {_machines(leaving)} to be deleted (there may be {limits.ceiling} in all)"
+        return f"waiting for {_machines(leaving)} to be deleted (at most {limits.ceiling} may exist)"
     return ""
 
 

@@ -22,7 +22,7 @@ class Scope:
     now: float
     obstacles: list[str] = field(default_factory=list)  # why no Machines are made
     waiting: str = ""  # what keeps a rollout from going on
-    moved: bool = False  # sets were told something in this run, and will answer
+    moved: bool = False  # this reconcile changed sets, which will report a new status
     waits: list[Outcome] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
 

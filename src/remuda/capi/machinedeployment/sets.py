@@ -1,7 +1,7 @@
-"""The MachineSets of a MachineDeployment as they shall be written: pure, raw JSON in and out.
+"""Desired MachineSets of a MachineDeployment: pure functions on raw JSON.
 
-The set of the present template takes over everything that changes in place. Sets of earlier revisions keep theirs, but
-for what decides how their Machines leave.
+The set of the current template gets all in-place changes. Sets of earlier revisions only get those that concern the
+deletion of their Machines.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     new: MachineSet | None
     sets: Sequence[MachineSet]
     machines: Sequence[Machine]
-    limits: Limits | None  # None while it is not said how many there shall be
+    limits: Limits | None  # None while spec.replicas is not set
     now: float
     obstacles: Sequence[str] = ()
     waiting: str = ""
@@ -111,7 +111,7 @@ def available(seen: Observed) -> Condition:
 
 
 def rolling_out(seen: Observed) -> Condition:
-    """True while Machines are not as the template wants them; says why, and what the next step waits for."""
+    """Return RollingOut: True while Machines are not up to date; the message has the reasons and the next wait."""
     outdated = [
         found
         for machine in seen.machines

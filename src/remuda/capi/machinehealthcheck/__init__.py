@@ -1,1 +1,1 @@
-"""MachineHealthCheck: finds unhealthy Machines and hands them to whoever replaces or repairs them."""
+"""MachineHealthCheck: finds unhealthy Machines and requests their remediation."""

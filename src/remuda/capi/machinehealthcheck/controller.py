@@ -1,8 +1,8 @@
-"""The MachineHealthCheck controller: judges the Machines it selects, marks them, and has the unhealthy ones remediated.
+"""The MachineHealthCheck controller: checks the selected Machines and requests the remediation of unhealthy ones.
 
-It replaces nothing itself: it asks the owner of a Machine by a condition, or somebody else by a request. It runs when a
-Machine, its Node or the Cluster changes, and at the very moment a fault outlives its timeout. While a cluster cannot be
-reached nothing is concluded from that, and the health check says so.
+It replaces no Machine itself: a condition asks the owner of the Machine, or a request asks an external controller. It
+runs when a Machine, its Node or the Cluster changes, and when a failure has lasted for its timeout. While a cluster is
+unreachable, no Machine is unhealthy because of that, and a condition reports it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
 from remuda.runtime.remote import PROVIDER_ID, Connection, RemoteClusters
 from remuda.runtime.steps import step
 
-MARK = step("machinehealthcheck.mark-machine", "writes what was found into the conditions of a Machine")
+MARK = step("machinehealthcheck.mark-machine", "writes the result of the health check to the conditions of a Machine")
 PUBLISH = step("machinehealthcheck.publish", "writes the owner, the label and the status of a MachineHealthCheck")
 
 # Between two runs of one health check: whatever happens meanwhile to its many Machines is seen in one go.
@@ -123,7 +123,7 @@ class MachineHealthCheckController:
         try:
             scope = self._look(check, cluster)
         except SelectorError as error:
-            message = f"spec.selector cannot be used: {error}"
+            message = f"spec.selector is invalid: {error}"
             return await self._hold(
                 check, draft, Blocked("InvalidSelector", f"MachineHealthCheck {key}", message), paused
             )
@@ -137,7 +137,7 @@ class MachineHealthCheckController:
         limit = survey.limit(check.spec.remediation.trigger_if)
         problems = await self._mark_all(check, survey, hand_over=limit.allowed)
         allowed = remediation_allowed(survey, limit, scope.unreadable)
-        self._tell(check, survey, allowed)
+        self._emit_event(check, survey, allowed)
         draft.status.update(counts(survey, limit))
         await self._publish(check, draft, [allowed, paused], complete=not problems)
         if problems:
@@ -148,7 +148,7 @@ class MachineHealthCheckController:
         """Raises SelectorError."""
         selector = check.spec.selector.compile()
         if selector.empty:
-            raise SelectorError("it selects everything")
+            raise SelectorError("it is empty and selects every Machine")
         machines = [
             machine
             for machine in members(self._caches, MACHINE, cluster.key)
@@ -162,7 +162,7 @@ class MachineHealthCheckController:
         if connection.nodes is not None:
             if machine.status.node_ref is not None:
                 node = connection.nodes.get("", machine.status.node_ref.name)
-            elif machine.spec.provider_id:  # it may have appeared while the Machine has not been told yet
+            elif machine.spec.provider_id:  # it may have appeared before the Machine recorded it
                 node = next(iter(connection.nodes.select(PROVIDER_ID, machine.spec.provider_id)), None)
         facts = None if node is None else NodeFacts(node.metadata.name, node.status.conditions)
         # A probe that failed casts doubt on what is known of Nodes; one that succeeds, or several that fail, end it.
@@ -204,10 +204,10 @@ class MachineHealthCheckController:
         except NotFound:
             return
         if any(one.type in (OWNER_REMEDIATED, EXTERNALLY_REMEDIATED) for one in found.put):
-            message = f"MachineHealthCheck {check.metadata.name} has asked for remediation: {_why(machine, found)}"
+            message = f"MachineHealthCheck {check.metadata.name} requested remediation: {_why(machine, found)}"
             self._events.normal(machine, "MachineMarkedUnhealthy", message)
 
-    def _tell(self, check: MachineHealthCheck, survey: Survey, allowed: Condition) -> None:
+    def _emit_event(self, check: MachineHealthCheck, survey: Survey, allowed: Condition) -> None:
         before = conditions.find(check.status.conditions, REMEDIATION_ALLOWED)
         news = before is None or (before.status, before.message) != (allowed.status, allowed.message)
         if allowed.status == conditions.FALSE and survey.unhealthy and news:
@@ -223,7 +223,7 @@ class MachineHealthCheckController:
         )
 
     async def _hold(self, check: MachineHealthCheck, draft: Draft, blocked: Blocked, *more: Condition) -> Outcome:
-        """Nothing is done, and the condition people look at says why."""
+        """Publish a condition that reports why no Machine is checked."""
         held = condition(REMEDIATION_ALLOWED, UNKNOWN, blocked.reason, blocked.message)
         await self._publish(check, draft, [held, *more])
         return blocked
@@ -242,9 +242,9 @@ def _outcome(scope: Scope, survey: Survey, allowed: Condition, now: float) -> Ou
     key = scope.check.key
     if scope.unreadable:
         return Blocked("ConnectionDown", f"Cluster {scope.cluster.key}", scope.unreadable, seconds)
-    why = "a Machine may become unhealthy"
+    why = "a Machine becomes unhealthy if its failure lasts"
     if scope.connection.failures and scope.connection.connected:
-        why = "the workload cluster has not answered a probe"
+        why = "the last probe of the workload cluster failed"
         seconds = _PROBE_AGAIN_SECONDS if seconds is None else min(seconds, _PROBE_AGAIN_SECONDS)
     if allowed.status == conditions.FALSE and survey.unhealthy:
         return Blocked(allowed.reason, f"MachineHealthCheck {key}", allowed.message, seconds)
@@ -263,8 +263,8 @@ def _exempt(machine: Machine) -> bool:
 
 
 def _why(machine: Machine, found: Marks) -> str:
-    told = conditions.find([*found.put, *machine.status.conditions], "HealthCheckSucceeded")
-    return told.message if told is not None else ""
+    result = conditions.find([*found.put, *machine.status.conditions], "HealthCheckSucceeded")
+    return result.message if result is not None else ""
 
 
 def _is_conflict(error: Exception) -> bool:

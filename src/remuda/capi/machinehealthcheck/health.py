@@ -1,4 +1,4 @@
-"""One Machine's health, judged from facts alone: healthy, unhealthy and why, or not decided yet and until when.
+"""Health of one Machine, without I/O: healthy, unhealthy with a reason, or undecided until some time.
 
 What is not known is never held against a Machine. While the Nodes of a cluster cannot be read, nothing is concluded
 from them, nor from conditions that only say so; a Machine is not blamed for a cluster that is not ready for it; and a
@@ -63,12 +63,12 @@ class _Findings(NamedTuple):
 
 
 def judge(facts: Facts, checks: HealthChecks, now: float) -> Verdict:
-    """Everything found is told; the reason is that of the first finding."""
+    """Return the verdict, with all findings in its message and the reason of the first one."""
     machine = facts.machine
     if machine.metadata.deleting:
         return Pending("it is being deleted")
     if names.REMEDIATE_MACHINE in machine.metadata.annotations:
-        return Unhealthy("HasRemediateAnnotation", f"Remediation is asked for by annotation {names.REMEDIATE_MACHINE}")
+        return Unhealthy("HasRemediateAnnotation", f"Remediation requested by annotation {names.REMEDIATE_MACHINE}")
     if hold := _cluster_not_ready_for(machine, facts.cluster):
         return Pending(hold)
     findings = _machine_findings(machine, checks.unhealthy_machine_conditions, now) | _node_findings(facts, checks, now)
@@ -101,8 +101,8 @@ def _judged_by_node(facts: Facts) -> bool:
 
 
 def _machine_findings(machine: Machine, checks: Sequence[UnhealthyMachineCondition], now: float) -> _Findings:
-    told = [one for one in machine.status.conditions if one.reason != _CONNECTION_DOWN]
-    return _overdue("UnhealthyMachine", "Machine", told, checks, _created(machine), now)
+    relevant = [one for one in machine.status.conditions if one.reason != _CONNECTION_DOWN]
+    return _overdue("UnhealthyMachine", "Machine", relevant, checks, _created(machine), now)
 
 
 def _node_findings(facts: Facts, checks: HealthChecks, now: float) -> _Findings:

@@ -28,9 +28,8 @@ def limit(trigger: RemediationTrigger, expected: int, not_healthy: int) -> Limit
     if least <= not_healthy <= most:
         return Limit(True, most - not_healthy, "")
     verb = "is" if not_healthy == 1 else "are"
-    return Limit(
-        False, 0, f"{not_healthy} of {expected} Machines {verb} not healthy; they are remediated only while {words} are"
-    )
+    explanation = f"{not_healthy} of {expected} Machines {verb} not healthy; remediation requires {words}"
+    return Limit(False, 0, explanation)
 
 
 def _bounds(trigger: RemediationTrigger, expected: int) -> tuple[int, int, str]:
@@ -40,7 +39,7 @@ def _bounds(trigger: RemediationTrigger, expected: int) -> tuple[int, int, str]:
             raise ValueError(f"{trigger.unhealthy_in_range!r} is not a range like '[3-5]'")
         least, most = int(found[1]), int(found[2])
         if most < least:
-            raise ValueError(f"{trigger.unhealthy_in_range!r} is a range nothing falls into")
+            raise ValueError(f"{trigger.unhealthy_in_range!r} is an empty range")
         return least, most, f"between {least} and {most}"
     amount = trigger.unhealthy_less_than_or_equal_to
     most = amounts.resolve(DEFAULT_MOST if amount is None else amount, expected, up=False)

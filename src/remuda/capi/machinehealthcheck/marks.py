@@ -41,7 +41,7 @@ class Marks(NamedTuple):
 
 
 def marks(machine: Machine, verdict: Verdict, *, hand_over: bool, request: Request | None) -> Marks:
-    """`hand_over`: remediation is allowed; it is the owner's business unless there is a request to somebody else."""
+    """Return the conditions to change. `hand_over`: remediation is allowed, by the owner unless `request` is set."""
     if isinstance(verdict, Healthy):
         put = _if_new(machine, condition(HEALTH_CHECK_SUCCEEDED, True, HEALTH_CHECK_SUCCEEDED))
         conversations = (OWNER_REMEDIATED, EXTERNALLY_REMEDIATED)
@@ -58,7 +58,7 @@ def _to_owner(machine: Machine) -> list[Condition]:
     if _open(find(machine.status.conditions, OWNER_REMEDIATED)):
         return []
     owner = machine.metadata.controller
-    whom = f"{owner.kind} {owner.name}" if owner else "an owner; the Machine has none, so somebody has to replace it"
+    whom = f"{owner.kind} {owner.name}" if owner else "an owner; the Machine has none: replace it yourself"
     return [condition(OWNER_REMEDIATED, False, WAITING, f"Waiting for remediation by {whom}")]
 
 

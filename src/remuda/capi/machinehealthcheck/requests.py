@@ -24,11 +24,13 @@ from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
 ASK = step("machinehealthcheck.request-remediation", "creates the external remediation request of an unhealthy Machine")
-WITHDRAW = step("machinehealthcheck.withdraw-remediation", "deletes the request of a Machine that has recovered")
+WITHDRAW = step(
+    "machinehealthcheck.withdraw-remediation", "deletes the remediation request of a Machine that has recovered"
+)
 
 
 class Requests:
-    """`to_keys` says which health checks a request concerns; the controller is woken for them."""
+    """Remediation requests. `to_keys` returns the health checks of a request, which the controller requeues."""
 
     def __init__(
         self, client: Client, caches: Caches, controller: Controller, to_keys: Callable[[Object], Iterable[Key]]
@@ -39,7 +41,7 @@ class Requests:
         self._to_keys = to_keys
 
     async def ask(self, machine: Machine, template: TemplateReference) -> Request:
-        """Makes the request unless it was made before, and says how it went."""
+        """Create the request unless it exists; return its state."""
         kind = contract.base_kind(template.kind)
         try:
             present = await self._present(machine, template)
@@ -50,12 +52,12 @@ class Requests:
         try:
             source = await self._client.get(_target(template, template.kind), machine.metadata.namespace, template.name)
         except StatusError as error:
-            return template_not_found(f"{template.kind} {template.name} cannot be read: {error}")
+            return template_not_found(f"cannot read {template.kind} {template.name}: {error}")
         try:
             async with ASK:
                 await self._create(machine, template, source)
         except StatusError as error:
-            return request_failed(f"{kind} {machine.metadata.name} cannot be created: {error}")
+            return request_failed(f"cannot create {kind} {machine.metadata.name}: {error}")
         return requested(kind, machine.metadata.name)
 
     async def _create(self, machine: Machine, template: TemplateReference, source: bytes) -> None:
@@ -71,7 +73,7 @@ class Requests:
         await self._client.create(target, machine.metadata.namespace, obj)
 
     async def withdraw(self, machine: Machine, template: TemplateReference) -> None:
-        """A request being deleted already is left to whoever holds it."""
+        """Delete the request, unless it is being deleted already."""
         present = await self._present(machine, template)
         if present is None or present.metadata.deleting:
             return

@@ -49,8 +49,8 @@ class Survey(NamedTuple):
     def limit(self, trigger: RemediationTrigger) -> Limit:
         try:
             return limit(trigger, self.expected, self.expected - self.healthy)
-        except ValueError as error:  # admission refuses it; if it got in all the same, nobody is replaced because of it
-            return Limit(False, 0, f"spec.remediation.triggerIf cannot be read: {error}")
+        except ValueError as error:  # without admission it may be stored; then no Machine is remediated
+            return Limit(False, 0, f"spec.remediation.triggerIf is invalid: {error}")
 
 
 def _counts_as_healthy(verdict: Verdict) -> bool:
@@ -69,14 +69,14 @@ def counts(survey: Survey, found: Limit) -> dict[str, Any]:
 
 
 def remediation_allowed(survey: Survey, found: Limit, unreadable: str) -> Condition:
-    """`unreadable` says why the Nodes cannot be read, if they cannot: then nobody is judged by them."""
+    """Return RemediationAllowed. `unreadable`: why Nodes cannot be read, and so do not count; empty if they can."""
     lines = []
     if not found.allowed:
         lines.append(f"Remediation is not allowed: {found.explanation}")
         if survey.unhealthy:
             lines.append(f"Unhealthy: {_names(survey.unhealthy)}")
     if unreadable:
-        lines.append(f"{unreadable}; no Machine is remediated because of its Node until that is over")
+        lines.append(f"{unreadable}; no Machine is remediated because of its Node until the connection is restored")
     message = lines[0] if len(lines) == 1 else "\n".join(f"* {line}" for line in lines)
     reason = REMEDIATION_ALLOWED if found.allowed else "TooManyUnhealthy"
     return condition(REMEDIATION_ALLOWED, found.allowed, reason, message)

@@ -1,7 +1,7 @@
-"""The MachineSet controller: adopts, replaces, updates, makes and deletes Machines until there are as many as wanted.
+"""The MachineSet controller: adopts, replaces, updates, creates and deletes Machines until their number is right.
 
-Phases run in a fixed order on what the caches show, own writes included; the first that fails ends the acting, and the
-status is derived and written all the same, with the reason in it.
+Phases run in a fixed order on the content of the caches, which includes the controller's own writes. The first phase
+that fails ends the reconcile; the status is still written, and reports the reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, soonest
 from remuda.runtime.steps import step
 
-PREPARE = step("machineset.prepare", "writes the MachineSet's finalizer, owner and label before it makes anything")
+PREPARE = step(
+    "machineset.prepare", "writes the MachineSet's finalizer, owner and label before the first Machine is created"
+)
 PUBLISH = step("machineset.publish", "writes the MachineSet's status, or removes its finalizer")
 
 _BY_CLUSTER = "cluster"

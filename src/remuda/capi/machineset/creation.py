@@ -1,10 +1,10 @@
-"""Makes Machines: the Machine first, then the provider objects it refers to, owned by it from their first moment.
+"""Creation of Machines: the Machine first, then the provider objects it refers to, which it owns from the start.
 
-The references are written before their objects exist, under the Machine's own name, so whatever a crash leaves behind
-can be completed (`complete`), and nothing is ever left without an owner. Only what was never there is made: a server
-that was provisioned once is not replaced under its Machine.
+The references are written before their objects exist, with the Machine's own name. So a later reconcile can complete
+what a crash interrupted (`complete`), and no object is ever without an owner. Only objects that never existed are
+created: a server that was provisioned once is not replaced under its Machine.
 
-A set that needs many makes one, then two, then four: if Machines cannot be made at all, one attempt shows it.
+A set that needs many Machines creates one, then two, then four: if creation fails, only one attempt is wasted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MOST_AT_ONCE = 16
 
 
 async def make(world: PoolDependencies, scope: Scope, templates: Templates, count: int) -> list[str]:
-    """Up to `count` Machines; their names. Stops at the first that fails."""
+    """Create up to `count` Machines and return their names. Stops at the first failure."""
     made: list[str] = []
     left, batch = min(count, MOST_IN_ONE_RUN), 1
     while left:
@@ -97,7 +97,7 @@ def _reference(template: ProviderObject, name: str) -> Json:
 
 
 def is_incomplete(machine: Machine) -> bool:
-    """Made by a MachineSet, and perhaps without the objects it refers to: nobody has reported anything of them yet."""
+    """Return whether the objects that a Machine of a MachineSet refers to may be missing: none has reported yet."""
     if machine.metadata.deleting or not _named_alike(machine):
         return False
     return _lacks_server(machine) or _lacks_bootstrap(machine)
@@ -118,7 +118,7 @@ def _lacks_bootstrap(machine: Machine) -> bool:
 
 
 async def complete(world: PoolDependencies, scope: Scope, templates: Templates, machine: Machine) -> None:
-    """Makes the objects a Machine refers to, where they do not exist. Raises Retryable where they cannot be made."""
+    """Create the objects that a Machine refers to, if they do not exist. Raises Retryable if that is impossible."""
     config = machine.spec.bootstrap.config_ref
     if config is not None and templates.bootstrap is not None and _lacks_bootstrap(machine):
         await _complete(world, scope, machine, config, templates.bootstrap, CREATE_BOOTSTRAP)
@@ -133,7 +133,9 @@ async def _complete(
     if await world.externals.get(ref, scope.namespace) is not None:
         return
     if ref.kind != contract.base_kind(template.kind):
-        raise Retryable(f"{ref} does not exist, and {template} makes objects of another kind: delete the Machine")
+        raise Retryable(
+            f"{ref} does not exist, and {template} creates objects of another kind: delete the Machine to replace it"
+        )
     target = world.externals.resolve(ref.api_group, ref.kind).target
     obj = cloned(
         template,

@@ -18,8 +18,10 @@ from remuda.capi.types import MACHINE, Machine
 from remuda.runtime.draft import Draft
 from remuda.runtime.steps import step
 
-UPDATE_MACHINE = step("machineset.update-machine", "hands what has changed in the template down to a Machine")
-UPDATE_PROVIDER_OBJECT = step("machineset.update-provider-object", "hands labels and annotations down to its objects")
+UPDATE_MACHINE = step("machineset.update-machine", "copies in-place changes of the template to a Machine")
+UPDATE_PROVIDER_OBJECT = step(
+    "machineset.update-provider-object", "copies labels and annotations to a Machine's objects"
+)
 
 _MANAGERS = (BY_SET, BY_SET_METADATA)
 _PROVENANCE = (names.CLONED_FROM_NAME, names.CLONED_FROM_GROUP_KIND)

@@ -1,7 +1,7 @@
 """Members of a MachineSet: the Machines it controls, and matching Machines without a controller, which it adopts.
 
 A Machine is counted because the set controls it, never because of its labels alone: the set restores labels that
-somebody removes, and never creates another Machine because of them.
+a client removes, and never creates another Machine because of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def mismatch(machine_set: MachineSet) -> str:
     would create more for ever."""
     selector = selectors.selective(machine_set.spec.selector)
     if selector is None:
-        return "spec.selector selects everything, nothing, or cannot be understood"
+        return "spec.selector is invalid, or selects all Machines or none"
     if not selector.matches(machine_labels(machine_set)):
         return f"spec.selector ({selector}) does not match the labels of spec.template"
     return ""

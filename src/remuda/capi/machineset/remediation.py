@@ -44,7 +44,9 @@ def plan(machines: Sequence[Machine], *, limit: int | None, outdated: bool, obst
     chosen, rest = waiting[:room], waiting[room:]
     verdicts |= {m.metadata.name: _DELETING for m in chosen}
     if rest:
-        late = _deferred(f"{in_flight + len(chosen)} Machines are being remediated, {limit} at a time are allowed")
+        late = _deferred(
+            f"{in_flight + len(chosen)} Machines are being remediated, at most {limit} at a time are allowed"
+        )
         verdicts |= {m.metadata.name: late for m in rest}
     return Remedy(verdicts, chosen, in_flight + len(chosen))
 
@@ -92,7 +94,7 @@ def _place(machine: Machine) -> tuple[bool, bool, float, str]:
 
 
 def _deferred(why: str) -> Condition:
-    return condition(OWNER_REMEDIATED, False, "RemediationDeferred", f"Remediation waits: {why}")
+    return condition(OWNER_REMEDIATED, False, "RemediationDeferred", f"Remediation deferred: {why}")
 
 
 _DELETING = condition(OWNER_REMEDIATED, False, MACHINE_DELETING, "Machine is being deleted because it is unhealthy")

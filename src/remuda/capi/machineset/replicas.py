@@ -1,7 +1,7 @@
-"""Makes the number of Machines what it shall be, and replaces those that failed their health check.
+"""Scaling of a MachineSet to its desired size, and replacement of Machines that failed their health check.
 
-Machines being deleted count until they are gone, so a set never has more than it wants, and a replacement is made when
-there is room for it.
+Machines that are being deleted count until they are deleted, so a set never exceeds its desired size, and a replacement
+is created when there is room for it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from remuda.runtime.draft import Draft, save
 from remuda.runtime.outcome import Again, Blocked, Retryable
 from remuda.runtime.steps import step
 
-DELETE_MACHINE = step("machineset.delete-machine", "asks for the deletion of one Machine")
-MARK_MACHINE = step("machineset.mark-machine", "writes on a Machine what becomes of its remediation")
+DELETE_MACHINE = step("machineset.delete-machine", "deletes one Machine")
+MARK_MACHINE = step("machineset.mark-machine", "writes the progress of its remediation to a Machine")
 
 PREFLIGHT_SECONDS = 15.0  # until failed checks are made again, though nothing that is watched has changed
 QUOTA_SECONDS = 60.0
@@ -41,7 +41,7 @@ async def find_templates(world: PoolDependencies, scope: Scope) -> Templates | N
 
 
 async def check(world: PoolDependencies, scope: Scope, found: Templates | None) -> None:
-    """Notes why no Machine is to be made now."""
+    """Record the reasons why no Machine may be created now."""
     annotations = scope.machine_set.metadata.annotations
     if annotations.get(names.DISABLE_MACHINE_CREATE) == "true":
         scope.obstacles.append(f"the {names.DISABLE_MACHINE_CREATE} annotation is set")
@@ -84,16 +84,16 @@ async def _grow(world: PoolDependencies, scope: Scope, found: Templates | None, 
         if (exceeded := find_exceeded(str(error))) is not None:
             _wait_for_quota(world, scope, exceeded)
             return
-        scope.obstacles.append(f"Machines cannot be created: {error}")
+        scope.obstacles.append(f"cannot create Machines: {error}")
         world.events.warning(scope.machine_set, "FailedCreate", f"Failed to create a Machine: {error}")
-        raise Retryable(f"Machines cannot be created: {error}") from error
+        raise Retryable(f"cannot create Machines: {error}") from error
     world.events.normal(scope.machine_set, "SuccessfulCreate", f"Created {_named(made)}")
     if len(made) < count:
-        scope.waits.append(Again(0.0, f"{count - len(made)} more Machines are to be made"))
+        scope.waits.append(Again(0.0, f"{count - len(made)} more Machines are to be created"))
 
 
 def _wait_for_quota(world: PoolDependencies, scope: Scope, exceeded: Exceeded) -> None:
-    """Retry seldom: somebody has to raise the quota or delete something, and neither is watched. The name of the
+    """Retry seldom: an administrator must raise the quota or delete objects, and neither is watched. The name of the
     refused Machine is left out, which is another one each time and would make each retry a change of status."""
     scope.obstacles.append(str(exceeded))
     world.events.warning(scope.machine_set, "FailedCreate", f"Failed to create a Machine: {exceeded}")
@@ -102,7 +102,7 @@ def _wait_for_quota(world: PoolDependencies, scope: Scope, exceeded: Exceeded) -
 
 
 async def _shrink(world: PoolDependencies, scope: Scope, count: int) -> None:
-    """One after the other: should something fail in between, what would have gone later is still there."""
+    """Delete surplus Machines one after the other: if a deletion fails, the later ones are not started."""
     chosen = victims.choose(scope.machines, count, scope.machine_set.spec.deletion.order)
     deleted = [await _delete(world, machine) for machine in chosen if not machine.metadata.deleting]
     if deleted:
@@ -164,8 +164,8 @@ def _complaints(machine: Machine) -> str:
         conditions.find(machine.status.conditions, type)
         for type in ("HealthCheckSucceeded", "BootstrapConfigReady", "InfrastructureReady")
     )
-    told = [f"{one.type}: {one.message or one.reason}" for one in found if one is not None and one.status == "False"]
-    return "; ".join(told)
+    reports = [f"{one.type}: {one.message or one.reason}" for one in found if one is not None and one.status == "False"]
+    return "; ".join(reports)
 
 
 def _named(machines: Sequence[str]) -> str:

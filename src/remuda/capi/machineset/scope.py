@@ -20,7 +20,7 @@ class Scope:
     cluster: Cluster | None
     deployment: MachineDeployment | None  # the one that controls the set
     machines: list[Machine]  # those the set controls, by name
-    obstacles: list[str] = field(default_factory=list)  # why no Machines are made, until somebody acts
+    obstacles: list[str] = field(default_factory=list)  # why no Machines are created, until the user acts
     failed_checks: list[str] = field(default_factory=list)  # the same, until the control plane is stable
     waits: list[Outcome] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)

@@ -30,7 +30,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     machine_set: MachineSet
     machines: Sequence[Machine]
     now: float
-    obstacles: Sequence[str] = ()  # why no Machines are made, until somebody acts
+    obstacles: Sequence[str] = ()  # why no Machines are created, until the user acts
     failed_checks: Sequence[str] = ()  # the same, until the control plane is stable
 
 

@@ -1,6 +1,6 @@
 """Cluster: one Kubernetes cluster, held together by an infrastructure object and a control plane object.
 
-`topology` is kept as it was written and understood by nobody here: admission refuses it, in words.
+`topology` is stored as written, but not supported: admission rejects it with a message.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ Port = Annotated[Int32, Field(minimum=1, maximum=65535)]
 
 
 class NetworkRanges(Part):
-    """Ranges of addresses."""
+    """Address ranges in CIDR notation."""
 
     cidr_blocks: Annotated[
         Sequence[str],
         Field(
-            'As in "10.1.0.0/16".',
+            'For example "10.1.0.0/16".',
             required=True,
             list_type="atomic",
             min_items=1,
@@ -47,19 +47,19 @@ class NetworkRanges(Part):
 
 
 class ClusterNetwork(Part):
-    """The network inside the cluster."""
+    """Network settings of the cluster."""
 
-    api_server_port: Annotated[Port | None, Field("The port API servers listen on; 6443 if unset.")] = None
-    services: Annotated[NetworkRanges | None, Field("Where Services get their addresses from.")] = None
-    pods: Annotated[NetworkRanges | None, Field("Where Pods get their addresses from.")] = None
-    service_domain: Annotated[str, Field("The DNS domain of Services.", min_length=1, max_length=253)] = ""
+    api_server_port: Annotated[Port | None, Field("Port of the API servers; 6443 if unset.")] = None
+    services: Annotated[NetworkRanges | None, Field("Address ranges of Services.")] = None
+    pods: Annotated[NetworkRanges | None, Field("Address ranges of Pods.")] = None
+    service_domain: Annotated[str, Field("DNS domain of Services.", min_length=1, max_length=253)] = ""
 
 
 class Endpoint(Part):
-    """Address of the cluster's API."""
+    """Address of the cluster's API server."""
 
-    host: Annotated[str, Field("A name or an address.", min_length=1, max_length=512)] = ""
-    port: Annotated[Port, Field("A port.")] = 0
+    host: Annotated[str, Field("Host name or IP address.", min_length=1, max_length=512)] = ""
+    port: Annotated[Port, Field("Port number.")] = 0
 
     @property
     def valid(self) -> bool:
@@ -94,55 +94,53 @@ _SPEC_RULES = (
 
 
 class ClusterSpec(Part):
-    """The cluster as it shall be."""
+    """Desired state of the cluster."""
 
-    paused: Annotated[bool, Field("While true, nothing that belongs to the cluster is touched.")] = False
+    paused: Annotated[bool, Field("While true, controllers do not change any object of the cluster.")] = False
     cluster_network: Annotated[ClusterNetwork | None, Field(min_properties=1)] = None
     control_plane_endpoint: Annotated[
         Endpoint,
-        Field("Where the API is reached; filled in from the infrastructure or the control plane.", min_properties=1),
+        Field("Endpoint of the API server; set from the infrastructure or the control plane.", min_properties=1),
     ] = Endpoint()
-    control_plane_ref: Annotated[Reference | None, Field("The control plane provider's object.")] = None
-    infrastructure_ref: Annotated[Reference | None, Field("The infrastructure provider's object.")] = None
+    control_plane_ref: Annotated[Reference | None, Field("Object of the control plane provider.")] = None
+    infrastructure_ref: Annotated[Reference | None, Field("Object of the infrastructure provider.")] = None
     topology: Annotated[
         Mapping[str, object] | None,
-        Field("A cluster described by a ClusterClass: not supported, and refused.", preserve_unknown=True),
+        Field("Cluster topology (ClusterClass): not supported, and rejected.", preserve_unknown=True),
     ] = None
-    availability_gates: Annotated[
-        ConditionGates, Field("Conditions that must hold besides the usual ones for Available.")
-    ] = ()
+    availability_gates: Annotated[ConditionGates, Field("Additional conditions that are required for Available.")] = ()
 
 
 class FailureDomain(Part):
-    """A place servers can be put that fails on its own."""
+    """Failure domain of the infrastructure, in which servers can be placed."""
 
-    name: Annotated[FailureDomainName, Field("Its name.", required=True)] = ""
-    control_plane: Annotated[bool, Field("Whether control plane Machines may be put there.")] = False
-    attributes: Annotated[Mapping[str, str], Field("What the provider says of it.")] = {}
+    name: Annotated[FailureDomainName, Field("Name.", required=True)] = ""
+    control_plane: Annotated[bool, Field("Whether control plane Machines may be placed there.")] = False
+    attributes: Annotated[Mapping[str, str], Field("Attributes that the provider sets.")] = {}
 
 
 class ClusterInitialization(Part):
-    """What has happened once, and is never taken back."""
+    """Initialization steps that have completed. They are never reset."""
 
-    infrastructure_provisioned: Annotated[bool, Field("The shared infrastructure exists.")] = False
-    control_plane_initialized: Annotated[bool, Field("The API has answered once.")] = False
+    infrastructure_provisioned: Annotated[bool, Field("Whether the shared infrastructure exists.")] = False
+    control_plane_initialized: Annotated[bool, Field("Whether the API server has answered at least once.")] = False
 
 
 class ReplicaCounts(Part):
-    """Machines of one part of the cluster, counted."""
+    """Replica counts of one part of the cluster."""
 
-    desired_replicas: Annotated[Count | None, Field("How many are wanted.")] = None
-    replicas: Annotated[Count | None, Field("How many there are.")] = None
-    up_to_date_replicas: Annotated[Count | None, Field("How many are as they shall be.")] = None
-    ready_replicas: Annotated[Count | None, Field("How many are ready.")] = None
-    available_replicas: Annotated[Count | None, Field("How many are available.")] = None
+    desired_replicas: Annotated[Count | None, Field("Desired number of Machines.")] = None
+    replicas: Annotated[Count | None, Field("Number of Machines.")] = None
+    up_to_date_replicas: Annotated[Count | None, Field("Number of up-to-date Machines.")] = None
+    ready_replicas: Annotated[Count | None, Field("Number of ready Machines.")] = None
+    available_replicas: Annotated[Count | None, Field("Number of available Machines.")] = None
     versions: Annotated[
-        Sequence[VersionCount], Field("How many run which version.", list_type="atomic", max_items=32)
+        Sequence[VersionCount], Field("Number of Machines per Kubernetes version.", list_type="atomic", max_items=32)
     ] = ()
 
 
 class OldClusterStatus(Part):
-    """What the v1beta1 API says in its status."""
+    """Status fields of the v1beta1 API."""
 
     conditions: OldConditions = ()
     failure_reason: OldFailureReason = ""
@@ -150,13 +148,13 @@ class OldClusterStatus(Part):
 
 
 class DeprecatedClusterStatus(Part):
-    """Kept for readers of older APIs."""
+    """Deprecated status fields, for clients of older API versions."""
 
     v1beta1: Annotated[OldClusterStatus | None, Field()] = None
 
 
 class ClusterStatus(Part):
-    """The cluster as it is."""
+    """Observed state of the cluster."""
 
     conditions: Conditions = ()
     initialization: Annotated[ClusterInitialization, Field(min_properties=1)] = ClusterInitialization()
@@ -164,9 +162,15 @@ class ClusterStatus(Part):
     workers: Annotated[ReplicaCounts | None, Field()] = None
     failure_domains: Annotated[
         Sequence[FailureDomain],
-        Field("Where servers can be put.", list_type="map", list_map_keys=("name",), min_items=1, max_items=100),
+        Field(
+            "Failure domains in which servers can be placed.",
+            list_type="map",
+            list_map_keys=("name",),
+            min_items=1,
+            max_items=100,
+        ),
     ] = ()
-    phase: Annotated[str, Field("The conditions in one word, for people.", enum=CLUSTER_PHASES)] = ""
+    phase: Annotated[str, Field("Summary of the conditions in one word.", enum=CLUSTER_PHASES)] = ""
     observed_generation: Generation = 0
     deprecated: Annotated[DeprecatedClusterStatus | None, Field()] = None
 

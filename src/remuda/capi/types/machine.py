@@ -42,44 +42,48 @@ ADDRESS_TYPES = ("Hostname", "ExternalIP", "InternalIP", "ExternalDNS", "Interna
 
 
 class Bootstrap(Part):
-    """How the server becomes a Node: an object of a bootstrap provider, or data made by somebody else."""
+    """Source of the bootstrap data: an object of a bootstrap provider, or an existing Secret."""
 
-    config_ref: Annotated[Reference | None, Field("The bootstrap provider's object.")] = None
+    config_ref: Annotated[Reference | None, Field("Object of the bootstrap provider.")] = None
     data_secret_name: Annotated[
-        str | None, Field("The Secret with the bootstrap data; filled in when configRef is set.", max_length=253)
+        str | None, Field("Secret with the bootstrap data; set automatically if configRef is set.", max_length=253)
     ] = None
 
 
 class MachineDeletion(Part):
-    """How long each step of a deletion may take. 0 means without limit."""
+    """Timeouts of the stages of a deletion. 0 means no limit."""
 
-    node_drain_timeout_seconds: Annotated[Seconds | None, Field("Moving Pods away from the Node.")] = None
-    node_volume_detach_timeout_seconds: Annotated[Seconds | None, Field("Detaching its volumes.")] = None
-    node_deletion_timeout_seconds: Annotated[Seconds | None, Field("Deleting the Node; 10 if unset.")] = None
+    node_drain_timeout_seconds: Annotated[Seconds | None, Field("Timeout for draining the Node.")] = None
+    node_volume_detach_timeout_seconds: Annotated[
+        Seconds | None, Field("Timeout for detaching volumes from the Node.")
+    ] = None
+    node_deletion_timeout_seconds: Annotated[Seconds | None, Field("Timeout for deleting the Node; 10 if unset.")] = (
+        None
+    )
 
 
 class MachineSpec(Part):
-    """The server as it shall be."""
+    """Desired state of the server."""
 
     cluster_name: ClusterName = ""
     bootstrap: Annotated[Bootstrap, Field(required=True)] = Bootstrap()
     infrastructure_ref: Annotated[
-        Reference, Field("The infrastructure provider's object, which is the server.", required=True)
+        Reference, Field("Object of the infrastructure provider that represents the server.", required=True)
     ] = Reference()
-    version: Annotated[Version, Field('The Kubernetes version, as in "v1.35.2".')] = ""
+    version: Annotated[Version, Field('Kubernetes version, for example "v1.35.2".')] = ""
     provider_id: Annotated[
         str,
         Field(
-            "The server's identity, the same as on its Node; taken from its infrastructure.",
+            "Provider ID of the server, equal to that of its Node; set from the infrastructure object.",
             min_length=1,
             max_length=512,
         ),
     ] = ""
-    failure_domain: Annotated[FailureDomainName, Field("Where the server shall be placed.")] = ""
-    min_ready_seconds: Annotated[Seconds, Field("How long it must be ready to count as available.")] = 0
-    readiness_gates: Annotated[
-        ConditionGates, Field("Conditions that must hold besides the usual ones for Ready.")
-    ] = ()
+    failure_domain: Annotated[FailureDomainName, Field("Failure domain in which the server is to be placed.")] = ""
+    min_ready_seconds: Annotated[
+        Seconds, Field("Seconds for which the Machine must be ready before it is available.")
+    ] = 0
+    readiness_gates: Annotated[ConditionGates, Field("Additional conditions that are required for Ready.")] = ()
     deletion: Annotated[MachineDeletion, Field(min_properties=1)] = MachineDeletion()
     taints: Annotated[
         Sequence[MachineTaint],
@@ -88,69 +92,71 @@ class MachineSpec(Part):
 
 
 class MachineTemplate(Part):
-    """What new Machines are made from."""
+    """Template of new Machines."""
 
     metadata: Annotated[TemplateMetadata, Field(min_properties=1)] = TemplateMetadata()
     spec: Annotated[MachineSpec, Field(required=True)] = MachineSpec()
 
 
 class NodeReference(Part):
-    """The Node this Machine became."""
+    """Reference to the Node of this Machine."""
 
-    name: Annotated[ObjectName, Field("Its name.", required=True)] = ""
+    name: Annotated[ObjectName, Field("Name.", required=True)] = ""
 
 
 class NodeSwap(Part):
     """Swap of the node."""
 
-    capacity: Annotated[int | None, Field("In bytes.", format="int64")] = None
+    capacity: Annotated[int | None, Field("Capacity in bytes.", format="int64")] = None
 
 
 class NodeInfo(Part):
-    """What the Node says of its system."""
+    """System information that the Node reports."""
 
-    machine_id: Annotated[str, Field("The id in /etc/machine-id.", required=True)] = ""
-    system_uuid: Annotated[str, Field("The hardware's UUID.", required=True)] = msgspec.field(
+    machine_id: Annotated[str, Field("ID from /etc/machine-id.", required=True)] = ""
+    system_uuid: Annotated[str, Field("UUID of the hardware.", required=True)] = msgspec.field(
         default="", name="systemUUID"
     )
-    boot_id: Annotated[str, Field("Changes with every boot.", required=True)] = ""
-    kernel_version: Annotated[str, Field("Its kernel.", required=True)] = ""
-    os_image: Annotated[str, Field("Its operating system, in words.", required=True)] = ""
-    container_runtime_version: Annotated[str, Field("Its container runtime.", required=True)] = ""
-    kubelet_version: Annotated[str, Field("Its kubelet.", required=True)] = ""
-    kube_proxy_version: Annotated[str, Field("Its kube-proxy.", required=True)] = ""
-    operating_system: Annotated[str, Field('Its operating system, as in "linux".', required=True)] = ""
-    architecture: Annotated[str, Field('Its architecture, as in "amd64".', required=True)] = ""
+    boot_id: Annotated[str, Field("ID that changes with every boot.", required=True)] = ""
+    kernel_version: Annotated[str, Field("Kernel version.", required=True)] = ""
+    os_image: Annotated[str, Field("Name and version of the operating system.", required=True)] = ""
+    container_runtime_version: Annotated[str, Field("Name and version of the container runtime.", required=True)] = ""
+    kubelet_version: Annotated[str, Field("kubelet version.", required=True)] = ""
+    kube_proxy_version: Annotated[str, Field("kube-proxy version.", required=True)] = ""
+    operating_system: Annotated[str, Field('Operating system, for example "linux".', required=True)] = ""
+    architecture: Annotated[str, Field('Architecture, for example "amd64".', required=True)] = ""
     swap: Annotated[NodeSwap | None, Field()] = None
 
 
 class MachineAddress(Part):
     """One address of the server."""
 
-    type: Annotated[str, Field("What kind of address.", required=True, enum=ADDRESS_TYPES)] = ""
-    address: Annotated[str, Field("The address.", required=True, min_length=1, max_length=256)] = ""
+    type: Annotated[str, Field("Type of the address.", required=True, enum=ADDRESS_TYPES)] = ""
+    address: Annotated[str, Field("IP address or name.", required=True, min_length=1, max_length=256)] = ""
 
 
 class MachineInitialization(Part):
-    """What has happened once, and is never taken back."""
+    """Initialization steps that have completed. They are never reset."""
 
-    infrastructure_provisioned: Annotated[bool, Field("The server exists.")] = False
-    bootstrap_data_secret_created: Annotated[bool, Field("The bootstrap data exists.")] = False
+    infrastructure_provisioned: Annotated[bool, Field("Whether the server exists.")] = False
+    bootstrap_data_secret_created: Annotated[bool, Field("Whether the bootstrap data exists.")] = False
 
 
 class MachineDeletionStatus(Part):
-    """How far a deletion has come."""
+    """Start times of the stages of a deletion."""
 
-    node_drain_start_time: Annotated[Time | None, Field("When the drain began.")] = None
-    wait_for_node_volume_detach_start_time: Annotated[Time | None, Field("When waiting for volumes began.")] = None
-    wait_for_pre_drain_hook_start_time: Annotated[Time | None, Field("When waiting for pre-drain hooks began.")] = None
+    node_drain_start_time: Annotated[Time | None, Field("Start time of the drain.")] = None
+    wait_for_node_volume_detach_start_time: Annotated[Time | None, Field("Start time of the wait for volumes.")] = None
+    wait_for_pre_drain_hook_start_time: Annotated[Time | None, Field("Start time of the wait for pre-drain hooks.")] = (
+        None
+    )
     wait_for_pre_terminate_hook_start_time: Annotated[
-        Time | None, Field("When waiting for pre-terminate hooks began.")
+        Time | None, Field("Start time of the wait for pre-terminate hooks.")
     ] = None
 
 
 class OldMachineStatus(Part):
-    """What the v1beta1 API says in its status."""
+    """Status fields of the v1beta1 API."""
 
     conditions: OldConditions = ()
     failure_reason: OldFailureReason = ""
@@ -158,32 +164,34 @@ class OldMachineStatus(Part):
 
 
 class DeprecatedMachineStatus(Part):
-    """Kept for readers of older APIs."""
+    """Deprecated status fields, for clients of older API versions."""
 
     v1beta1: Annotated[OldMachineStatus | None, Field()] = None
 
 
 class MachineStatus(Part):
-    """The server as it is."""
+    """Observed state of the server."""
 
     conditions: Conditions = ()
     initialization: Annotated[MachineInitialization, Field(min_properties=1)] = MachineInitialization()
     node_ref: Annotated[NodeReference | None, Field()] = None
     node_info: Annotated[NodeInfo | None, Field()] = None
-    last_updated: Annotated[Time | None, Field("When the phase last changed.")] = None
-    failure_domain: Annotated[FailureDomainName, Field("Where the server was placed.")] = ""
+    last_updated: Annotated[Time | None, Field("Time at which the phase last changed.")] = None
+    failure_domain: Annotated[FailureDomainName, Field("Failure domain in which the server was placed.")] = ""
     addresses: Annotated[
-        Sequence[MachineAddress], Field("The server's addresses.", list_type="atomic", max_items=256)
+        Sequence[MachineAddress], Field("Addresses of the server.", list_type="atomic", max_items=256)
     ] = ()
-    phase: Annotated[str, Field("The conditions in one word, for people.", enum=MACHINE_PHASES)] = ""
-    certificates_expiry_date: Annotated[Time | None, Field("When a control plane's certificates expire.")] = None
+    phase: Annotated[str, Field("Summary of the conditions in one word.", enum=MACHINE_PHASES)] = ""
+    certificates_expiry_date: Annotated[
+        Time | None, Field("Time at which the certificates of a control plane Machine expire.")
+    ] = None
     observed_generation: Generation = 0
     deletion: Annotated[MachineDeletionStatus, Field()] = MachineDeletionStatus()
     deprecated: Annotated[DeprecatedMachineStatus | None, Field()] = None
 
 
 class Machine(Object):
-    """One server that is or shall become a Node of a Cluster."""
+    """One server that is, or will become, a Node of a Cluster."""
 
     spec: Annotated[MachineSpec, Field(required=True)] = MachineSpec()
     status: Annotated[MachineStatus, Field(min_properties=1)] = MachineStatus()

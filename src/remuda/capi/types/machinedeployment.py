@@ -25,19 +25,23 @@ MACHINE_DEPLOYMENT_PHASES = ("ScalingUp", "ScalingDown", "Running", "Failed", "U
 
 
 class RollingUpdate(Part):
-    """How far a rollout may stray from the wanted number."""
+    """Limits of a rolling update."""
 
-    max_surge: Annotated[Percentage, Field('How many more there may be; a number or "25%"; 1 if unset.')] = 1
-    max_unavailable: Annotated[Percentage, Field("How many fewer may be available; likewise; 0 if unset.")] = 0
+    max_surge: Annotated[
+        Percentage, Field('Number of Machines above replicas during a rollout; a number or "25%"; 1 if unset.')
+    ] = 1
+    max_unavailable: Annotated[
+        Percentage, Field('Number of Machines that may be unavailable; a number or "25%"; 0 if unset.')
+    ] = 0
 
 
 class RolloutStrategy(Part):
-    """How Machines are replaced."""
+    """Strategy for replacing Machines."""
 
     type: Annotated[
         str,
         Field(
-            "RollingUpdate: step by step. OnDelete: when somebody deletes one.",
+            "RollingUpdate: replace Machines step by step. OnDelete: replace a Machine when the user deletes it.",
             required=True,
             enum=("RollingUpdate", "OnDelete"),
         ),
@@ -46,67 +50,74 @@ class RolloutStrategy(Part):
 
 
 class Rollout(Part):
-    """When and how Machines are replaced."""
+    """Time and strategy of a rollout."""
 
-    after: Annotated[Time | None, Field("Once this is past, Machines made before it are replaced.")] = None
+    after: Annotated[
+        Time | None, Field("Once this time has passed, Machines that were created before it are replaced.")
+    ] = None
     strategy: Annotated[RolloutStrategy, Field(min_properties=1)] = RolloutStrategy()
 
 
 class DeploymentRemediation(Part):
-    """How unhealthy Machines are replaced."""
+    """Limits for replacing unhealthy Machines."""
 
-    max_in_flight: Annotated[Percentage | None, Field('How many at once; a number or "25%"; all of them if unset.')] = (
-        None
-    )
+    max_in_flight: Annotated[
+        Percentage | None,
+        Field('Number of Machines that are remediated at once; a number or "25%"; no limit if unset.'),
+    ] = None
 
 
 class MachineDeploymentSpec(Part):
-    """The Machines as they shall be."""
+    """Desired state of the Machines."""
 
     cluster_name: ClusterName = ""
-    replicas: Annotated[Count | None, Field("How many Machines there shall be.")] = None
+    replicas: Annotated[Count | None, Field("Desired number of Machines.")] = None
     rollout: Annotated[Rollout, Field(min_properties=1)] = Rollout()
-    selector: Annotated[Selector, Field("Which Machines are counted.", required=True, map_type="atomic")] = Selector()
+    selector: Annotated[
+        Selector, Field("Labels of the Machines that belong to this object.", required=True, map_type="atomic")
+    ] = Selector()
     template: Annotated[MachineTemplate, Field(required=True)] = MachineTemplate()
     machine_naming: Annotated[MachineNaming, Field(min_properties=1)] = MachineNaming()
     remediation: Annotated[DeploymentRemediation, Field(min_properties=1)] = DeploymentRemediation()
     deletion: Annotated[SetDeletion, Field(min_properties=1)] = SetDeletion()
-    paused: Annotated[bool, Field("While true, a change of the template replaces nothing.")] = False
+    paused: Annotated[bool, Field("While true, a change of the template does not replace Machines.")] = False
 
 
 class OldMachineDeploymentStatus(Part):
-    """What the v1beta1 API says in its status."""
+    """Status fields of the v1beta1 API."""
 
     conditions: OldConditions = ()
-    updated_replicas: Annotated[Count, Field("How many are made from the present template.")] = 0
-    ready_replicas: Annotated[Count, Field("How many have a Node that is ready.")] = 0
-    available_replicas: Annotated[Count, Field("How many have a Node that has been ready for long enough.")] = 0
-    unavailable_replicas: Annotated[Count, Field("How many are missing to the wanted number.")] = 0
+    updated_replicas: Annotated[Count, Field("Number of Machines of the current template.")] = 0
+    ready_replicas: Annotated[Count, Field("Number of Machines with a ready Node.")] = 0
+    available_replicas: Annotated[
+        Count, Field("Number of Machines with a Node that has been ready for minReadySeconds.")
+    ] = 0
+    unavailable_replicas: Annotated[Count, Field("Number of Machines missing to the desired number.")] = 0
 
 
 class DeprecatedMachineDeploymentStatus(Part):
-    """Kept for readers of older APIs."""
+    """Deprecated status fields, for clients of older API versions."""
 
     v1beta1: Annotated[OldMachineDeploymentStatus | None, Field()] = None
 
 
 class MachineDeploymentStatus(Part):
-    """The Machines as they are."""
+    """Observed state of the Machines."""
 
     conditions: Conditions = ()
     observed_generation: Generation = 0
-    selector: Annotated[str, Field("The selector as text, for autoscalers.", min_length=1, max_length=4096)] = ""
-    replicas: Annotated[Count | None, Field("How many Machines there are.")] = None
-    ready_replicas: Annotated[Count | None, Field("How many are ready.")] = None
-    available_replicas: Annotated[Count | None, Field("How many are available.")] = None
-    up_to_date_replicas: Annotated[Count | None, Field("How many are as they shall be.")] = None
+    selector: Annotated[str, Field("Selector as text, for autoscalers.", min_length=1, max_length=4096)] = ""
+    replicas: Annotated[Count | None, Field("Number of Machines.")] = None
+    ready_replicas: Annotated[Count | None, Field("Number of ready Machines.")] = None
+    available_replicas: Annotated[Count | None, Field("Number of available Machines.")] = None
+    up_to_date_replicas: Annotated[Count | None, Field("Number of up-to-date Machines.")] = None
     versions: VersionCounts = ()
-    phase: Annotated[str, Field("The conditions in one word, for people.", enum=MACHINE_DEPLOYMENT_PHASES)] = ""
+    phase: Annotated[str, Field("Summary of the conditions in one word.", enum=MACHINE_DEPLOYMENT_PHASES)] = ""
     deprecated: Annotated[DeprecatedMachineDeploymentStatus | None, Field()] = None
 
 
 class MachineDeployment(Object):
-    """Machines that follow their template."""
+    """Replicated Machines that are replaced step by step when their template changes."""
 
     spec: Annotated[MachineDeploymentSpec, Field(required=True, rules=SAME_CLUSTER)] = MachineDeploymentSpec()
     status: Annotated[MachineDeploymentStatus, Field(min_properties=1)] = MachineDeploymentStatus()

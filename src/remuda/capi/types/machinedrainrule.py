@@ -27,37 +27,45 @@ _ONLY_DRAIN_HAS_AN_ORDER = (
 
 
 class DrainAction(Part):
-    """What is done with the Pods."""
+    """Drain behavior for the selected Pods."""
 
     behavior: Annotated[
         str,
-        Field("Drain: evicted. Skip: left alone. WaitCompleted: waited for.", required=True, enum=DRAIN_BEHAVIORS),
+        Field(
+            "Drain: evict the Pods. Skip: ignore them. WaitCompleted: wait until they complete.",
+            required=True,
+            enum=DRAIN_BEHAVIORS,
+        ),
     ] = ""
-    order: Annotated[Int32 | None, Field("Lower goes first; only with Drain; 0 if unset.")] = None
+    order: Annotated[Int32 | None, Field("Pods with a lower order are evicted first; only with Drain; 0 if unset.")] = (
+        None
+    )
 
 
 class DrainMachines(Part):
     """Machines whose labels, and whose Cluster's labels, match."""
 
-    selector: Annotated[Selector | None, Field("Labels of the Machine.", map_type="atomic")] = None
-    cluster_selector: Annotated[Selector | None, Field("Labels of its Cluster.", map_type="atomic")] = None
+    selector: Annotated[Selector | None, Field("Selector for labels of the Machine.", map_type="atomic")] = None
+    cluster_selector: Annotated[Selector | None, Field("Selector for labels of its Cluster.", map_type="atomic")] = None
 
 
 class DrainPods(Part):
     """Pods whose labels, and whose namespace's labels, match."""
 
-    selector: Annotated[Selector | None, Field("Labels of the Pod.", map_type="atomic")] = None
-    namespace_selector: Annotated[Selector | None, Field("Labels of its namespace.", map_type="atomic")] = None
+    selector: Annotated[Selector | None, Field("Selector for labels of the Pod.", map_type="atomic")] = None
+    namespace_selector: Annotated[
+        Selector | None, Field("Selector for labels of its namespace.", map_type="atomic")
+    ] = None
 
 
 class MachineDrainRuleSpec(Part):
-    """Which Pods on which Machines, and what to do with them."""
+    """Selected Pods and Machines, and the drain behavior for them."""
 
     drain: Annotated[DrainAction, Field(required=True, rules=_ONLY_DRAIN_HAS_AN_ORDER)] = DrainAction()
     machines: Annotated[
         Sequence[DrainMachines],
         Field(
-            "Any of these; all Machines if unset.",
+            "The rule applies to Machines that match any entry; to all Machines if unset.",
             list_type="atomic",
             min_items=1,
             max_items=32,
@@ -68,7 +76,7 @@ class MachineDrainRuleSpec(Part):
     pods: Annotated[
         Sequence[DrainPods],
         Field(
-            "Any of these; all Pods if unset.",
+            "The rule applies to Pods that match any entry; to all Pods if unset.",
             list_type="atomic",
             min_items=1,
             max_items=32,
@@ -79,7 +87,7 @@ class MachineDrainRuleSpec(Part):
 
 
 class MachineDrainRule(Object):
-    """How the Pods of a Node that goes are treated."""
+    """Rule for the Pods of a Node that is drained before its Machine is deleted."""
 
     spec: Annotated[MachineDrainRuleSpec, Field(required=True)] = MachineDrainRuleSpec()
 

@@ -28,20 +28,22 @@ Amount = Annotated[Int32, Field(minimum=0)]
 
 
 class UnhealthyNodeCondition(Part):
-    """A Node whose condition has had this status for so long is unhealthy."""
+    """Condition of a Node, with the status and the duration that make it unhealthy."""
 
-    type: Annotated[str, Field("The Node condition's type.", required=True, min_length=1)] = ""
-    status: Annotated[str, Field("Its status.", required=True, min_length=1)] = ""
-    timeout_seconds: Annotated[Seconds, Field("For how long.", required=True)] = 0
+    type: Annotated[str, Field("Type of the Node's condition.", required=True, min_length=1)] = ""
+    status: Annotated[str, Field("Status of the condition.", required=True, min_length=1)] = ""
+    timeout_seconds: Annotated[
+        Seconds, Field("Seconds for which the condition must have this status.", required=True)
+    ] = 0
 
 
 class UnhealthyMachineCondition(Part):
-    """A Machine whose condition has had this status for so long is unhealthy."""
+    """Condition of a Machine, with the status and the duration that make it unhealthy."""
 
     type: Annotated[
         ConditionType,
         Field(
-            "The Machine condition's type.",
+            "Type of the Machine's condition.",
             required=True,
             rules=(
                 Rule(
@@ -51,36 +53,43 @@ class UnhealthyMachineCondition(Part):
             ),
         ),
     ] = ""
-    status: Annotated[str, Field("Its status.", required=True, enum=("True", "False", "Unknown"))] = ""
-    timeout_seconds: Annotated[Seconds, Field("For how long.", required=True)] = 0
+    status: Annotated[str, Field("Status of the condition.", required=True, enum=("True", "False", "Unknown"))] = ""
+    timeout_seconds: Annotated[
+        Seconds, Field("Seconds for which the condition must have this status.", required=True)
+    ] = 0
 
 
 class HealthChecks(Part):
-    """What makes a Machine unhealthy."""
+    """Checks that make a Machine unhealthy if they fail."""
 
     node_startup_timeout_seconds: Annotated[
-        Seconds | None, Field("How long a Machine may take to get its Node; 600 if unset, 0 for no limit.")
+        Seconds | None, Field("Seconds within which a Machine must get a Node; 600 if unset, 0 for no limit.")
     ] = None
     unhealthy_node_conditions: Annotated[
         Sequence[UnhealthyNodeCondition],
-        Field("Any of these makes it unhealthy.", list_type="atomic", min_items=1, max_items=100),
+        Field(
+            "Conditions that make a Machine unhealthy; one is enough.", list_type="atomic", min_items=1, max_items=100
+        ),
     ] = ()
     unhealthy_machine_conditions: Annotated[
         Sequence[UnhealthyMachineCondition],
-        Field("Any of these makes it unhealthy.", list_type="atomic", min_items=1, max_items=100),
+        Field(
+            "Conditions that make a Machine unhealthy; one is enough.", list_type="atomic", min_items=1, max_items=100
+        ),
     ] = ()
 
 
 class RemediationTrigger(Part):
-    """While more Machines than this are unhealthy, the fault lies elsewhere and nothing is done."""
+    """Limits on the number of unhealthy Machines. Outside of them, no Machine is remediated."""
 
     unhealthy_less_than_or_equal_to: Annotated[
-        Percentage | None, Field('At most so many; a number or "40%"; all of them if unset.')
+        Percentage | None,
+        Field('Remediate only while at most this many are unhealthy; a number or "40%"; no limit if unset.'),
     ] = None
     unhealthy_in_range: Annotated[
         str,
         Field(
-            'So many, as in "[3-5]"; overrides the other field.',
+            'Remediate only while this many are unhealthy, for example "[3-5]"; overrides the other field.',
             min_length=1,
             max_length=32,
             pattern=r"^\[[0-9]+-[0-9]+\]$",
@@ -89,47 +98,50 @@ class RemediationTrigger(Part):
 
 
 class Remediation(Part):
-    """What is done about unhealthy Machines. Without a template, their owner replaces them."""
+    """Remediation of unhealthy Machines. Without a template, their owner replaces them."""
 
     trigger_if: Annotated[RemediationTrigger, Field(min_properties=1)] = RemediationTrigger()
     template_ref: Annotated[
-        TemplateReference | None, Field("What an external remediation is made from, one per unhealthy Machine.")
+        TemplateReference | None,
+        Field("Template of the external remediation request, created for each unhealthy Machine."),
     ] = None
 
 
 class MachineHealthCheckSpec(Part):
-    """Which Machines, and how."""
+    """Selected Machines, their checks and their remediation."""
 
     cluster_name: ClusterName = ""
-    selector: Annotated[Selector, Field("Which Machines are watched.", required=True, map_type="atomic")] = Selector()
+    selector: Annotated[Selector, Field("Labels of the Machines to check.", required=True, map_type="atomic")] = (
+        Selector()
+    )
     checks: Annotated[HealthChecks, Field(min_properties=1)] = HealthChecks()
     remediation: Annotated[Remediation, Field(min_properties=1)] = Remediation()
 
 
 class OldMachineHealthCheckStatus(Part):
-    """What the v1beta1 API says in its status."""
+    """Status fields of the v1beta1 API."""
 
     conditions: OldConditions = ()
 
 
 class DeprecatedMachineHealthCheckStatus(Part):
-    """Kept for readers of older APIs."""
+    """Deprecated status fields, for clients of older API versions."""
 
     v1beta1: Annotated[OldMachineHealthCheckStatus | None, Field()] = None
 
 
 class MachineHealthCheckStatus(Part):
-    """What was found."""
+    """Results of the health checks."""
 
     conditions: Conditions = ()
-    expected_machines: Annotated[Amount | None, Field("How many Machines are watched.")] = None
-    current_healthy: Annotated[Amount | None, Field("How many of them are healthy.")] = None
-    remediations_allowed: Annotated[Amount | None, Field("How many more may become unhealthy.")] = None
+    expected_machines: Annotated[Amount | None, Field("Number of checked Machines.")] = None
+    current_healthy: Annotated[Amount | None, Field("Number of healthy Machines.")] = None
+    remediations_allowed: Annotated[Amount | None, Field("Number of further Machines that may be remediated.")] = None
     observed_generation: Generation = 0
     targets: Annotated[
         Sequence[str],
         Field(
-            "The Machines that are watched.",
+            "Names of the checked Machines.",
             list_type="atomic",
             max_items=10000,
             items=Field(min_length=1, max_length=253),
@@ -139,7 +151,7 @@ class MachineHealthCheckStatus(Part):
 
 
 class MachineHealthCheck(Object):
-    """When Machines count as unhealthy, and what is done about it."""
+    """Definition of unhealthy Machines and of their remediation."""
 
     spec: Annotated[MachineHealthCheckSpec, Field(required=True)] = MachineHealthCheckSpec()
     status: Annotated[MachineHealthCheckStatus, Field(min_properties=1)] = MachineHealthCheckStatus()

@@ -25,7 +25,7 @@ from remuda.kube.schema import Rule
 
 VersionCounts = Annotated[
     Sequence[VersionCount],
-    Field("How many run which version.", list_type="map", list_map_keys=("version",), max_items=100),
+    Field("Number of Machines per Kubernetes version.", list_type="map", list_map_keys=("version",), max_items=100),
 ]
 
 
@@ -39,49 +39,53 @@ SAME_CLUSTER = (
 
 
 class MachineSetSpec(Part):
-    """The Machines as they shall be."""
+    """Desired state of the Machines."""
 
     cluster_name: ClusterName = ""
-    replicas: Annotated[Count | None, Field("How many Machines there shall be.")] = None
-    selector: Annotated[Selector, Field("Which Machines are counted.", required=True, map_type="atomic")] = Selector()
+    replicas: Annotated[Count | None, Field("Desired number of Machines.")] = None
+    selector: Annotated[
+        Selector, Field("Labels of the Machines that belong to this object.", required=True, map_type="atomic")
+    ] = Selector()
     template: Annotated[MachineTemplate, Field(required=True)] = MachineTemplate()
     machine_naming: Annotated[MachineNaming, Field(min_properties=1)] = MachineNaming()
     deletion: Annotated[SetDeletion, Field(min_properties=1)] = SetDeletion()
 
 
 class OldMachineSetStatus(Part):
-    """What the v1beta1 API says in its status."""
+    """Status fields of the v1beta1 API."""
 
     conditions: OldConditions = ()
     failure_reason: OldFailureReason = ""
     failure_message: OldFailureMessage = ""
-    fully_labeled_replicas: Annotated[Count, Field("How many have all labels of the template.")] = 0
-    ready_replicas: Annotated[Count, Field("How many have a Node that is ready.")] = 0
-    available_replicas: Annotated[Count, Field("How many have a Node that has been ready for long enough.")] = 0
+    fully_labeled_replicas: Annotated[Count, Field("Number of Machines that have all labels of the template.")] = 0
+    ready_replicas: Annotated[Count, Field("Number of Machines with a ready Node.")] = 0
+    available_replicas: Annotated[
+        Count, Field("Number of Machines with a Node that has been ready for minReadySeconds.")
+    ] = 0
 
 
 class DeprecatedMachineSetStatus(Part):
-    """Kept for readers of older APIs."""
+    """Deprecated status fields, for clients of older API versions."""
 
     v1beta1: Annotated[OldMachineSetStatus | None, Field()] = None
 
 
 class MachineSetStatus(Part):
-    """The Machines as they are."""
+    """Observed state of the Machines."""
 
     conditions: Conditions = ()
-    selector: Annotated[str, Field("The selector as text, for autoscalers.", min_length=1, max_length=4096)] = ""
-    replicas: Annotated[Count | None, Field("How many Machines there are.")] = None
-    ready_replicas: Annotated[Count | None, Field("How many are ready.")] = None
-    available_replicas: Annotated[Count | None, Field("How many are available.")] = None
-    up_to_date_replicas: Annotated[Count | None, Field("How many are as they shall be.")] = None
+    selector: Annotated[str, Field("Selector as text, for autoscalers.", min_length=1, max_length=4096)] = ""
+    replicas: Annotated[Count | None, Field("Number of Machines.")] = None
+    ready_replicas: Annotated[Count | None, Field("Number of ready Machines.")] = None
+    available_replicas: Annotated[Count | None, Field("Number of available Machines.")] = None
+    up_to_date_replicas: Annotated[Count | None, Field("Number of up-to-date Machines.")] = None
     versions: VersionCounts = ()
     observed_generation: Generation = 0
     deprecated: Annotated[DeprecatedMachineSetStatus | None, Field()] = None
 
 
 class MachineSet(Object):
-    """So many Machines of one kind."""
+    """A fixed number of Machines from one template."""
 
     spec: Annotated[MachineSetSpec, Field(required=True, rules=SAME_CLUSTER)] = MachineSetSpec()
     status: Annotated[MachineSetStatus, Field(min_properties=1)] = MachineSetStatus()

@@ -31,7 +31,7 @@ Seconds = Annotated[Int32, Field(minimum=0)]
 Count = Annotated[Int32, Field()]
 Percentage = Annotated[int | str, Field(int_or_string=True)]  # a number, or "25%"
 Time = Annotated[str, Field(format="date-time")]
-Generation = Annotated[int, Field("The generation this status was derived from.", format="int64", minimum=1)]
+Generation = Annotated[int, Field("Generation from which this status was derived.", format="int64", minimum=1)]
 ObjectName = Annotated[str, Field(min_length=1, max_length=253, pattern=SUBDOMAIN)]
 KindName = Annotated[str, Field(min_length=1, max_length=63, pattern=_KIND)]
 ConditionType = Annotated[str, Field(min_length=1, max_length=316, pattern=_CONDITION_TYPE)]
@@ -39,7 +39,7 @@ FailureDomainName = Annotated[str, Field(min_length=1, max_length=256)]
 ClusterName = Annotated[
     str,
     Field(
-        "The Cluster this belongs to; it cannot be changed.",
+        "Name of the Cluster that the object belongs to; immutable.",
         required=True,
         min_length=1,
         max_length=63,
@@ -49,18 +49,16 @@ ClusterName = Annotated[
 Version = Annotated[str, Field(min_length=1, max_length=256)]
 Conditions = Annotated[
     Sequence[Condition],
-    Field("What is known of the object now.", list_type="map", list_map_keys=("type",), max_items=32),
+    Field("Conditions of the object.", list_type="map", list_map_keys=("type",), max_items=32),
 ]
 
 
 class Reference(Part):
-    """An object of a provider, in the same namespace."""
+    """Reference to an object of a provider in the same namespace."""
 
-    api_group: Annotated[
-        str, Field("Its API group.", required=True, min_length=1, max_length=253, pattern=SUBDOMAIN)
-    ] = ""
-    kind: Annotated[KindName, Field("Its kind.", required=True)] = ""
-    name: Annotated[ObjectName, Field("Its name.", required=True)] = ""
+    api_group: Annotated[str, Field("API group.", required=True, min_length=1, max_length=253, pattern=SUBDOMAIN)] = ""
+    kind: Annotated[KindName, Field("Kind.", required=True)] = ""
+    name: Annotated[ObjectName, Field("Name.", required=True)] = ""
 
     @property
     def defined(self) -> bool:
@@ -71,28 +69,28 @@ class Reference(Part):
 
 
 class TemplateReference(Part):
-    """A template in the same namespace, in a fixed version."""
+    """Reference to a template in the same namespace, with its API version."""
 
     api_version: Annotated[
-        str, Field("Its group and version.", required=True, min_length=1, max_length=317, pattern=_API_VERSION)
+        str, Field("API group and version.", required=True, min_length=1, max_length=317, pattern=_API_VERSION)
     ] = ""
-    kind: Annotated[KindName, Field("Its kind.", required=True)] = ""
-    name: Annotated[ObjectName, Field("Its name.", required=True)] = ""
+    kind: Annotated[KindName, Field("Kind.", required=True)] = ""
+    name: Annotated[ObjectName, Field("Name.", required=True)] = ""
 
 
 class SelectorRequirement(Part):
-    """One demand on the labels of an object."""
+    """Requirement on the labels of an object."""
 
-    key: Annotated[str, Field("The label.", required=True)] = ""
+    key: Annotated[str, Field("Key of the label.", required=True)] = ""
     operator: Annotated[str, Field("In, NotIn, Exists or DoesNotExist.", required=True)] = ""
-    values: Annotated[Sequence[str], Field("What In and NotIn compare with.", list_type="atomic")] = ()
+    values: Annotated[Sequence[str], Field("Values for In and NotIn.", list_type="atomic")] = ()
 
 
 class Selector(Part):
     """Selection of objects by their labels: all requirements must hold. Empty selects every object."""
 
     match_labels: Annotated[Mapping[str, str], Field("Labels with exactly these values.")] = {}
-    match_expressions: Annotated[Sequence[SelectorRequirement], Field("Further demands.", list_type="atomic")] = ()
+    match_expressions: Annotated[Sequence[SelectorRequirement], Field("Further requirements.", list_type="atomic")] = ()
 
     @property
     def empty(self) -> bool:
@@ -104,18 +102,18 @@ class Selector(Part):
 
 
 class TemplateMetadata(Part):
-    """Labels and annotations of what is made from a template."""
+    """Labels and annotations of objects that are created from a template."""
 
     labels: Annotated[Mapping[str, str], Field("Labels to set.")] = {}
     annotations: Annotated[Mapping[str, str], Field("Annotations to set.")] = {}
 
 
 class ConditionGate(Part):
-    """A condition, usually of another program, that counts when the object is judged."""
+    """Additional condition, usually set by another controller, that is part of the summary."""
 
-    condition_type: Annotated[ConditionType, Field("The condition's type.", required=True)] = ""
+    condition_type: Annotated[ConditionType, Field("Type of the condition.", required=True)] = ""
     polarity: Annotated[
-        str, Field("Positive (the default): good is True. Negative: good is False.", enum=("Positive", "Negative"))
+        str, Field("Positive (the default): True is good. Negative: False is good.", enum=("Positive", "Negative"))
     ] = "Positive"
 
 
@@ -127,15 +125,17 @@ ConditionGates = Annotated[
 class MachineTaint(Part):
     """A taint of the Node."""
 
-    key: Annotated[str, Field("The taint's key.", required=True, min_length=1, max_length=317, pattern=_TAINT_KEY)] = ""
-    value: Annotated[str, Field("The taint's value.", min_length=1, max_length=63, pattern=_TAINT_VALUE)] = ""
+    key: Annotated[str, Field("Key of the taint.", required=True, min_length=1, max_length=317, pattern=_TAINT_KEY)] = (
+        ""
+    )
+    value: Annotated[str, Field("Value of the taint.", min_length=1, max_length=63, pattern=_TAINT_VALUE)] = ""
     effect: Annotated[
-        str, Field("What it does.", required=True, enum=("NoSchedule", "PreferNoSchedule", "NoExecute"))
+        str, Field("Effect of the taint.", required=True, enum=("NoSchedule", "PreferNoSchedule", "NoExecute"))
     ] = ""
     propagation: Annotated[
         str,
         Field(
-            "Always: kept on the Node as it is here. OnInitialization: set once, when the Node appears.",
+            "Always: keep the taint on the Node. OnInitialization: set it once, when the Node appears.",
             required=True,
             enum=("Always", "OnInitialization"),
         ),
@@ -143,12 +143,12 @@ class MachineTaint(Part):
 
 
 class MachineNaming(Part):
-    """How new Machines are named."""
+    """Naming of new Machines."""
 
     template: Annotated[
         str,
         Field(
-            "A template over .cluster.name, .machineSet.name and .random; {{ .random }} must be part of it.",
+            "Template with .cluster.name, .machineSet.name and .random; it must contain {{ .random }}.",
             min_length=1,
             max_length=256,
         ),
@@ -156,9 +156,9 @@ class MachineNaming(Part):
 
 
 class SetDeletion(Part):
-    """What happens when there are more Machines than wanted."""
+    """Order of deletion when the MachineSet is scaled down."""
 
-    order: Annotated[str, Field("Which Machines go first; Random if unset.", enum=("Random", "Newest", "Oldest"))] = (
+    order: Annotated[str, Field("Machines to delete first; Random if unset.", enum=("Random", "Newest", "Oldest"))] = (
         "Random"
     )
 
@@ -166,21 +166,23 @@ class SetDeletion(Part):
 class VersionCount(Part):
     """Number of Machines that run a version."""
 
-    version: Annotated[Version, Field("The Kubernetes version.", required=True)] = ""
-    replicas: Annotated[Int32, Field("How many run it.", minimum=1)] = 0
+    version: Annotated[Version, Field("Kubernetes version.", required=True)] = ""
+    replicas: Annotated[Int32, Field("Number of Machines that run it.", minimum=1)] = 0
 
 
 class OldCondition(Part):
-    """A condition as the v1beta1 API had it."""
+    """Condition in the format of the v1beta1 API."""
 
-    type: Annotated[str, Field("What it is about.", required=True, min_length=1, max_length=256)] = ""
+    type: Annotated[str, Field("Type of the condition.", required=True, min_length=1, max_length=256)] = ""
     status: Annotated[str, Field("True, False or Unknown.", required=True)] = ""
     severity: Annotated[str, Field("Error, Warning or Info.", max_length=32)] = ""
-    last_transition_time: Annotated[Time, Field("When the status last changed.", required=True)] = ""
-    reason: Annotated[str, Field("Why, in one word.", min_length=1, max_length=256)] = ""
-    message: Annotated[str, Field("Why, in a sentence.", min_length=1, max_length=10240)] = ""
+    last_transition_time: Annotated[Time, Field("Time at which the status last changed.", required=True)] = ""
+    reason: Annotated[str, Field("Reason in one word.", min_length=1, max_length=256)] = ""
+    message: Annotated[str, Field("Message for users.", min_length=1, max_length=10240)] = ""
 
 
 OldConditions = Annotated[Sequence[OldCondition], Field("Conditions of the v1beta1 API.")]
-OldFailureReason = Annotated[str, Field("A provider's final failure, in one word.")]
-OldFailureMessage = Annotated[str, Field("A provider's final failure, in words.", min_length=1, max_length=10240)]
+OldFailureReason = Annotated[str, Field("Terminal failure of a provider, in one word.")]
+OldFailureMessage = Annotated[
+    str, Field("Terminal failure of a provider, as a message.", min_length=1, max_length=10240)
+]

@@ -1,4 +1,4 @@
-"""`Client` over HTTP: each verb as the request a Kubernetes server understands.
+"""`Client` over HTTP: maps each verb to a request of the Kubernetes API.
 
 Objects stay bytes. A watch is bounded in time by asking the server to end it; one that stays silent beyond that is a
 connection whose other end is gone, however open it looks, and ends with an error.
@@ -40,10 +40,10 @@ _WATCH_SECONDS = (300.0, 600.0)  # in between, so that all watches of a process 
 class HttpClient:
     """Implements `remuda.kube.client.Client`. Close it when done.
 
-    `timeout_seconds` bounds every request but watches, waits for a busy server included. `observe` is told of each
-    exchange (see `transport.Observe`). `connector`: makes connections that do not lead where the URL says. `warn` is
-    told the server's warnings, each once; they are logged by default. `most_bytes` bounds the body of an answer, after
-    decompression; set it for a server that is not trusted."""
+    `timeout_seconds` bounds every request but watches, waits for a busy server included. `observe` is called for each
+    exchange (see `transport.Observe`). `connector`: makes connections to other addresses than that of the URL. `warn`
+    is called with each warning of the server once; by default, it is logged. `most_bytes` bounds the body of an answer,
+    after decompression; set it for a server that is not trusted."""
 
     def __init__(
         self,
@@ -278,8 +278,8 @@ def _accept(form: str) -> dict[str, str]:
 
 
 def _delete_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    said = {key: value for key, value in options.items() if value is not None}
-    return {"apiVersion": "v1", "kind": "DeleteOptions", **said}
+    present = {key: value for key, value in options.items() if value is not None}
+    return {"apiVersion": "v1", "kind": "DeleteOptions", **present}
 
 
 def _collection(target: Target, namespace: str) -> str:
@@ -303,5 +303,5 @@ def resource_path(target: Target, namespace: str, name: str = "", query: Mapping
 
 
 def _query(values: Mapping[str, str]) -> str:
-    said = {key: value for key, value in values.items() if value}
-    return f"?{urlencode(said)}" if said else ""
+    present = {key: value for key, value in values.items() if value}
+    return f"?{urlencode(present)}" if present else ""

@@ -1,8 +1,8 @@
-"""Credentials from a program (`client.authentication.k8s.io`): run, read, kept until they are about to expire.
+"""Credentials from an exec plugin (`client.authentication.k8s.io`), cached until they are about to expire.
 
-The program never gets a terminal: nobody sits at ours. It runs beside the event loop, for a bounded time, once for all
-who wait. What it printed is used until shortly before it expires, or until the server refuses it; a server that refuses
-everything does not make it run for every request.
+The plugin gets no terminal. It runs outside the event loop, with a timeout, and once for all requests that wait for it.
+Its credentials are used until shortly before they expire, or until the server rejects them; a server that rejects all
+credentials does not make the plugin run for every request.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class PluginCredentials:
         self._timeout_seconds = timeout_seconds
         self._known: Credentials | None = None
         self._ran_at = 0.0
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def current(self) -> Credentials:
         known = self._fresh()
         if known is not None:
             return known
-        async with self._turn:
-            known = self._fresh()  # whoever had the turn before has brought them
+        async with self._lock:
+            known = self._fresh()  # another request may have fetched them
             if known is None:
                 known = self._known = await self._run()
                 self._ran_at = clock.time()
@@ -90,8 +90,8 @@ class PluginCredentials:
         finally:
             await _end(process)
         if process.returncode:
-            said = " ".join(errors[-_MOST_SHOWN:].decode("utf-8", "replace").split())
-            raise self._failed(f"ended with {process.returncode}" + (f": {said}" if said else ""))
+            message = " ".join(errors[-_MOST_SHOWN:].decode("utf-8", "replace").split())
+            raise self._failed(f"exited with code {process.returncode}" + (f": {message}" if message else ""))
         return self._read(output)
 
     async def _start(self) -> Process:
@@ -113,7 +113,7 @@ class PluginCredentials:
             # Where a folder of the PATH may not be read, what is nowhere is said to be forbidden.
             found = shutil.which(plugin.command, os.F_OK, environ.get("PATH"))
             forbidden = found is not None or not isinstance(error, PermissionError)
-            why = f"cannot be run: {error.strerror}" if forbidden else "is not installed"
+            why = f"cannot be started: {error.strerror}" if forbidden else "is not installed"
             raise self._failed(why, hint=True) from None
 
     def _read(self, output: bytes) -> Credentials:
@@ -144,7 +144,7 @@ class PluginCredentials:
         try:
             end = clock.parse(expires)
         except ValueError:
-            raise self._failed(f"printed an expirationTimestamp that is no time: {expires!r}") from None
+            raise self._failed(f"printed an invalid expirationTimestamp: {expires!r}") from None
         return end - min(_EARLY_SECONDS, max(end - clock.time(), 0.0) * _EARLY_SHARE)
 
     def _failed(self, why: str, *, hint: bool = False) -> KubeconfigError:

@@ -41,8 +41,8 @@ def identity_source(access: Access) -> IdentitySource:
 
 
 class FromFiles:
-    """Everything the kubeconfig says itself or in files. A file is read again when it was replaced; one that is gone or
-    empty for a moment, while somebody renews it, is remembered as it was."""
+    """Identity from a kubeconfig and its files. A file is read again when it was replaced; if it is missing or empty
+    for a moment, while it is renewed, its previous content is used."""
 
     def __init__(self, access: Access) -> None:
         self._token = _Watched(access.token_file) if access.token_file else None
@@ -123,7 +123,7 @@ class _Watched:
             if content:
                 self._content, self._stamp = content, stamp
         if not self._content:
-            raise KubeconfigError(f"{self._path} cannot be read, or is empty")
+            raise KubeconfigError(f"cannot read {self._path}, or it is empty")
         return self._content
 
 
@@ -139,5 +139,5 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        log.warning("%s cannot be read (%s); using what it held before", path, error.strerror)
+        log.warning("cannot read %s: %s; using its previous content", path, error.strerror)
         return b""

@@ -1,4 +1,4 @@
-"""The connections to one server that prove one identity.
+"""Connections to one server with one identity.
 
 An idle one is given up before the server does, and one whose other end has vanished is noticed by TCP itself.
 """
@@ -65,7 +65,7 @@ def direct(context: ssl.SSLContext | None) -> aiohttp.BaseConnector:
 
 
 class Link:
-    """`users` are the exchanges under way; whoever replaces a link closes it when there are none."""
+    """Connections of one identity. `users`: requests in progress; a replaced link is closed when there are none."""
 
     def __init__(self, identity: Identity, context: ssl.SSLContext | None, connector: Connector = direct) -> None:
         self._proof = _proof(identity)

@@ -43,20 +43,20 @@ def _load_authorities(context: ssl.SSLContext, pem: bytes, origin: str) -> None:
     try:
         context.load_verify_locations(cadata=pem.decode("ascii"))
     except (ssl.SSLError, UnicodeDecodeError, ValueError):
-        raise KubeconfigError(f"the certificate authority of {origin} is not a certificate in PEM") from None
+        raise KubeconfigError(f"the certificate authority of {origin} is not a PEM certificate") from None
 
 
 def load_pair(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes, origin: str) -> None:
     """Raises KubeconfigError, which names `origin`, for what is no certificate with its key."""
 
     def no_password() -> bytes:
-        raise KubeconfigError(f"the key of {origin} needs a password, which cannot be given")
+        raise KubeconfigError(f"the key of {origin} is encrypted: store it without a password")
 
     with _as_file(certificate_pem.rstrip() + b"\n" + key_pem) as path:
         try:
             context.load_cert_chain(path, password=no_password)
         except (ssl.SSLError, ValueError):
-            why = "are not a certificate and its key in PEM"
+            why = "are not a PEM certificate and its PEM key"
             raise KubeconfigError(f"the certificate and key of {origin} {why}") from None
 
 

@@ -1,8 +1,8 @@
-"""The one way a request takes: who we are, over which connection, by when, and what may be tried again.
+"""HTTP transport of all requests: identity, connection, deadline and retries.
 
-Tried again is only what the server cannot have done: a 401 when there are other credentials to show, a 429 (it was
-turned away at the door), and a read that a 503 asks to repeat; each only where the wait the server asks for ends
-before the deadline. Everything else is for the caller to judge: it knows what it wanted.
+A request is retried only if the server cannot have executed it: after a 401 if other credentials are available, after a
+429, and a read after a 503 with Retry-After; each only if the requested delay ends before the deadline. All other
+errors are raised to the caller.
 
 Connections are kept per identity. When the identity changes they are replaced; watches under way stay on the old ones
 until they end.
@@ -195,7 +195,7 @@ class Transport:
             content += piece
             if len(content) > self._most_bytes:
                 answer.close()
-                raise Unreachable(f"the answer of {self.access.server} is larger than {self._most_bytes} bytes")
+                raise Unreachable(f"the response of {self.access.server} is larger than {self._most_bytes} bytes")
         return bytes(content)
 
     def _late(self, method: str, path: str) -> Unreachable:
@@ -263,7 +263,7 @@ class Transport:
             if old is None:
                 raise
             # A certificate that was replaced a moment before its key: they fit again soon.
-            log.warning("%s; still using what was there before", error)
+            log.warning("%s; still using the previous credentials", error)
             return
         self._link = Link(identity, context, self._connector)
         if old is not None:

@@ -129,16 +129,16 @@ def read_config(text: bytes, origin: str) -> Config:
     try:
         found = untrusted_yaml.load(text, most_aliases=_MOST_ALIASES)
     except untrusted_yaml.TooComplex as error:
-        raise KubeconfigError(f"{origin} is no kubeconfig: {error}") from None
+        raise KubeconfigError(f"{origin} is not a valid kubeconfig: {error}") from None
     except yaml.YAMLError as error:
         # Without the text around it, which may be a key.
         where = getattr(error, "problem_mark", None)
         line = f" (line {where.line + 1})" if where is not None else ""
-        raise KubeconfigError(f"{origin} is not YAML{line}") from None
+        raise KubeconfigError(f"{origin} is not valid YAML{line}") from None
     try:
         return msgspec.convert(found if found is not None else {}, Config)
     except msgspec.ValidationError as error:
-        raise KubeconfigError(f"{origin} is no kubeconfig: {error}") from None
+        raise KubeconfigError(f"{origin} is not a valid kubeconfig: {error}") from None
 
 
 def merge_files(paths: Iterable[Path]) -> Merged:
@@ -149,6 +149,6 @@ def merge_files(paths: Iterable[Path]) -> Merged:
         try:
             text = path.read_bytes()
         except OSError as error:
-            raise KubeconfigError(f"{path} cannot be read: {error.strerror}") from None
+            raise KubeconfigError(f"cannot read the kubeconfig {path}: {error.strerror}") from None
         merged.add(read_config(text, str(path)), path.parent.absolute())
     return merged

@@ -1,4 +1,4 @@
-"""From kubeconfigs to an `Access`: which files, which context, and whether what they say can be done.
+"""Loading of kubeconfigs into an `Access`: choice of files and context, and validation.
 
 A kubeconfig that came from a Secret was written by whoever may write that Secret. It may not make this process run a
 program or send a file of this machine to a server of its choice, so `parse` refuses both unless told otherwise.
@@ -36,7 +36,7 @@ def load(path: Path | None = None, context: str = "", *, environ: Mapping[str, s
     `context` instead of the current one. Raises KubeconfigError."""
     if path is not None:
         if not path.exists():
-            raise KubeconfigError(f"there is no kubeconfig {path}")
+            raise KubeconfigError(f"the kubeconfig {path} does not exist")
         return _access(merge_files([path]), context, environ)
     named = [Path(part) for part in environ.get(ENVIRONMENT, "").split(os.pathsep) if part]
     home = Path(environ.get("HOME") or Path.home()) / ".kube" / "config"
@@ -45,8 +45,8 @@ def load(path: Path | None = None, context: str = "", *, environ: Mapping[str, s
         return _access(merged, context, environ)
     if not named and not context and environ.get("KUBERNETES_SERVICE_HOST"):
         return in_cluster(environ=environ)
-    looked = " and ".join(map(str, named)) if named else f"{home}, and {ENVIRONMENT} names none"
-    raise KubeconfigError(f"there is no kubeconfig: looked for {looked}")
+    looked = " and ".join(map(str, named)) if named else f"{home}, because {ENVIRONMENT} is not set"
+    raise KubeconfigError(f"no kubeconfig found: looked for {looked}")
 
 
 def parse(
@@ -73,7 +73,7 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, *, environ: Mapping[str, str] = o
         raise KubeconfigError("not inside a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set")
     token = folder / "token"
     if not token.exists():
-        raise KubeconfigError(f"inside a cluster, but there is no {token}: the Pod has no service account token")
+        raise KubeconfigError(f"inside a cluster, but {token} does not exist: the Pod has no service account token")
     ca, namespace = folder / "ca.crt", folder / "namespace"
     return Access(
         server=f"https://{_bracketed(host)}:{port}",
@@ -97,9 +97,9 @@ def _access(merged: Merged, name: str, environ: Mapping[str, str]) -> Access:
         raise KubeconfigError(f"{merged.origin} has no context {name!r}; it has: {_listed(merged.contexts)}")
     where = f"{merged.origin} (context {name!r})"
     if context.cluster not in merged.clusters:
-        raise KubeconfigError(f"{where} names the cluster {context.cluster!r}, which is not there")
+        raise KubeconfigError(f"{where} refers to the cluster {context.cluster!r}, which is not defined")
     if context.user and context.user not in merged.users:
-        raise KubeconfigError(f"{where} names the user {context.user!r}, which is not there")
+        raise KubeconfigError(f"{where} refers to the user {context.user!r}, which is not defined")
     cluster, cluster_folder = merged.clusters[context.cluster]
     user, user_folder = merged.users[context.user] if context.user else (User(), None)
     of_cluster = _Stanza(f"cluster {context.cluster!r} in {where}", cluster_folder)
@@ -146,7 +146,7 @@ class _Stanza:
 
     def resolved(self, path: str) -> Path:
         if self._folder is None:
-            raise self.refuse("a kubeconfig from elsewhere may not name files of this machine; use the …-data fields")
+            raise self.refuse("an untrusted kubeconfig may not refer to local files; use the …-data fields")
         return self._folder / path
 
     def file(self, field: str, path: str) -> Path | None:
@@ -154,7 +154,7 @@ class _Stanza:
             return None
         found = self.resolved(path)
         if not found.is_file():
-            raise self.refuse(f"{field} names {found}, which is no file")
+            raise self.refuse(f"{field} refers to {found}, which is not a file")
         return found
 
     def pem(self, field: str, path: str, data: str) -> Pem:
@@ -171,34 +171,34 @@ class _Stanza:
         key = self.pem("client-key", user.client_key, user.client_key_data)
         if bool(certificate) != bool(key):
             missing = "client-key" if certificate else "client-certificate"
-            raise self.refuse(f"a client certificate needs its key, and {missing} is missing")
+            raise self.refuse(f"a client certificate and its key belong together, but {missing} is missing")
         return certificate, key
 
 
 def _server(cluster: Cluster, stanza: _Stanza) -> str:
     if not cluster.server:
-        raise stanza.refuse("it has no server")
+        raise stanza.refuse("server is not set")
     try:
         parts = urlsplit(cluster.server)
         usable = parts.scheme in ("https", "http") and parts.hostname and (parts.port or 1)
     except ValueError:
         usable = False
     if not usable:
-        raise stanza.refuse(f"its server {cluster.server!r} is not an https:// or http:// address")
+        raise stanza.refuse(f"server {cluster.server!r} is not an https:// or http:// URL")
     return cluster.server.rstrip("/")
 
 
 def _check(access: Access, user: User, of_cluster: _Stanza, of_user: _Stanza) -> None:
     if access.insecure:
         if access.ca:
-            raise of_cluster.refuse("insecure-skip-tls-verify and a certificate authority contradict each other")
+            raise of_cluster.refuse("insecure-skip-tls-verify and a certificate authority cannot both be set")
         log.warning("%s: the server's certificate is not verified (insecure-skip-tls-verify)", of_cluster.where)
     if access.proxy_url and urlsplit(access.proxy_url).scheme not in ("http", "https"):
         raise of_cluster.refuse(
             f"proxies other than http:// and https:// are not supported: {_shown(access.proxy_url)}"
         )
     if (access.token or access.token_file) and (access.username or access.password):
-        raise of_user.refuse("it has both a token and a password; only one can be used")
+        raise of_user.refuse("token and password are both set; remove one of them")
     if user.auth_provider is not None:
         raise of_user.refuse(
             f"the auth-provider {user.auth_provider.name!r} was removed from Kubernetes in 1.26; use an exec plugin"
@@ -213,16 +213,18 @@ def _shown(url: str) -> str:
 
 def _exec(plugin: Exec, cluster: Cluster, of_user: _Stanza, of_cluster: _Stanza) -> ExecPlugin:
     if not of_user.is_trusted:
-        raise of_user.refuse("a kubeconfig from elsewhere may not run a program (exec)")
+        raise of_user.refuse("an untrusted kubeconfig may not run a program (exec)")
     if not plugin.command:
-        raise of_user.refuse("its exec plugin has no command")
+        raise of_user.refuse("the exec plugin has no command")
     if plugin.api_version not in _EXEC_VERSIONS:
-        raise of_user.refuse(f"exec apiVersion {plugin.api_version!r} is none of {', '.join(_EXEC_VERSIONS)}")
+        raise of_user.refuse(
+            f"exec apiVersion {plugin.api_version!r} is not supported; use {' or '.join(_EXEC_VERSIONS)}"
+        )
     if plugin.interactive_mode == "Always":
-        raise of_user.refuse(f"its exec plugin {plugin.command!r} wants a terminal (interactiveMode: Always)")
+        raise of_user.refuse(f"the exec plugin {plugin.command!r} requires a terminal (interactiveMode: Always)")
     for variable in plugin.env or ():
         if not _VARIABLE.fullmatch(variable.name):
-            raise of_user.refuse(f"{variable.name!r} is no name for an environment variable")
+            raise of_user.refuse(f"{variable.name!r} is not a valid name of an environment variable")
     # A bare name is looked up in PATH; anything with a slash is a file beside the kubeconfig.
     command = str(of_user.resolved(plugin.command)) if "/" in plugin.command else plugin.command
     return ExecPlugin(

@@ -26,7 +26,7 @@ def build(
     user: str = "admin",
     namespace: str = "",
 ) -> dict[str, Any]:
-    """Either a client certificate with its key or a token says who the user is; neither means anonymous."""
+    """Return a kubeconfig with a client certificate and key, or a token; without either, it is anonymous."""
     cluster: dict[str, Any] = {"server": server}
     if ca_pem:
         cluster["certificate-authority-data"] = _base64(ca_pem)

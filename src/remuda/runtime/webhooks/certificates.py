@@ -1,8 +1,8 @@
-"""A CA of our own and a serving certificate, in a Secret that all replicas share: for webhooks, and for hosts.
+"""Own CA and serving certificate, in a Secret that all replicas share: for webhooks, and for hosts.
 
-Whoever finds it missing, about to expire or made for other names writes a new one, on condition that nobody else has
-meanwhile; whoever loses that race takes what the winner wrote. When the CA itself is replaced, its predecessor stays
-in `ca.crt`, so that replicas that still serve with it go on being trusted.
+A replica that finds the certificate missing, about to expire or issued for other names writes a new one, unless another
+replica was faster; then it uses that one. When the CA itself is replaced, its predecessor stays in `ca.crt`, so that
+clients still trust replicas that serve with it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.queue import Backoff
 from remuda.runtime.steps import step
 
-WRITE = step("webhooks.write-certificate", "keeps a CA and serving certificate of ours in their Secret")
+WRITE = step("webhooks.write-certificate", "writes the CA and serving certificate of the webhooks to their Secret")
 
 WEBHOOKS = "remuda-webhooks"  # what the CA calls itself
 CA_DAYS = 3650

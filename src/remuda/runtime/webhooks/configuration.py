@@ -19,8 +19,8 @@ from remuda.kube.objects import Key
 from remuda.runtime.steps import step
 from remuda.runtime.webhooks.review import Call, Webhook
 
-REGISTER = step("webhooks.register", "tells the API server which webhooks to call, and whom to trust there")
-UNREGISTER = step("webhooks.unregister", "tells the API server to call no webhook of ours any more")
+REGISTER = step("webhooks.register", "registers the webhooks and their CA with the API server")
+UNREGISTER = step("webhooks.unregister", "removes the registration of the webhooks from the API server")
 
 GROUP_VERSION = "admissionregistration.k8s.io/v1"
 MUTATING = Target(GROUP_VERSION, "mutatingwebhookconfigurations")
@@ -40,7 +40,7 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if bool(self.url) == bool(self.service):
-            raise ValueError("a webhook is found either at a URL or at a Service")
+            raise ValueError("webhooks need either a URL or a Service, not both")
         if self.url and (urlsplit(self.url).scheme != "https" or not urlsplit(self.url).hostname):
             raise ValueError(f"webhooks are called over https only, not at {self.url!r}")
 
@@ -129,7 +129,7 @@ def _quoted(text: str) -> str:
 async def register(
     client: Client, name: str, webhooks: Sequence[Webhook], location: Location, ca_pem: bytes, own: str = ""
 ) -> None:
-    """Every replica says the same, so it does not matter which one says it last; saying it again changes nothing."""
+    """Register the webhooks. All replicas write the same, so neither their order nor a repetition matters."""
     for target, wanted in configurations(name, webhooks, location, ca_pem, own):
         async with REGISTER:
             await client.patch(target, "", name, wanted, kind="apply", field_manager=FIELD_MANAGER, force=True)

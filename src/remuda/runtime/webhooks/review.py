@@ -84,7 +84,7 @@ def lookup_in(caches: Caches) -> Lookup:
 def _whole(caches: Caches, api_version: str, plural: str, namespace: str) -> Informer[Any]:
     informer = caches.whole(Target(api_version, plural))
     if informer is None or informer.namespace not in ("", namespace):
-        raise Unseen(f"{plural} of {api_version} are not watched here")
+        raise Unseen(f"{plural} of {api_version} are not cached here")
     return informer
 
 

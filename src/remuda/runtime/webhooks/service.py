@@ -1,4 +1,4 @@
-"""Webhooks served: the certificate, the listener, the registration, and all of it again before the certificate ends.
+"""Service of the webhooks: certificate, listener and registration, renewed before the certificate expires.
 
 Order matters. The listener answers before the API server is told to call it; a new CA is announced before anything is
 served with it.
@@ -65,7 +65,7 @@ class WebhookService:
         self.port = 0
 
     async def start(self, host: str, port: int = DEFAULT_PORT) -> None:
-        """Returns when the API server has been told. Raises what it says, and OSError when it cannot listen."""
+        """Listen and register; return when both are done. Raises StatusError, and OSError if it cannot listen."""
         serving = await certificates.ensure(self._client, self._secret, self.location.names)
         self._serve_with(serving)
         try:
@@ -130,10 +130,10 @@ class WebhookService:
                 failures = 0
             except Exception as error:
                 failures += 1
-                log.warning("the webhooks' certificate cannot be renewed (attempt %d): %s", failures, error)
+                log.warning("cannot renew the certificate of the webhooks (attempt %d): %s", failures, error)
 
     async def renew(self) -> certificates.Serving:
-        """Takes the certificate in the Secret, replaced if need be: told first, then served with."""
+        """Renew the certificate in the Secret if necessary, register its CA, then serve with it."""
         serving = await certificates.ensure(self._client, self._secret, self.location.names)
         await self._register(serving)
         self._serve_with(serving)

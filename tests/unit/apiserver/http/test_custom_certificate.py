@@ -85,11 +85,11 @@ def test_a_renewed_one_is_shown_without_a_restart_whatever_its_key(
 @pytest.mark.parametrize(
     ("certificate", "said"),
     [
-        (lambda: Company("Elsewhere").certificate(NAME), "clients would not believe"),
-        (lambda: RANCH.certificate("other.example.com"), "and not for remuda.example.com"),
-        (lambda: (RANCH.certificate(NAME)[0], RANCH.certificate(NAME)[1]), "the key is not that of"),
-        (lambda: RANCH.certificate(NAME, days=-1, since=2), "has expired"),
-        (lambda: (b"", b""), "has none in PEM"),
+        (lambda: Company("Elsewhere").certificate(NAME), "clients would not trust"),
+        (lambda: RANCH.certificate("other.example.com"), ", not for remuda.example.com"),
+        (lambda: (RANCH.certificate(NAME)[0], RANCH.certificate(NAME)[1]), "the key does not belong to"),
+        (lambda: RANCH.certificate(NAME, days=-1, since=2), "expired on"),
+        (lambda: (b"", b""), "has no certificate in PEM"),
     ],
 )
 def test_a_renewal_that_nobody_could_use_is_told_of_once_and_not_shown(
@@ -121,7 +121,7 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path) -> None:
     for paths, said in (
         ((tmp_path / "none", key), "none cannot be read: No such file"),
         ((chain, tmp_path / "none"), "none cannot be read: No such file"),
-        ((key, key), "has none in PEM"),
+        ((key, key), "has no certificate in PEM"),
         ((chain, chain), "no private key in PEM"),
     ):
         with pytest.raises(Unfit, match=said):
@@ -136,5 +136,5 @@ def test_a_chain_without_its_root_needs_to_be_told_who_vouches_for_it(tmp_path: 
     with pytest.raises(Unfit, match="append that certificate to the file, or name its file with --server-ca"):
         Presented(*files, NAME)
     assert Presented(*files, NAME, RANCH.root).authorities == RANCH.root
-    with pytest.raises(Unfit, match="would not believe"):
+    with pytest.raises(Unfit, match="would not trust"):
         Presented(*files, NAME, OURS.root)

@@ -54,11 +54,11 @@ def test_ranges(field: str, block: str) -> None:
 def test_what_is_no_range(field: str, block: str) -> None:
     (said,) = complaints(admit, network(field, "10.2.0.0/16", block))
     assert said.startswith(f"spec.clusterNetwork.{field}.cidrBlocks[1]: Invalid value:")
-    assert said.endswith("must be a range of addresses, as in 10.1.0.0/16 or fd00::/48")
+    assert said.endswith("must be a CIDR, such as 10.1.0.0/16 or fd00::/48")
 
 
 def test_a_name_must_fit_a_label() -> None:
     assert complaints(admit, an_object(BOTH, name="a" * 63)) == []
     (said,) = complaints(admit, an_object(BOTH, name="a" * 64))
     assert "metadata.name" in said
-    assert "becomes a label of other objects: must be no more than 63" in said
+    assert "is used as a label value of other objects: must be no more than 63" in said

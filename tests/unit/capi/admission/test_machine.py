@@ -66,7 +66,7 @@ def test_what_is_no_version(version: str) -> None:
         ("node.cloudprovider.kubernetes.io/uninitialized", "belongs to cloud controllers"),
         (names.UNINITIALIZED_TAINT, "is set and removed by Cluster API itself"),
         (names.OUTDATED_REVISION_TAINT, "is set and removed by Cluster API itself"),
-        ("node-role.kubernetes.io/master", "means nothing since Kubernetes 1.24"),
+        ("node-role.kubernetes.io/master", "has no effect since Kubernetes 1.24"),
         ("node-role.kubernetes.io/control-plane", "cannot be used on worker Machines"),
         ("-a", "name part must consist of alphanumeric characters"),
     ],

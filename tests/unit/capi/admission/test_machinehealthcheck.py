@@ -41,11 +41,11 @@ def test_triggers(fields: Json) -> None:
         (check(selector={"matchExpressions": [{"key": "a", "operator": "?"}]}), "spec.selector: Invalid value"),
         (
             check(selector={"matchLabels": {names.CLUSTER_NAME: "c2"}}),
-            "selects Machines of another cluster than spec.clusterName, which is 'c1'",
+            "selects Machines of a cluster other than spec.clusterName, which is 'c1'",
         ),
         (check(checks={"nodeStartupTimeoutSeconds": 29}), "must be 0 (no limit) or at least 30"),
         (trigger(unhealthyLessThanOrEqualTo="most"), "unhealthyLessThanOrEqualTo: Invalid value"),
-        (trigger(unhealthyInRange="[5-3]"), "begins after its end"),
+        (trigger(unhealthyInRange="[5-3]"), "its start is greater than its end"),
     ],
 )
 def test_what_is_refused(new: Json, complaint: str) -> None:

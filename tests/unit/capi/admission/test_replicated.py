@@ -78,7 +78,7 @@ def test_the_name_of_a_deployment_may_not() -> None:
 @BOTH
 def test_without_a_name_there_must_be_a_selector(admit: AdmissionFunction) -> None:
     (said,) = complaints(admit, replicated(name=""))
-    assert said.startswith("spec.selector: Required value: it is filled in from the object's name")
+    assert said.startswith("spec.selector: Required value: its default is derived from metadata.name")
 
 
 @BOTH
@@ -149,16 +149,16 @@ CHECKS = names.SKIP_PREFLIGHT_CHECKS
         (replicated(machineNaming={"template": "{{ .machineSet.name }}"}), "{{ .random }} must be part of it"),
         (
             replicated(machineNaming={"template": "A-{{ .random }}"}),
-            "gives names like 'A-x4d2f', which no object may have",
+            "renders names like 'A-x4d2f', which are invalid",
         ),
-        (replicated(machineNaming={"template": "{{ .other }}-{{ .random }}"}), "{{ .other }} is not known"),
+        (replicated(machineNaming={"template": "{{ .other }}-{{ .random }}"}), "{{ .other }} is not supported"),
         (
             replicated(selector={"matchExpressions": [{"key": "a", "operator": "Near"}]}),
             '"Near" is not a valid label selector operator',
         ),
         (
             replicated(annotations={CHECKS: "All,Everything"}),
-            "names checks that do not exist: Everything; there are All,",
+            "has unknown checks: Everything; supported checks: All,",
         ),
     ],
 )
@@ -210,9 +210,9 @@ def test_the_rest_of_a_strategy_is_filled_in(rollout: Json, expected: Json) -> N
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        ({"rollout": strategy(maxSurge=0, maxUnavailable=0)}, "cannot both be 0: nothing could move"),
-        ({"rollout": strategy(maxSurge="0%", maxUnavailable=0)}, "cannot both be 0: nothing could move"),
-        ({"rollout": strategy(maxSurge=0)}, "cannot both be 0: nothing could move"),
+        ({"rollout": strategy(maxSurge=0, maxUnavailable=0)}, "cannot both be 0: no Machine could be replaced"),
+        ({"rollout": strategy(maxSurge="0%", maxUnavailable=0)}, "cannot both be 0: no Machine could be replaced"),
+        ({"rollout": strategy(maxSurge=0)}, "cannot both be 0: no Machine could be replaced"),
         ({"rollout": strategy(maxSurge="many")}, 'maxSurge: Invalid value: "many": must be a number or a percentage'),
         ({"rollout": strategy(maxUnavailable=-1)}, "maxUnavailable: Invalid value: -1: must not be negative"),
         ({"remediation": {"maxInFlight": "5"}}, 'spec.remediation.maxInFlight: Invalid value: "5": must be a number'),

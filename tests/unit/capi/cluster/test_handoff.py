@@ -63,7 +63,7 @@ async def test_infrastructure_that_cannot_be_read() -> None:
 async def test_infrastructure_that_is_not_ready(contract: str, path: str) -> None:
     seen = scope(found(INFRASTRUCTURE, contract, metadata=OWNED))
     outcome = blocked(await take_infrastructure(NO_CLIENT, seen))
-    assert outcome == ("WaitingForInfrastructure", "DevCluster c", f"{path} is not true yet")
+    assert outcome == ("WaitingForInfrastructure", "DevCluster c", f"its provider has not set {path} to true yet")
 
 
 async def test_infrastructure_being_deleted_hands_nothing_over() -> None:
@@ -104,7 +104,7 @@ async def test_a_control_plane_that_is_not_initialized_keeps_its_endpoint() -> N
     seen = scope(control_plane=found(CONTROL_PLANE, metadata=OWNED, spec=spec))
     reason, on, message = blocked(await take_control_plane(NO_CLIENT, seen))
     assert (reason, on) == ("WaitingForControlPlane", "DevControlPlane c")
-    assert message == "status.initialization.controlPlaneInitialized is not true yet"
+    assert message == "its provider has not set status.initialization.controlPlaneInitialized to true yet"
     assert not seen.endpoint_known
 
 

@@ -156,9 +156,9 @@ def test_what_is_lost_with_a_pod_is_said() -> None:
     controlled = owned_by("ReplicaSet", "web")
     assert drain_rules.warnings(pod("a", **controlled)) == []
     assert drain_rules.warnings(pod("a", volumes=[{"name": "tmp", "emptyDir": {}}], **controlled)) == [
-        "it has local storage, which is deleted with it"
+        "its local storage (emptyDir) is deleted with it"
     ]
-    assert drain_rules.warnings(pod("a")) == ["it has no controller that would start it elsewhere"]
+    assert drain_rules.warnings(pod("a")) == ["no controller recreates it on another Node"]
 
 
 def test_the_message_names_pods_budgets_and_what_comes_after() -> None:
@@ -175,7 +175,7 @@ def test_the_message_names_pods_budgets_and_what_comes_after() -> None:
         "* Pods default/granted, default/leaving: deletionTimestamp set, but still not removed from the Node",
         "* Pod default/guarded: The disruption budget web needs 1 healthy pods and has 1 currently",
         "* Pod default/job: waiting for completion, not evicted",
-        "Evicted after these are gone: Pod default/db",
+        "After these are deleted, evicts Pod default/db",
     ]
 
 
@@ -189,7 +189,9 @@ def test_pods_that_are_leaving_are_named_however_they_came_to_it() -> None:
 def test_pods_waited_for_later_are_named() -> None:
     rules = compiled(rule("r", "Drain", -1, pods=[{"selector": {"matchLabels": {"app": "web"}}}]))
     pods = [pod("web", labels={"app": "web"}), pod("job", labels={POD_DRAIN: "wait-completed"})]
-    assert message(plan(pods, around(rules=rules)), []).endswith("Waited for after these are gone: Pod default/job")
+    assert message(plan(pods, around(rules=rules)), []).endswith(
+        "After these are deleted, waits for completion of Pod default/job"
+    )
 
 
 def test_long_lists_are_cut() -> None:
@@ -201,7 +203,7 @@ def test_long_lists_are_cut() -> None:
     assert "more reasons" not in message(plan(pods[:5], around()), refusals[:5])
     lines = message(plan(pods, around()), refusals).split("\n")
     assert len(lines) == 6
-    assert lines[-1] == "* and 2 more reasons why Pods cannot be evicted"
+    assert lines[-1] == "* 2 more reasons why Pods cannot be evicted"
 
 
 _APPS = ("web", "db", "job")

@@ -22,7 +22,7 @@ def test_what_the_message_says_already_is_not_said_twice() -> None:
 
 def test_a_namespace_that_goes_takes_its_pods_along() -> None:
     error = StatusError(403, "Forbidden", "no", details={"causes": [{"reason": "NamespaceTerminating"}]})
-    assert refusal(error) == "no: it goes with its namespace, which is being deleted"
+    assert refusal(error) == "no: it is deleted with its namespace, which is being deleted"
 
 
 def test_a_refusal_without_causes() -> None:

@@ -123,7 +123,7 @@ def test_nodes_that_might_be_meant_are_named_likeliest_first() -> None:
     strays = [far, near, node("z"), node("m-1", provider_id="other")]
     message = both(seen(machine(providerID="test://m-1"), NodeView(UP, unclaimed=strays)))[2]
     assert message.endswith(
-        "Nodes of no Machine: m-1 (spec.providerID other), z (spec.providerID not set),"
+        "Nodes without a Machine: m-1 (spec.providerID other), z (spec.providerID not set),"
         " near (spec.providerID k3s://m-1), ..."
     )
 

@@ -54,10 +54,10 @@ def test_nothing_differs() -> None:
     [
         ({"version": "v1.36.0"}, "Version v1.35.0, v1.36.0 required"),
         ({"failureDomain": "b"}, "Failure domain not set, b required"),
-        ({"bootstrap": {"dataSecretName": "x"}}, "Bootstrap template is not the one of the MachineDeployment"),
+        ({"bootstrap": {"dataSecretName": "x"}}, "Bootstrap template differs from that of the MachineDeployment"),
         (
             {"infrastructureRef": {"apiGroup": "i", "kind": "MachineTemplate", "name": "two"}},
-            "Infrastructure is made from MachineTemplate one, MachineTemplate two required",
+            "Infrastructure was created from MachineTemplate one, MachineTemplate two required",
         ),
     ],
 )

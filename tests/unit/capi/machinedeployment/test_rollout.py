@@ -48,12 +48,12 @@ class TestRolling:
     def test_waits_for_a_new_one_to_serve_and_says_so(self) -> None:
         plan = rollout.rolling(steady("new", 1, 0), [steady("old", 3)], Limits(3, 1, 0))
         assert plan.sizes == {"new": 1, "old": 3}
-        assert plan.waiting == "waiting for 1 Machine of MachineSet new to become available before old ones go"
+        assert plan.waiting == "waiting for 1 Machine of MachineSet new to become available before old ones are deleted"
 
     def test_waits_for_a_deletion_to_end_and_says_so(self) -> None:
         plan = rollout.rolling(steady("new", 1), [Counts("old", 2, 3, 2)], Limits(3, 1, 0))
         assert plan.sizes == {"new": 1, "old": 2}
-        assert plan.waiting == "waiting for 1 Machine to be deleted (there may be 4 in all)"
+        assert plan.waiting == "waiting for 1 Machine to be deleted (at most 4 may exist)"
 
     def test_without_surge_old_ones_go_first(self) -> None:
         plan = rollout.rolling(Counts("new", 0), [steady("old", 3)], Limits(3, 0, 1))
@@ -91,7 +91,7 @@ class TestRolling:
         plan = rollout.rolling(steady("new", 3), [silent], Limits(3, 1, 0))
         assert plan.held
         assert plan.sizes == {"new": 3, "old": 3}
-        assert plan.waiting == "MachineSet old has not reported on the latest change of replicas yet"
+        assert plan.waiting == "MachineSet old has not observed the latest spec.replicas yet"
 
     def test_nothing_waits_once_it_is_done(self) -> None:
         plan = rollout.rolling(steady("new", 3), [Counts("old", 0)], Limits(3, 1, 0))
@@ -102,7 +102,7 @@ class TestOnDelete:
     def test_replaces_nothing_by_itself(self) -> None:
         plan = rollout.on_delete(Counts("new", 0), [steady("old", 3, 0)], Limits(3))
         assert plan.sizes == {"new": 0, "old": 3}
-        assert plan.waiting == "waiting for somebody to delete 3 Machines of earlier revisions"
+        assert plan.waiting == "waiting for the user to delete 3 Machines of earlier revisions"
 
     def test_one_being_deleted_is_replaced_when_it_is_gone(self) -> None:
         going = rollout.on_delete(Counts("new", 0), [Counts("old", 3, 3, 2)], Limits(3))

@@ -74,7 +74,10 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 @pytest.mark.parametrize(
     ("selector", "why"),
-    [({}, "it selects everything"), ({"matchExpressions": [{"key": "pool", "operator": "Sometimes"}]}, "Sometimes")],
+    [
+        ({}, "it is empty and selects every Machine"),
+        ({"matchExpressions": [{"key": "pool", "operator": "Sometimes"}]}, "Sometimes"),
+    ],
 )
 async def test_a_selector_that_makes_no_sense_selects_nobody_and_is_said(
     bench: Bench, selector: Json, why: str
@@ -147,13 +150,15 @@ def test_with_everything_decided_there_is_nothing_to_wait_for() -> None:
 
 
 def test_it_looks_again_at_the_next_expiry() -> None:
-    assert outcome(CONNECTED, Healthy(), Pending("?", NOW + 30)) == Again(30, "a Machine may become unhealthy")
-    assert outcome(CONNECTED, Pending("?", NOW - 5)) == Again(0, "a Machine may become unhealthy")
+    assert outcome(CONNECTED, Healthy(), Pending("?", NOW + 30)) == Again(
+        30, "a Machine becomes unhealthy if its failure lasts"
+    )
+    assert outcome(CONNECTED, Pending("?", NOW - 5)) == Again(0, "a Machine becomes unhealthy if its failure lasts")
 
 
 def test_a_doubtful_connection_is_looked_at_again_soon() -> None:
-    assert outcome(DOUBTFUL, Healthy()) == Again(10, "the workload cluster has not answered a probe")
-    assert outcome(DOUBTFUL, Pending("?", NOW + 3)) == Again(3, "the workload cluster has not answered a probe")
+    assert outcome(DOUBTFUL, Healthy()) == Again(10, "the last probe of the workload cluster failed")
+    assert outcome(DOUBTFUL, Pending("?", NOW + 3)) == Again(3, "the last probe of the workload cluster failed")
 
 
 def test_a_lost_connection_is_what_it_waits_for() -> None:

@@ -61,9 +61,9 @@ def test_a_range_overrides_the_other_field() -> None:
 def test_a_refusal_says_how_many_and_how_many_may() -> None:
     texts = [limit(trigger, 5, 3).explanation for trigger in (at_most("40%"), at_most(1), in_range("[0-2]"))]
     assert texts == [
-        "3 of 5 Machines are not healthy; they are remediated only while at most 2 (40%) are",
-        "3 of 5 Machines are not healthy; they are remediated only while at most 1 are",
-        "3 of 5 Machines are not healthy; they are remediated only while between 0 and 2 are",
+        "3 of 5 Machines are not healthy; remediation requires at most 2 (40%)",
+        "3 of 5 Machines are not healthy; remediation requires at most 1",
+        "3 of 5 Machines are not healthy; remediation requires between 0 and 2",
     ]
     assert limit(at_most(0), 5, 1).explanation.startswith("1 of 5 Machines is not healthy")
 

@@ -62,7 +62,7 @@ def test_an_unhealthy_machine_is_handed_to_its_owner() -> None:
 
 def test_a_machine_without_an_owner_says_that_nobody_will_come() -> None:
     found = marks(machine(), SICK, hand_over=True, request=None)
-    assert "somebody has to replace it" in found.put[-1].message
+    assert "replace it yourself" in found.put[-1].message
 
 
 def test_too_many_unhealthy_machines_are_told_but_not_handed_over() -> None:

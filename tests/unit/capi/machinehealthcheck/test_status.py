@@ -60,7 +60,7 @@ def test_too_many_says_how_many_and_which() -> None:
     refused = remediation_allowed(found, found.limit(ONE), "")
     assert (refused.status, refused.reason) == ("False", "TooManyUnhealthy")
     assert refused.message == (
-        "* Remediation is not allowed: 4 of 5 Machines are not healthy; they are remediated only while at most 1 are\n"
+        "* Remediation is not allowed: 4 of 5 Machines are not healthy; remediation requires at most 1\n"
         "* Unhealthy: m-0, m-1, m-2, ... (1 more)"
     )
 
@@ -69,8 +69,7 @@ def test_too_many_that_only_start_names_none() -> None:
     found = survey(Pending("starts"), Pending("starts"))
     refused = remediation_allowed(found, found.limit(ONE), "")
     assert (
-        refused.message
-        == "Remediation is not allowed: 2 of 2 Machines are not healthy; they are remediated only while at most 1 are"
+        refused.message == "Remediation is not allowed: 2 of 2 Machines are not healthy; remediation requires at most 1"
     )
 
 
@@ -79,7 +78,8 @@ def test_nodes_that_cannot_be_read_are_mentioned() -> None:
     allowed = remediation_allowed(found, found.limit(ALL), "Nodes of Cluster c cannot be read: refused")
     assert allowed.status == "True"
     assert allowed.message == (
-        "Nodes of Cluster c cannot be read: refused; no Machine is remediated because of its Node until that is over"
+        "Nodes of Cluster c cannot be read: refused; "
+        "no Machine is remediated because of its Node until the connection is restored"
     )
 
 
@@ -87,7 +87,7 @@ def test_a_trigger_that_cannot_be_read_holds_everything_and_says_so() -> None:
     found = survey(SICK)
     refused = found.limit(RemediationTrigger(unhealthy_less_than_or_equal_to="lots"))
     assert not refused.allowed
-    assert "spec.remediation.triggerIf cannot be read: 'lots'" in remediation_allowed(found, refused, "").message
+    assert "spec.remediation.triggerIf is invalid: 'lots'" in remediation_allowed(found, refused, "").message
 
 
 VERDICTS = st.sampled_from([Healthy(), SICK, Pending("starts"), Pending("hidden", counts_as_healthy=True)])

@@ -39,9 +39,9 @@ def test_a_set_that_recognises_its_machines_may_make_them(selector: Selector) ->
 @pytest.mark.parametrize(
     ("selector", "why"),
     [
-        (Selector(), "selects everything"),
+        (Selector(), "selects all Machines or none"),
         (Selector(match_labels={"pool": "b"}), "(pool=b) does not match"),
-        (Selector(match_expressions=[SelectorRequirement(key="pool", operator="Near")]), "cannot be understood"),
+        (Selector(match_expressions=[SelectorRequirement(key="pool", operator="Near")]), "is invalid"),
     ],
 )
 def test_one_that_would_not_must_not(selector: Selector, why: str) -> None:

@@ -59,7 +59,7 @@ def test_so_many_at_a_time() -> None:
     assert remedy.in_flight == 2
     told = remedy.conditions["b"]
     assert told is not None
-    assert "2 Machines are being remediated, 2 at a time are allowed" in told.message
+    assert "2 Machines are being remediated, at most 2 at a time are allowed" in told.message
 
 
 def test_a_limit_of_none_at_all_defers_everything() -> None:

@@ -140,7 +140,7 @@ async def test_is_run_again_when_the_server_refuses(program: Program, time: Time
 
 async def test_failing_shows_what_it_said(program: Program) -> None:
     program.script("import sys\nsys.stderr.write('log in\\n  first')\nsys.exit(3)\n")
-    assert "ended with 3: log in first" in await refusal(program.credentials())
+    assert "exited with code 3: log in first" in await refusal(program.credentials())
 
 
 async def test_a_missing_program_comes_with_a_hint() -> None:
@@ -151,7 +151,7 @@ async def test_a_missing_program_comes_with_a_hint() -> None:
 
 async def test_a_program_that_may_not_run(program: Program) -> None:
     program.path.chmod(0o600)
-    assert "cannot be run: Permission denied" in await refusal(program.credentials(install_hint="chmod"))
+    assert "cannot be started: Permission denied" in await refusal(program.credentials(install_hint="chmod"))
 
 
 async def test_one_that_hangs_is_ended_with_all_it_started(program: Program, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ async def test_cancelling_ends_it(program: Program, tmp_path: Path) -> None:
         ({"token": "secret", "kind": "Secret"}, "printed Secret"),
         ({}, "neither a token nor a certificate"),
         ({"clientCertificateData": "C"}, "a certificate without its key"),
-        ({"token": "secret", "expirationTimestamp": "tomorrow"}, "that is no time: 'tomorrow'"),
+        ({"token": "secret", "expirationTimestamp": "tomorrow"}, "invalid expirationTimestamp: 'tomorrow'"),
         ({"token": 5}, "did not print an ExecCredential"),
     ],
 )

@@ -58,7 +58,7 @@ async def test_a_file_that_is_gone_for_a_moment_is_remembered(tmp_path: Path) ->
 
 async def test_one_that_never_was_is_an_error(tmp_path: Path) -> None:
     source = identity_source(Access(server="https://c", ca=tmp_path / "ca.crt"))
-    with pytest.raises(KubeconfigError, match=r"ca\.crt cannot be read"):
+    with pytest.raises(KubeconfigError, match=r"cannot read .*ca\.crt"):
         await source.current()
 
 

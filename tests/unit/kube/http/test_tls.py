@@ -40,7 +40,7 @@ def test_no_key_is_left_on_disk(
     monkeypatch.setattr(sys, "platform", platform)
     certificate, key = authority.client("me")
     tls.client_context(certificate_pem=certificate, key_pem=key)
-    with pytest.raises(KubeconfigError, match="of FILE are not a certificate and its key"):
+    with pytest.raises(KubeconfigError, match="of FILE are not a PEM certificate and its PEM key"):
         tls.client_context(certificate_pem=certificate, key_pem=authority.client("me")[1], origin="FILE")
     assert not list(tmp_path.iterdir())
 
@@ -57,5 +57,5 @@ def test_nobody_is_asked_for_a_password(authority: Authority) -> None:
     locked = new_key().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"pw")
     )
-    with pytest.raises(KubeconfigError, match="of FILE needs a password"):
+    with pytest.raises(KubeconfigError, match="of FILE is encrypted"):
         tls.client_context(certificate_pem=authority.client("me")[0], key_pem=locked, origin="FILE")

@@ -353,7 +353,7 @@ class TestCredentials:
     async def test_a_plugin_that_fails(self) -> None:
         plugin = ExecPlugin(api_version="client.authentication.k8s.io/v1", command="false")
         async with served(OK, exec=plugin) as (client, _):
-            assert "ended with 1" in (await refusal(client.get(PODS, "a", "b"))).message
+            assert "exited with code 1" in (await refusal(client.get(PODS, "a", "b"))).message
 
 
 EVENT = b'{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a"}}}\n'

@@ -103,11 +103,11 @@ class TestWhichFile:
             kubeconfig.load(environ=environ)
 
     def test_none_at_all_says_where_it_looked(self, tmp_path: Path) -> None:
-        with pytest.raises(KubeconfigError, match=r"looked for .*/\.kube/config, and KUBECONFIG names none"):
+        with pytest.raises(KubeconfigError, match=r"looked for .*/\.kube/config, because KUBECONFIG is not set"):
             kubeconfig.load(environ={"HOME": str(tmp_path)})
         with pytest.raises(KubeconfigError, match="looked for /a and /b"):
             kubeconfig.load(environ={"KUBECONFIG": "/a:/b"})
-        with pytest.raises(KubeconfigError, match="there is no kubeconfig /a"):
+        with pytest.raises(KubeconfigError, match="the kubeconfig /a does not exist"):
             kubeconfig.load(Path("/a"))
 
     def test_empty_lists_are_written_as_null(self, tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ class TestContext:
         [
             ({"current-context": "nope"}, "has no context 'nope'; it has: x"),
             ({"current-context": ""}, "has no current-context; its contexts are: x"),
-            ({"clusters": []}, "(context 'x') names the cluster 'c', which is not there"),
-            ({"users": []}, "(context 'x') names the user 'u', which is not there"),
-            ({"users": 5}, "is no kubeconfig: Expected `array | null`, got `int` - at `$.users`"),
+            ({"clusters": []}, "(context 'x') refers to the cluster 'c', which is not defined"),
+            ({"users": []}, "(context 'x') refers to the user 'u', which is not defined"),
+            ({"users": 5}, "is not a valid kubeconfig: Expected `array | null`, got `int` - at `$.users`"),
         ],
     )
     def test_what_is_missing_is_named(self, tmp_path: Path, change: Json, said: str) -> None:
@@ -138,7 +138,7 @@ class TestContext:
 
     def test_broken_yaml_names_the_line_and_shows_nothing(self, tmp_path: Path) -> None:
         said = refusal(tmp_path, "users:\n- name: a\n  token: 'secret\n")
-        assert "is not YAML (line 4)" in said
+        assert "is not valid YAML (line 4)" in said
         assert "secret" not in said
 
 
@@ -156,7 +156,7 @@ class TestServer:
         assert load(tmp_path, config({"insecure-skip-tls-verify": True})).insecure
         assert [record.levelno for record in caplog.records] == [logging.WARNING]
         both = config({"insecure-skip-tls-verify": True, "certificate-authority-data": encoded("CA")})
-        assert "contradict each other" in refusal(tmp_path, both)
+        assert "cannot both be set" in refusal(tmp_path, both)
 
     def test_name_and_proxy(self, tmp_path: Path) -> None:
         access = load(tmp_path, config({"tls-server-name": "real", "proxy-url": "http://me:pw@p:3128"}))
@@ -185,11 +185,14 @@ class TestUser:
             ({"client-certificate-data": encoded("C")}, "client-key is missing"),
             ({"client-key-data": encoded("K")}, "client-certificate is missing"),
             ({"client-key-data": "***"}, "client-key-data is not base64"),
-            ({"tokenFile": "gone"}, "gone, which is no file"),
-            ({"token": "t", "username": "me", "password": "pw"}, "both a token and a password"),
+            ({"tokenFile": "gone"}, "gone, which is not a file"),
+            ({"token": "t", "username": "me", "password": "pw"}, "token and password are both set"),
             ({"auth-provider": {"name": "oidc"}}, "auth-provider 'oidc' was removed"),
             ({"as-groups": ["g"]}, "need a user to impersonate"),
-            ({"exec": {"command": "p", "apiVersion": "client.authentication.k8s.io/v1alpha1"}}, "is none of"),
+            (
+                {"exec": {"command": "p", "apiVersion": "client.authentication.k8s.io/v1alpha1"}},
+                "is not supported; use client.authentication.k8s.io/v1 or ",
+            ),
             ({"exec": {"apiVersion": "client.authentication.k8s.io/v1"}}, "has no command"),
             (
                 {
@@ -199,7 +202,7 @@ class TestUser:
                         "interactiveMode": "Always",
                     }
                 },
-                "wants a terminal",
+                "requires a terminal",
             ),
             (
                 {
@@ -209,7 +212,7 @@ class TestUser:
                         "env": [{"name": "A=B", "value": "c"}],
                     }
                 },
-                "no name for an environment variable",
+                "not a valid name of an environment variable",
             ),
         ],
     )
@@ -274,9 +277,13 @@ class TestFromElsewhere:
         ("cluster", "user", "said"),
         [
             ({}, {"exec": TestExec.PLUGIN}, "may not run a program"),
-            ({}, {"tokenFile": "/etc/hostname"}, "may not name files"),
-            ({}, {"client-certificate": "/etc/hostname", "client-key": "/etc/hostname"}, "may not name files"),
-            ({"certificate-authority": "/etc/hostname"}, {}, "may not name files"),
+            ({}, {"tokenFile": "/etc/hostname"}, "may not refer to local files"),
+            (
+                {},
+                {"client-certificate": "/etc/hostname", "client-key": "/etc/hostname"},
+                "may not refer to local files",
+            ),
+            ({"certificate-authority": "/etc/hostname"}, {}, "may not refer to local files"),
         ],
     )
     def test_programs_and_files_are_refused(self, cluster: Json, user: Json, said: str) -> None:

@@ -180,7 +180,7 @@ def test_a_restart_of_the_manager_keeps_what_was_said_until_it_has_asked(dies: b
         assert await said(world) == before, "nothing is written, and the time is that of the old value"
         await asyncio.sleep(_MINUTE - 50)
         if dies:
-            await all_say(world, "Unknown", health.API_SILENT, "API has been asked in vain since")
+            await all_say(world, "Unknown", health.API_SILENT, "API has never answered, first asked at")
         else:
             assert await said(world) == before
 

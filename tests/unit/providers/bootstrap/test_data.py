@@ -65,7 +65,7 @@ def test_a_template_stays_one() -> None:
         ("#cloud-config\n" + "#" * 70_000, "longer than"),
         ("#cloud-config\na: " + "[" * 60_000, "nested more than"),  # which ended the process
         ("#cloud-config\na: &x " + "y" * 30_000 + "\nb: [" + "*x," * 9_000 + "]", "repeat too much text"),  # 270 MB
-        ("#cloud-config\nborn: 2020-99-01\npassword: hunter2\n", "is not YAML: a value is not of its type"),
+        ("#cloud-config\nborn: 2020-99-01\npassword: hunter2\n", "is not YAML: a value does not match its type"),
     ],
 )
 def test_what_cannot_be_used_is_refused_without_being_repeated(userdata: str, why: str) -> None:

@@ -196,7 +196,7 @@ def test_what_was_not_initialized_before_does_not_stand() -> None:
     assert said(judged(before=before, connection=unasked)) == (
         "Unknown",
         "WaitingForAPI",
-        "the API has not answered this manager yet",
+        "the API server has not answered this manager yet",
     )
     assert said(judged(*WAITS, before=before, connection=unasked))[1] == "WaitingForProbes"
 
