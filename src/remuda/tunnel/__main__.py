@@ -45,7 +45,7 @@ def load(path: str) -> TunnelSettings:
         headers.append(("Authorization", f"Bearer {_text(_beside(path, found['token_file'])).strip()}"))
     urls = tuple(str(url) for url in _typed(found, "urls", list, []))
     if not urls:
-        raise ConfigError(f"{path}: urls: at least one is needed")
+        raise ConfigError(f"{path}: urls must list at least one URL")
     loopback = os.environ.get("REMUDA_HOST_ADDRESS") or ""
     try:
         return TunnelSettings(
@@ -73,7 +73,7 @@ def _read(path: str) -> dict[str, Any]:
         raise ConfigError(f"{path} is not a JSON object")
     for name in found:
         if name not in _KNOWN:
-            raise ConfigError(f"{path}: {name}: there is no such setting; there are {', '.join(sorted(_KNOWN))}")
+            raise ConfigError(f"{path}: unknown setting {name}; known settings: {', '.join(sorted(_KNOWN))}")
     return found
 
 
@@ -90,7 +90,7 @@ def _waited_for(path: str, found: dict[str, Any], loopback: str) -> WaitFor | No
             at(Target("tcp", place.host, place.port), loopback), value, _texts(path, found, "wait_for_authorities")
         )
     except ValueError as error:
-        raise ConfigError(f"wait_for: {error}; tcp/127.0.0.1:6443 would be right") from None
+        raise ConfigError(f"wait_for: {error}; write it like tcp/127.0.0.1:6443") from None
 
 
 def _texts(path: str, found: dict[str, Any], name: str) -> str:
@@ -105,7 +105,7 @@ def _beside(path: str, file: Any) -> str:
 def _typed(found: dict[str, Any], name: str, kind: type, default: Any) -> Any:
     value = found.get(name, default)
     if not isinstance(value, kind):
-        raise ConfigError(f"{name}: a JSON {'object' if kind is dict else 'list'} is needed")
+        raise ConfigError(f"{name} must be a JSON {'object' if kind is dict else 'list'}")
     return value
 
 
@@ -113,7 +113,7 @@ def _numbers(found: dict[str, Any], name: str, known: tuple[str, ...]) -> dict[s
     values = _typed(found, name, dict, {})
     for key, value in values.items():
         if key not in known or isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-            raise ConfigError(f"{name}.{key}: a positive number for one of {', '.join(known)} is needed")
+            raise ConfigError(f"{name}.{key}: expected a positive number for one of {', '.join(known)}")
     return dict(values)
 
 
@@ -133,9 +133,9 @@ class _Teller:
         if status.connected_to:
             line = f"INFO tunnel to {status.connected_to} is open"
         elif status.waiting_for:
-            line = f"INFO no tunnel yet: {status.waiting_for}"
+            line = f"INFO tunnel not opened yet: {status.waiting_for}"
         else:
-            line = f"WARNING no tunnel: {status.last_disconnect_reason}; it is tried again"
+            line = f"WARNING tunnel is disconnected: {status.last_disconnect_reason}; retrying"
         if line != self._said:
             self._said = line
             sys.stderr.write(line + "\n")
@@ -153,7 +153,7 @@ class _Teller:
                 file.write(content)
             os.replace(part, self._path)
         except OSError as error:
-            sys.stderr.write(f"WARNING the status cannot be kept in {self._path}: {error.strerror}\n")
+            sys.stderr.write(f"WARNING cannot write the status file {self._path}: {error.strerror}\n")
 
 
 def main(arguments: list[str]) -> int:

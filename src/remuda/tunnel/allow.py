@@ -92,7 +92,7 @@ def _parse(rule: str) -> _Rule:
         names = frozenset() if "/" in host else frozenset({host.lower()})
         return _Rule(network, names, _range(host), first, last)
     except ValueError as error:
-        raise ValueError(f"{rule!r} is no rule for what may be dialled: {error}") from None
+        raise ValueError(f"invalid allow rule {rule!r}: {error}") from None
 
 
 def _ports(text: str) -> tuple[int, int]:
@@ -102,7 +102,7 @@ def _ports(text: str) -> tuple[int, int]:
     if not first.isdecimal() or not (last or first).isdecimal():
         raise ValueError("not a port, a range of ports or *")
     if not 0 < int(first) <= int(last or first) < 65536:
-        raise ValueError("there are no such ports")
+        raise ValueError("ports must be from 1 to 65535, lowest first")
     return int(first), int(last or first)
 
 

@@ -122,7 +122,7 @@ class Client:
         self._stopped.set()
         session = self._session
         if session is not None:
-            session.stop("the client stops")
+            session.stop("the client is stopping")
 
     def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -167,7 +167,7 @@ class Client:
         )
         self._session = session
         if self._stopped.is_set():  # it may have been too early for `stop` to find the session
-            session.stop("the client stops")
+            session.stop("the client is stopping")
         self._last_url = url
         began = time.monotonic()
         self._tell(Status(url, time.time(), self.status.last_disconnect_reason, 0))

@@ -37,7 +37,7 @@ class TunnelConnector(aiohttp.BaseConnector):
     ) -> ResponseHandler:
         secure = req.url.scheme in ("https", "wss")
         if secure and self._tls is None:
-            raise aiohttp.InvalidURL(req.url, "this connector was given no authorities to trust")
+            raise aiohttp.InvalidURL(req.url, "this connector has no certificate authorities for https")
         host = f"[{req.url.host}]" if ":" in req.url.host else req.url.host
         try:
             _, handler = await self._sessions.dial(

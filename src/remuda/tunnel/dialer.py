@@ -38,7 +38,7 @@ def in_words(error: BaseException) -> str:
     if isinstance(error, (socket.timeout, TimeoutError)):  # two things before Python 3.10
         return "no answer in time"
     if isinstance(error, socket.gaierror):
-        return f"the name is not known ({error.strerror})"
+        return f"cannot resolve the name ({error.strerror})"
     if isinstance(error, OSError):
         return (error.strerror or str(error)).lower()
     return f"{type(error).__name__} {error}".strip()

@@ -50,7 +50,7 @@ class ClientHandshake:
             *(f"{name}: {value}" for name, value in headers),
         ]
         if any("\r" in line or "\n" in line for line in lines):
-            raise ValueError("a header of the tunnel's request has more than one line")
+            raise ValueError("a header of the tunnel's request contains a line break")
         self.request = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
         self.done = False
         self.rest = b""
@@ -62,7 +62,7 @@ class ClientHandshake:
         head, separator, body = bytes(self._received).partition(b"\r\n\r\n")
         if not separator:
             if len(head) > _LONGEST_HEAD:
-                raise HandshakeError("the answer to the tunnel's request is too long for one of HTTP")
+                raise HandshakeError("the header of the server's response is too long")
             return False
         status, headers = _parsed(head)
         if status != 101:
@@ -70,11 +70,13 @@ class ClientHandshake:
                 raise _refusal(status, headers, body)
             return False
         if headers.get("upgrade", "").lower() != "websocket" or "upgrade" not in _tokens(headers.get("connection", "")):
-            raise HandshakeError("the server switched to something that is not a WebSocket")
+            raise HandshakeError("the server switched to another protocol than WebSocket")
         if headers.get("sec-websocket-accept") != accept_value(self._key):
-            raise HandshakeError("the server accepted another request than this one: something between answers for it")
+            raise HandshakeError(
+                "Sec-WebSocket-Accept does not match the request: a proxy may have answered instead of the server"
+            )
         if "sec-websocket-extensions" in headers or "sec-websocket-protocol" in headers:
-            raise HandshakeError("the server uses an extension or sub-protocol nobody asked for")
+            raise HandshakeError("the server uses an extension or sub-protocol that was not requested")
         self.done, self.rest = True, body
         return True
 
@@ -82,7 +84,7 @@ class ClientHandshake:
         """The connection has ended before a WebSocket was there: what to make of it."""
         head, separator, body = bytes(self._received).partition(b"\r\n\r\n")
         if not separator:
-            return HandshakeError("the connection ended before the server had answered")
+            return HandshakeError("the connection ended before the server responded")
         status, headers = _parsed(head)
         return _refusal(status, headers, body)
 
@@ -101,7 +103,7 @@ def accepted_headers(method: str, headers: Mapping[str, str]) -> list[tuple[str,
     if "upgrade" not in _tokens(lower.get("connection", "")):
         raise HandshakeError("websocket: 'upgrade' token not found in 'Connection' header")
     if lower.get("sec-websocket-version") != "13":
-        raise HandshakeError("websocket: only version 13 is spoken here")
+        raise HandshakeError("websocket: only version 13 is supported")
     key = lower.get("sec-websocket-key", "")
     if not _is_key(key):
         raise HandshakeError("websocket: 'Sec-WebSocket-Key' must be 16 bytes in base64")

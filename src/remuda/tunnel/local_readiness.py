@@ -28,14 +28,14 @@ def missing(wanted: WaitFor, seconds: float) -> str:
         made = dialer.connect(wanted.target, seconds)
     except OSError as error:
         target = wanted.target
-        return f"nobody accepts connections at {target.network}/{target.host}:{target.port}: {dialer.in_words(error)}"
+        return f"nothing accepts connections at {target.network}/{target.host}:{target.port}: {dialer.in_words(error)}"
     with made:
         if not wanted.url:
             return ""
         try:
             line = _asked(made, wanted, seconds)
         except ssl.SSLCertVerificationError as error:
-            return f"{wanted.url}: its certificate is not accepted: {error.verify_message}"
+            return f"{wanted.url}: cannot verify its certificate: {error.verify_message}"
         except OSError as error:
             return f"{wanted.url}: {dialer.in_words(error)}"
     code = line.partition(" ")[2]

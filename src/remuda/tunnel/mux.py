@@ -160,7 +160,7 @@ class Mux:
         known = self.streams.get(number)
         if known is not None:
             self.remove(known)
-            known.over("its number was given to another stream")
+            known.over("the other end reused its number for another stream")
         self._unknown.pop(number, None)
         try:
             network, address = protocol.read_connect(payload)
@@ -170,7 +170,7 @@ class Mux:
         if self._wanted is None:
             self._refuse(number, "connect not allowed")
         elif len(self.streams) >= self.limits.streams:
-            self._refuse(number, f"there are {len(self.streams)} streams already")
+            self._refuse(number, f"too many streams: {len(self.streams)} are open")
         else:
             stream = Stream(self, number, network, address, self._now)
             self._add(stream)
@@ -294,7 +294,7 @@ class Mux:
             self._progress = now
         self._check(now)
         for stream in [stream for stream, until in self._ending.items() if until <= now]:
-            stream.fail(f"its rest was not taken within {self.timing.linger:g} s")
+            stream.fail(f"its remaining data was not accepted within {self.timing.linger:g} s")
         if now >= self._ping_at:
             self._ping_at = now + self.timing.ping_every
             # A server's pings are for clients that send none of their own.
@@ -321,11 +321,11 @@ class Mux:
 
     def _check(self, now: float) -> None:
         if self._deaf:
-            raise TunnelLost("the other end does not read what it is told")
+            raise TunnelLost("the other end does not read control messages")
         if now - self._heard > self.timing.heard_within:
-            raise TunnelLost(f"nothing was heard of the other end for {self.timing.heard_within:g} s")
+            raise TunnelLost(f"received nothing from the other end for {self.timing.heard_within:g} s")
         if now - self._progress > self.timing.sent_within:
-            raise TunnelLost(f"the other end took nothing for {self.timing.sent_within:g} s")
+            raise TunnelLost(f"the other end accepted no data for {self.timing.sent_within:g} s")
 
     # Streams
 

@@ -69,7 +69,7 @@ def connect_text(network: str, address: str) -> bytes:
         raise ValueError(f"{network!r} and {address!r} are not a network and an address")
     text = f"{network}/{address}".encode()
     if len(text) > LONGEST_CONNECT:
-        raise ValueError(f"the address is longer than the {LONGEST_CONNECT} bytes a tunnel can carry: {address!r}")
+        raise ValueError(f"the address is longer than {LONGEST_CONNECT} bytes, the limit of the protocol: {address!r}")
     return text
 
 
@@ -121,10 +121,10 @@ def _read_varint(data: Buffer, at: int) -> tuple[int, int]:
 def read_connect(payload: Buffer) -> tuple[str, str]:
     """Network and address."""
     if len(payload) > LONGEST_CONNECT:
-        raise ProtocolError(f"a connect is longer than {LONGEST_CONNECT} bytes")
+        raise ProtocolError(f"a connect message is longer than {LONGEST_CONNECT} bytes")
     network, separator, address = _text(payload).partition("/")
     if not separator or not network or not address:
-        raise ProtocolError("a connect does not say both network and address")
+        raise ProtocolError("a connect message lacks the network or the address")
     return network, address
 
 

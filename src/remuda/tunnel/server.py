@@ -122,7 +122,7 @@ class Server:
         # After the question who it is: a flood of strangers must not keep out those who belong here.
         wait = self._rate.wait(asyncio.get_running_loop().time())
         if wait:
-            return Refusal(503, "too many tunnels at once, come back later", (("Retry-After", str(wait)),))
+            return Refusal(503, "too many new tunnels; retry later", (("Retry-After", str(wait)),))
         try:
             headers = accepted_headers(asking.method, asking.headers)
         except HandshakeError as error:
@@ -211,8 +211,8 @@ class ServerSession(asyncio.Protocol):
         except websocket.WebSocketError as error:
             self.end(f"the other end broke the protocol: {error}", error.code)
         except Exception:
-            log.exception("a tunnel of %s failed", self.key)
-            self.end("this end failed", 1011)
+            log.exception("tunnel of %s failed", self.key)
+            self.end("internal error at this end", 1011)
         self._mind_reading()
 
     def _mind_reading(self) -> None:

@@ -90,7 +90,7 @@ class Session:
         except OSError as error:
             reason = f"the connection failed: {in_words(error)}"
         finally:
-            self._end(reason or "this end failed")
+            self._end(reason or "internal error at this end")
         return reason
 
     def stop(self, reason: str) -> None:

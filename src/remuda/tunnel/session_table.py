@@ -188,7 +188,7 @@ class Sessions:
                 return transport
             self._failed[session.key, f"{network}/{address}"] = loop.time() + _FAILED_SECONDS
             failures.append(f"{session.key}: {reason}")
-        raise DialError(f"{network}/{address} is not reached through any tunnel: " + "; ".join(failures))
+        raise DialError(f"cannot reach {network}/{address} through any tunnel: " + "; ".join(failures))
 
     async def _try(
         self, loop: asyncio.AbstractEventLoop, session: Session, network: str, address: str, seconds: float

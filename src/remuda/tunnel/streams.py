@@ -278,7 +278,7 @@ class Stream:
 
     def _overflow(self) -> None:
         """The other end was asked to pause, and did not."""
-        reason = f"{self._held} bytes are held for a reader that does not read; its sender was asked to pause"
+        reason = f"{self._held} bytes are unread, and the sender did not pause when asked to"
         consumer = self.consumer
         self.fail(reason)
         if consumer is not None:

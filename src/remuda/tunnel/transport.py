@@ -55,7 +55,7 @@ class StreamTransport(asyncio.Transport):
             else:
                 cast(asyncio.Protocol, self._protocol).data_received(bytes(data))
         except Exception:
-            log.exception("a user of stream %d of the tunnel failed; the stream is closed", self._stream.number)
+            log.exception("receiver of stream %d failed; closing the stream", self._stream.number)
             self.abort()
         return len(data)
 
@@ -121,7 +121,7 @@ class StreamTransport(asyncio.Transport):
     def _force_close(self, error: Exception | None) -> None:
         """Close the stream with an error. asyncio's TLS calls this when it has failed."""
         self._closing = True
-        self._stream.fail("closed by its user")
+        self._stream.fail("closed by the client of the tunnel")
         self._lose(error)
 
     def is_closing(self) -> bool:
@@ -185,7 +185,7 @@ async def secured(
     try:
         await waiter
         if transport.is_closing():  # an end within the handshake wakes it too
-            raise ConnectionResetError("the connection ended before TLS was agreed on")
+            raise ConnectionResetError("the connection ended during the TLS handshake")
     except BaseException:
         transport.abort()
         raise

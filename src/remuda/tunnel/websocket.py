@@ -132,9 +132,11 @@ class Frames:
     def _check(self, first: int, masked: bool, size: int) -> None:
         opcode = first & 0x0F
         if first & 0x70:
-            raise WebSocketError(PROTOCOL_ERROR, "a frame uses an extension, and none was agreed on")
+            raise WebSocketError(PROTOCOL_ERROR, "a frame uses an extension that was not negotiated")
         if masked == self._mask:
-            raise WebSocketError(PROTOCOL_ERROR, "a server masked a frame" if masked else "a client masked nothing")
+            raise WebSocketError(
+                PROTOCOL_ERROR, "a server sent a masked frame" if masked else "a client sent an unmasked frame"
+            )
         if opcode >= CLOSE:
             if opcode > PONG:
                 raise WebSocketError(PROTOCOL_ERROR, f"a frame has the unknown opcode {opcode}")
@@ -145,7 +147,8 @@ class Frames:
             raise WebSocketError(PROTOCOL_ERROR, f"a frame has the unknown opcode {opcode}")
         if (opcode == CONTINUATION) != (self._message_opcode >= 0):
             raise WebSocketError(
-                PROTOCOL_ERROR, "a message began within another" if opcode else "a fragment continues no message"
+                PROTOCOL_ERROR,
+                "a message began before the last one had ended" if opcode else "a fragment continues no message",
             )
         if len(self._message) + size > self._limit:
             raise WebSocketError(TOO_BIG, f"a message is larger than {self._limit} bytes")

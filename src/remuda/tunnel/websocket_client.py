@@ -50,7 +50,7 @@ def parse(url: str) -> Place:
     """Raises ValueError. There is no tunnel without TLS."""
     parts = urlsplit(url)
     if parts.scheme not in ("wss", "https") or not parts.hostname or parts.username is not None:
-        raise ValueError(f"{url!r} is not a URL with wss or https and a host, and nothing else before the path")
+        raise ValueError(f"{url!r} is not a wss or https URL of the form https://host[:port]/path")
     return Place(parts.hostname, parts.port or 443, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
@@ -92,7 +92,7 @@ def reach(
     except HandshakeError as error:
         reason = Unreachable(f"{url}: {error}")
     except ssl.SSLCertVerificationError as error:
-        reason = Unreachable(f"{url}: its certificate is not accepted: {error.verify_message}")
+        reason = Unreachable(f"{url}: cannot verify its certificate: {error.verify_message}")
     except OSError as error:
         reason = Unreachable(f"{url}: {in_words(error)}")
     except BaseException:
@@ -126,11 +126,11 @@ def _pass_through(made: socket.socket, place: Place, proxy: Proxy) -> None:
     while not answer.endswith(b"\r\n\r\n"):
         byte = made.recv(1)  # what follows the head is TLS, and not ours to read
         if not byte or len(answer) > _LONGEST_PROXY_ANSWER:
-            raise HandshakeError(f"the proxy {proxy.host}:{proxy.port} ended the connection")
+            raise HandshakeError(f"proxy {proxy.host}:{proxy.port} closed the connection")
         answer += byte
     words = answer.split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
     if len(words) < 2 or words[1] != "200":
-        raise HandshakeError(f"the proxy {proxy.host}:{proxy.port} answered {' '.join(words[1:]) or 'nothing'}")
+        raise HandshakeError(f"proxy {proxy.host}:{proxy.port} answered {' '.join(words[1:]) or 'nothing'}")
 
 
 def proxy_for(place: Place, environment: Mapping[str, str]) -> Proxy | None:
@@ -139,7 +139,7 @@ def proxy_for(place: Place, environment: Mapping[str, str]) -> Proxy | None:
         return None
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme != "http" or not parts.hostname:
-        raise Unreachable("HTTPS_PROXY is not a URL with http and a host")
+        raise Unreachable("HTTPS_PROXY must be an http URL with a host")
     authorization = ""
     if parts.username is not None:
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
