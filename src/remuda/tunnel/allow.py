@@ -25,16 +25,16 @@ class Target(NamedTuple):
 class _Rule(NamedTuple):
     network: str
     hosts: frozenset[str]
-    range: object  # of ipaddress, or None; imported where there is one
+    range: object  # an ipaddress network, or None; ipaddress is imported only when needed
     first: int
     last: int
 
 
 class Allow:
-    """`loopback`: what stands for it, on a host that has an address and no loopback of its own."""
+    """Allow-list. `loopback`: address that replaces loopback, on a host that is a folder with an address."""
 
     def __init__(self, rules: Iterable[str] = (), loopback: str = "") -> None:
-        """Raises ValueError for what is no rule."""
+        """Parse the rules. Raises ValueError for an invalid one."""
         self._rules = [_parse(rule) for rule in rules]
         self._loopback = loopback
 
@@ -68,7 +68,7 @@ def parse_target(network: str, address: str) -> Target:
 
 
 def _split(address: str) -> tuple[str, str]:
-    """Host, without the brackets an IPv6 address has, and port."""
+    """Return host, without the brackets of an IPv6 address, and port."""
     host, separator, port = address.rpartition(":")
     if not separator:
         raise ValueError("an address is host:port")
@@ -109,7 +109,7 @@ def _ports(text: str) -> tuple[int, int]:
 def _range(host: str) -> object:
     if not _looks_numeric(host):
         return None
-    import ipaddress  # most programs need it for a moment, many never
+    import ipaddress  # imported late: most programs never need it
 
     return ipaddress.ip_network(host)
 

@@ -388,10 +388,10 @@ async def test_a_node_that_has_this_end_dial_something_is_refused_and_it_is_told
 
     def ask() -> None:
         """From the client's own thread."""
-        session._turned = None
+        session._on_tick = None
         session.mux.open("tcp", wanted).write(b"GET / HTTP/1.1\r\n\r\n")
 
-    session._turned = ask
+    session._on_tick = ask
     await gate.until(lambda: audit.lines)
     (line,) = audit.lines
     assert (line["user"], line["cluster"], line["code"]) == ("tunnel:c-prairie:roan", "c-prairie", 403)

@@ -268,7 +268,7 @@ async def test_a_cut_without_a_word_is_noticed_and_the_client_comes_back(place: 
         still.set()
         release.wait(WAIT)
 
-    client._session._turned = stand_still
+    client._session._on_tick = stand_still
     try:
         await eventually(still.is_set)
         # Only now, and for this session alone: a client that is merely slow must not lose its tunnel.
@@ -402,12 +402,12 @@ def _asked_from_within(session, address: str) -> list:
             outcome.append(reason)
 
     def once() -> None:
-        session._turned = None
+        session._on_tick = None
         stream = session.mux.open("tcp", address)
         stream.consumer = Reader()
         stream.write(b"hello")
 
-    session._turned = once
+    session._on_tick = once
     return outcome
 
 

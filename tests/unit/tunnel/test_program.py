@@ -209,7 +209,8 @@ async def test_it_ends_at_once_also_while_nobody_answers(place: Place) -> None:
 
 def test_a_loop_that_stands_still_ends_the_process_with_a_trace() -> None:
     stuck = (
-        "import time; from remuda.tunnel import __main__ as m; m._STANDS_STILL = 0.2; m._watch_over(); time.sleep(60)"
+        "import time; from remuda.tunnel import __main__ as m; "
+        "m._WATCHDOG_SECONDS = 0.2; m._reset_watchdog(); time.sleep(60)"
     )
     done = subprocess.run([sys.executable, "-c", stuck], capture_output=True, text=True, timeout=WAIT)
     assert done.returncode == 1
