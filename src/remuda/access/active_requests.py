@@ -121,7 +121,7 @@ class ActiveRequests:
         self._due |= found
         if not self._judging:
             self._judging = True
-            self._tasks.spawn("look at calls again", self._judge_due())
+            self._tasks.spawn("re-authorize active requests", self._judge_due())
         if twice:
             asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.look_again, found.__contains__)
 
@@ -145,7 +145,12 @@ class ActiveRequests:
                 if who not in said:
                     said[who] = await self._why_not(call)
             except Exception as error:  # whoever decides does not answer
-                log.warning("whether %s may go on in %s is not known yet: %s", call.caller.name, call.cluster, error)
+                log.warning(
+                    "cannot check the access of %s to cluster %s again: %s; retrying",
+                    call.caller.name,
+                    call.cluster,
+                    error,
+                )
                 asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.look_again, {call}.__contains__)
                 continue
             if said[who]:

@@ -41,7 +41,7 @@ class Administration:
             headers = [*_HEADERS, ("Audit-Id", entry.id), *error.headers.items()]
             return Response(error.code, msgspec.json.encode(error.status()), header_block(headers))
         except BaseException:
-            entry.end(500, "it came to nothing")
+            entry.end(500, "internal error")
             raise
         entry.end(200)
         return Response(200, msgspec.json.encode(answer), header_block([*_HEADERS, ("Audit-Id", entry.id)]))

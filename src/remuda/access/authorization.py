@@ -39,7 +39,7 @@ def identifier(tokens: Tokens | None, others: Others) -> Identify:
         if caller is None:
             caller = await others(request)
         if caller is None or caller.name == _ANONYMOUS:
-            raise unauthorized("who you are must be proven: with a token, or a client certificate")
+            raise unauthorized("authentication required: send a bearer token or a client certificate")
         return caller
 
     return identify
@@ -53,9 +53,7 @@ def bearer_of(request: Request) -> str:
 def reaching(permits: Permits) -> MayReach:
     async def may_reach(caller: Caller, cluster: str) -> str:
         if caller.name.startswith(_SERVICE_ACCOUNT):
-            raise forbidden_request(
-                "", "", "", f"clusters are not reached by service accounts, and you are {caller.name}"
-            )
+            raise forbidden_request("", "", "", f"service accounts cannot reach clusters, and you are {caller.name}")
         if caller.clusters is not None and cluster not in caller.clusters:
             return f"the token {caller.token} is not for this cluster"
         if await permits(caller, cluster):

@@ -132,7 +132,7 @@ class ClusterTransport:
                         self.cluster, "tcp", address, make, tls=self._context, server_name=name
                     )
                 if self._access.proxy_url:
-                    raise OSError("an HTTP proxy stands before it, through which connections are not upgraded")
+                    raise OSError("connections cannot be upgraded through the HTTP proxy of its kubeconfig")
                 loop = asyncio.get_running_loop()
                 return await loop.create_connection(make, host, port, ssl=self._context, server_hostname=name)
         except TimeoutError:

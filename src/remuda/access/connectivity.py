@@ -53,19 +53,19 @@ class Standing:
         """`why`: what has been tried, and what came of it."""
         if self._sessions.has(cluster):
             return unavailable(
-                f"the cluster {cluster} is connected; what was asked through its tunnel failed: {why}",
+                f"the cluster {cluster} is connected, but the request through its tunnel failed: {why}",
                 soon=True,
             )
         lost = self._lost.get(cluster)
         if lost is None:
             began = clock.rfc3339(self._began)
             return unavailable(
-                f"the cluster {cluster} has not connected yet; {why}; no server of it has opened a tunnel since this "
-                f"manager was started at {began}: journalctl -u remuda-tunnel tells there what keeps it"
+                f"the cluster {cluster} has not connected yet; {why}; none of its servers has opened a tunnel "
+                f"since this manager started at {began}; run journalctl -u remuda-tunnel on a server to see why"
             )
         return unavailable(
-            f"the cluster {cluster} is not connected since {clock.rfc3339(lost.at)}: {lost.reason} (the tunnel of "
-            f"{lost.node}); {why}; its servers open the tunnel again by themselves",
+            f"the cluster {cluster} has not been connected since {clock.rfc3339(lost.at)}: {lost.reason} (tunnel "
+            f"of {lost.node}); {why}; its servers reconnect automatically",
             soon=clock.time() - lost.at < _COMING_BACK_SECONDS,
         )
 

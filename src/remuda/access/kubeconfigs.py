@@ -51,12 +51,12 @@ TOKEN_NOTE = "remuda.dev/token"  # noqa: S105 - annotation of the Secret: the ha
 TOKEN_KEY = "token"  # noqa: S105 - of the Secret
 
 MAKE_USER = step("clusterkubeconfig.create-user", "creates the system user of a cluster")
-MAKE_NAMESPACE = step("clusterkubeconfig.create-namespace", "creates the namespace of a cluster nobody declared")
-MAKE_GRANT = step("clusterkubeconfig.create-grant", "makes the system user of a cluster its owner")
+MAKE_NAMESPACE = step("clusterkubeconfig.create-namespace", "creates the namespace of a cluster that was not declared")
+MAKE_GRANT = step("clusterkubeconfig.create-grant", "grants the system user of a cluster the owner role")
 MAKE_TOKEN = step("clusterkubeconfig.create-token", "creates the token of a cluster's system user")
 DROP_TOKEN = step("clusterkubeconfig.delete-token", "deletes a system user's token whose secret is lost")
 CREATE = step("clusterkubeconfig.create", "creates the kubeconfig that leads to a cluster through the proxy")
-RENEW = step("clusterkubeconfig.renew", "writes the kubeconfig that leads through the proxy anew")
+RENEW = step("clusterkubeconfig.renew", "rewrites the kubeconfig that leads through the proxy")
 
 _NAMESPACE_SECONDS = 1.0
 _BY_LABEL = "label of its cluster"
@@ -94,7 +94,7 @@ class KubeconfigController:
         except Conflict:
             raise
         except StatusError as error:
-            self._events.warning(plane, "KubeconfigFailed", f"its kubeconfig cannot be kept: {error}")
+            self._events.warning(plane, "KubeconfigFailed", f"cannot write its kubeconfig: {error}")
             raise
 
     async def _keep(self, plane: RKEControlPlane) -> Outcome:
@@ -107,16 +107,16 @@ class KubeconfigController:
             return Blocked("WaitingForCredentials", f"Secret {namespace}/{own}", "does not exist yet")
         id = self._clusters.id(cluster_of(plane))
         if not id:
-            why = f"its id {id_of(plane)!r} is none, or another cluster has it"
+            why = f"its cluster id {id_of(plane)!r} is invalid, or another cluster has it"
             self._events.warning(plane, "NoId", why)
             return Blocked("NoId", f"{RKE_CONTROL_PLANE.name} {plane.key}", why)
         user = self._users.get("", system_user(cluster_of(plane)))
         if user is None:
             user = USER.decode(await self._make_user(cluster_of(plane)))
         if user.metadata.deleting:
-            return Again(_NAMESPACE_SECONDS, "the system user of a cluster before it is on its way out")
+            return Again(_NAMESPACE_SECONDS, "the system user of an earlier cluster of this name is being deleted")
         if not await self._granted(plane, id, user):
-            return Again(_NAMESPACE_SECONDS, f"the namespace {id} is not there yet")
+            return Again(_NAMESPACE_SECONDS, f"namespace {id} does not exist yet")
         await self._put_secret(plane, id, user, seen)
         return DONE
 

@@ -74,7 +74,7 @@ class Proxy:
             entry.end(error.code, entry.why or reason(error))
             return _refusal(error, entry)
         except asyncio.CancelledError:
-            entry.end(499, "the caller went away before there was an answer")
+            entry.end(499, "the client disconnected before the response")
             raise
         except Exception as error:
             entry.end(500, f"failed: {type(error).__name__}")
@@ -82,7 +82,7 @@ class Proxy:
 
     async def _pass_on(self, request: Request, entry: Entry) -> Result:
         with ExitStack() as held:
-            async with _within(_DECIDE_SECONDS, "it could not be decided in time whether this is allowed"):
+            async with _within(_DECIDE_SECONDS, "timed out while authorizing the request"):
                 entry.caller = await self._identify(request)  # first: who tried something odd is worth knowing
                 wanted, what = self._judge(request, entry)
                 call = held.enter_context(self.underway.begin(entry.caller, wanted.cluster, lasting=what.open_ended))
@@ -110,7 +110,7 @@ class Proxy:
     @contextmanager
     def _turn(self, cluster: str) -> Iterator[None]:
         if self._waiting[cluster] >= self.at_once:
-            raise too_many_requests(f"{self.at_once} requests wait for the cluster {cluster} already")
+            raise too_many_requests(f"{self.at_once} requests are already waiting for the cluster {cluster}")
         self._waiting[cluster] += 1
         try:
             yield
@@ -176,17 +176,17 @@ async def _answer(
         lost = way.unreachable(f"the connection was lost before it answered: {plainly(error)}")
         if request.method in READS:
             raise lost from None
-        raise service_unavailable(f"{lost.message}; whether it was done is not known") from None
+        raise service_unavailable(f"{lost.message}; the request may have taken effect") from None
 
 
 def _not_reached(way: Transport, error: Exception) -> str:
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     if isinstance(inner, ssl.SSLError):
         untrusted = getattr(inner, "verify_message", "")
-        why = f"its certificate is not trusted: {untrusted}" if untrusted else f"no TLS with it: {inner.reason}"
+        why = f"its certificate is not trusted: {untrusted}" if untrusted else f"TLS handshake failed: {inner.reason}"
     else:
         why = plainly(inner)
-    return why if way.through == "tunnel" else f"{way.server} cannot be reached: {why}"
+    return why if way.through == "tunnel" else f"cannot reach {way.server}: {why}"
 
 
 def _check(status: int, way: Transport) -> None:
@@ -194,7 +194,7 @@ def _check(status: int, way: Transport) -> None:
     if status == 401:
         raise service_unavailable(f"the API of the cluster {way.cluster} does not accept this manager's credentials")
     if status not in STATUS_LINES:
-        raise StatusError(502, "", f"the API of the cluster {way.cluster} answered {status}, which is no answer")
+        raise StatusError(502, "", f"the API of the cluster {way.cluster} answered with the invalid status {status}")
 
 
 # Answering
@@ -211,7 +211,7 @@ async def _upgraded(
     held: ExitStack,
 ) -> Result:
     if request.content_length != 0:
-        raise bad_request("a request to upgrade the connection has no body")
+        raise bad_request("a request to upgrade the connection must not have a body")
     try:
         async with _within(_ANSWER_SECONDS, f"the API of the cluster {way.cluster} has not answered in time"):
             far, answer = await upgrades.ask(way, request.method, wanted.target, sent, protocol)
@@ -313,7 +313,7 @@ class _Copy:
                 await self._copy(sink)
             entry.end(status)
         except asyncio.CancelledError:
-            entry.end(status, "ended from here: the caller went away, or this server stops")
+            entry.end(status, "the client disconnected, or this server is stopping")
             raise
         except StatusError as ended:
             entry.end(status, self._call.why)

@@ -26,7 +26,7 @@ from remuda.runtime.webhooks import Webhook
 
 CONTROLLERS = (users.NAME, grants.NAME, grants.CREATORS, kubeconfigs.NAME, system_users.NAME)
 
-SERVE_USERS = step("access.let-users-in", "lets every user of ours make tokens for itself")
+SERVE_USERS = step("access.let-users-in", "lets every User create tokens for itself")
 
 _SELF_SERVICE = "remuda:users"
 _API_VERSION = "rbac.authorization.k8s.io/v1"

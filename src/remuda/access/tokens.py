@@ -108,7 +108,7 @@ class Tokens:
         name = read[1]
         token = self._tokens.get("", name)
         if not hmac.compare_digest(digest(read[2]).encode(), (token.hash if token else _NOTHING).encode()):
-            raise _refused(name, "its secret is another one" if token else "there is none of that name, or no longer")
+            raise _refused(name, "wrong secret" if token else "no token has this name")
         return self.again(name)
 
     def again(self, name: str) -> Caller:
@@ -123,9 +123,9 @@ class Tokens:
             raise _refused(name, f"it expired at {token.expires_at}")
         user = self._users.get("", token.user_id)
         if user is None or user.metadata.deleting or not belongs_to(token.metadata, user.metadata):
-            raise _refused(name, f"there is no user {token.user_id}")
+            raise _refused(name, f"its user {token.user_id} does not exist")
         if not user.enabled:
-            raise _refused(name, f"the user {token.user_id} is not enabled")
+            raise _refused(name, f"its user {token.user_id} is disabled")
         return Caller(
             name=user.metadata.name,
             uid=user.metadata.uid,
@@ -146,6 +146,6 @@ class Tokens:
 
 
 def _refused(name: str, why: str) -> StatusError:
-    error = unauthorized("the token is not good: it may have expired or been revoked")
+    error = unauthorized("invalid token: it may have expired or been revoked")
     error.__cause__ = NotGood(f"token {name}: {why}")
     return error

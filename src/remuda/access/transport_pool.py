@@ -139,7 +139,9 @@ class TransportPool:
         except (KubeconfigError, Retryable) as error:
             raise unavailable(str(error)) from None
         if access.insecure or not access.server.startswith("https://"):
-            raise unavailable(f"the {origin} does not say how to verify the cluster's API")
+            raise unavailable(
+                f"the {origin} cannot be used to verify the cluster's API: it needs an https server and a CA"
+            )
         return access
 
     def _make(self, cluster: str, key: Key, access: Access, made_of: tuple[str, ...]) -> ClusterTransport:
@@ -182,7 +184,7 @@ class TransportPool:
 
     def _over_http(self, access: Access) -> Client:
         if access.server.startswith(self._own):
-            raise Retryable(f"the {access.origin} leads through this manager, which needs another way of its own")
+            raise Retryable(f"the {access.origin} leads through this manager's own proxy, which the manager cannot use")
         return HttpClient(access, most_bytes=MOST_ANSWER_BYTES)
 
     # Directly, into nothing
@@ -194,7 +196,7 @@ class TransportPool:
     def _ask_if_open(self, way: ClusterTransport) -> None:
         until = self._shut.get(way.cluster)
         if until is not None and way.through == "direct" and asyncio.get_running_loop().time() < until:
-            raise self.unreachable(way.cluster, f"{way.server} cannot be reached: {NO_CONNECTION}")
+            raise self.unreachable(way.cluster, f"cannot reach {way.server}: {NO_CONNECTION}")
 
     # What changes
 

@@ -68,7 +68,7 @@ class Authorizer:
         shown = tunnel_tokens.parse(_bearer(asking))
         try:
             if shown is None:
-                raise _Refused("it shows no token of a tunnel")
+                raise _Refused("it has no tunnel token")
             machine = await self._proven(shown)
         except _Refused as refused:
             self._say(asking, shown, str(refused))
@@ -80,18 +80,18 @@ class Authorizer:
     async def _proven(self, shown: tunnel_tokens.Shown) -> Machine:
         plane = self._clusters.plane(shown.cluster)
         if plane is None:
-            raise _Refused("there is no such cluster")
+            raise _Refused("no cluster has this id")
         machine = self._machine(plane, shown.machine)
         if machine is None:
             raise _Refused("the cluster has no such Machine")
         if not await self._proves(shown, plane, machine.metadata.uid):
-            raise _Refused("the token is not that of this Machine")
+            raise _Refused("the token does not belong to this Machine")
         # What was read may have taken its time.
         now = self._machine(plane, shown.machine)
         if now is None or now.metadata.uid != machine.metadata.uid:
             raise _Refused("the cluster has no such Machine")
         if not hosts.roles(now.metadata.labels).control_plane:
-            raise _Refused("the Machine is not of the control plane")
+            raise _Refused("the Machine is not part of the control plane")
         return now
 
     def _machine(self, plane: RKEControlPlane, name: str) -> Machine | None:
@@ -116,7 +116,7 @@ class Authorizer:
             found = SECRET.decode(await self._client.get(SECRETS, *place))
             kept = _Kept(now, found.metadata.resource_version, found.data.get(state.TUNNEL, b"").strip())
         except StatusError as error:
-            raise _Refused(f"the key in Secret {place} cannot be read: {error}") from None
+            raise _Refused(f"cannot read the key in Secret {place}: {error}") from None
         finally:
             self._remember(place, kept)
         return kept.key
@@ -135,7 +135,7 @@ class Authorizer:
         key = self._admitted.pop(before.metadata.uid, None)
         if key is None:
             return
-        why = "its Machine is gone" if after is None else "its Machine is of the control plane no more"
+        why = "its Machine was deleted" if after is None else "its Machine is no longer part of the control plane"
         for session in self._sessions.of(key.cluster):
             if session.key == key:
                 session.end(why)
@@ -151,12 +151,12 @@ class Authorizer:
 
     def refused_to_dial(self, key: Key, address: str, what: str) -> None:
         """`tunnel.Server.refused`: a node wants this end to dial something for it."""
-        why = f"the tunnel of {key} wanted this end to dial {what}: it dials nothing for tunnels"
+        why = f"the tunnel of {key} requested a connection to {what}: nodes may not dial through the manager"
         self._audit.refused(address, 403, "dial", TUNNEL, why, user=f"tunnel:{key}", cluster=key.cluster)
 
     def _say(self, asking: Asking, shown: tunnel_tokens.Shown | None, why: str) -> None:
         """The same is not said again for a while: a node that does not know better comes back every few seconds."""
-        claims = f"{shown.machine} of cluster {shown.cluster}" if shown is not None else "nobody"
+        claims = f" that claims to be {shown.machine} of cluster {shown.cluster}" if shown is not None else ""
         address = asking.address.rpartition(":")[0] or asking.address
         now = asyncio.get_running_loop().time()
         if now - self._said.get((address, claims + why), -_QUIET_SECONDS) < _QUIET_SECONDS:
@@ -164,7 +164,7 @@ class Authorizer:
         if len(self._said) >= _MOST_REMEMBERED:
             self._said.clear()
         self._said[address, claims + why] = now
-        text = f"a tunnel is refused to what claims to be {claims}: {why}"
+        text = f"denied a tunnel to a client{claims}: {why}"
         self._audit.refused(asking.address, 401, "tunnel", TUNNEL, text, cluster=shown.cluster if shown else "")
 
 

@@ -116,9 +116,9 @@ class FarEnd(End):
             self.transport.pause_reading()  # until somebody is there to take it
             self._resolve()
         except httptools.HttpParserError as error:
-            self._fail(f"it did not answer in HTTP: {error}")
+            self._fail(f"the response is not HTTP: {error}")
         if self._size > _MOST_BODY or (self._size > _MOST_HEAD and not self._head_complete):
-            self._fail("its answer is too long")
+            self._fail("the response is too long")
 
     def eof_received(self) -> bool:
         if not self.answered.done() and self._head_complete:
@@ -126,7 +126,7 @@ class FarEnd(End):
         return super().eof_received()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._fail(f"the connection was lost: {error}" if error else "it closed the connection")
+        self._fail(f"the connection was lost: {error}" if error else "the cluster closed the connection")
         super().connection_lost(error)
 
     def _resolve(self) -> None:
