@@ -160,7 +160,7 @@ async def test_whose_a_token_is_and_its_hash_never_change(doors: Doors) -> None:
         other = await doors.user()
         name = token.obj["metadata"]["name"]
         for change in ({"userId": other}, {"hash": mint(other).obj["hash"]}):
-            with pytest.raises(StatusError, match="cannot be changed"):
+            with pytest.raises(StatusError, match="is immutable"):
                 await doors.engine.patch(TOKEN.target, "", name, change)
 
 

@@ -59,7 +59,7 @@ class Complaints:
     def trouble(self, text: str) -> None:
         now = time.monotonic()
         if text != self._said or now > self._at + _SAY_AGAIN_SECONDS:
-            log.warning(f"{self._what}: {text}; it is tried again")
+            log.warning(f"{self._what}: {text}; retrying")
             self._said, self._at = text, now
 
     def well(self) -> None:
@@ -192,7 +192,9 @@ class Channel:
         with self._changed:
             kept = {key: value for key, value in self._pending.items() if not key.endswith("-output")}
             self._pending = kept if len(kept) < len(self._pending) else {}
-        log.error(f"results are not accepted: {error}; " + ("outputs are left out" if kept else "they are given up"))
+        log.error(
+            f"the server rejected the results: {error}; " + ("retrying without outputs" if kept else "dropping them")
+        )
 
     # Watching
 

@@ -102,11 +102,11 @@ def read_private(path: str) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if stat.S_IMODE(found.st_mode) != 0o600:
-            raise ConfigError(f"{path} must have mode 0600, not {stat.S_IMODE(found.st_mode):04o}: chmod 0600 it")
+            raise ConfigError(f"{path} must have mode 0600, not {stat.S_IMODE(found.st_mode):04o}; run chmod 0600")
         if found.st_uid != os.geteuid():
             raise ConfigError(f"{path} must belong to user {os.geteuid()}, not {found.st_uid}")
         return file.read()

@@ -92,7 +92,7 @@ class Follower:
                     event()
                 self._pass()
             except Exception as error:  # a full disk, or what nobody thought of: said, and tried again
-                log.error(f"the plan cannot be followed now: {type(error).__name__}: {error}")
+                log.error(f"cannot follow the plan: {type(error).__name__}: {error}; retrying")
                 self._wake = [rules.PROBE_SECONDS]
         self._end()
 
@@ -134,7 +134,7 @@ class Follower:
     def _on_secret(self, secret: Secret) -> None:
         basis = Basis.of(secret)
         if self._secret is not None and secret.uid != self._secret.uid:
-            log.info("the plan Secret was made anew")
+            log.info("the plan Secret was recreated")
         if basis != self._basis:
             self._begin(basis, secret.data)
         self._secret = secret
@@ -154,7 +154,7 @@ class Follower:
         self._plan, self._unreadable = None, ""
         if rules.PLAN not in data:
             return
-        log.info(f"plan {basis.checksum[:12]} is here")
+        log.info(f"received plan {basis.checksum[:12]}")
         try:
             self._plan = parse(data[rules.PLAN])
         except PlanError as error:
@@ -163,7 +163,7 @@ class Follower:
 
     def _on_gone(self) -> None:
         if self._secret is not None:
-            log.warning("the plan Secret is gone; its plan is not followed any more")
+            log.warning("the plan Secret was deleted; its plan is no longer followed")
         self._secret = self._basis = self._plan = None
         self._results, self._written = {}, {}
 
@@ -214,12 +214,14 @@ class Follower:
         run = Run(self._basis.uid, self._basis.checksum, verdict.attempt_id)
         known = self._journal.results(run)
         if known is not None:
-            log.info(f"plan {self._basis.checksum[:12]}: {verdict.attempt_id} had finished already; it is reported")
+            log.info(
+                f"plan {self._basis.checksum[:12]}: {verdict.attempt_id} had already finished; reporting its result"
+            )
             self._results.update(known)
             return False
         wait = interlock.seconds_to_wait(self._config.interlock_directory)
         if wait > 0:
-            log.once(f"a restart of this agent is pending: no plan begins for up to {wait:.0f} s")
+            log.once(f"a restart of this agent is pending; waiting up to {wait:.0f} s before the next plan")
             self._wake.append(min(wait, _INTERLOCK_SECONDS))
             return True
         self._start(plan, view[rules.PLAN], run, verdict.attempt)
@@ -227,7 +229,7 @@ class Follower:
 
     def _start(self, plan: Plan, content: bytes, run: Run, attempt: int) -> None:
         assert self._basis is not None
-        log.info(f"plan {run.checksum[:12]}: {run.attempt} begins")
+        log.info(f"plan {run.checksum[:12]}: starting {run.attempt}")
         stop = threading.Event()
         thread = threading.Thread(
             target=self._carry_out, args=(plan, content, run, attempt, stop), name="apply", daemon=True
@@ -244,7 +246,7 @@ class Follower:
         except instructions.Stopped:
             outcome = None
         except Exception as error:
-            outcome = apply.Outcome({}, f"the plan could not be carried out: {error}")
+            outcome = apply.Outcome({}, f"cannot apply the plan: {error}")
         self._post(self._on_applied, outcome)
 
     def _on_applied(self, outcome: apply.Outcome | None) -> None:
@@ -252,7 +254,7 @@ class Follower:
         assert done is not None
         short = done.basis.checksum[:12]
         if outcome is None:
-            log.info(f"plan {short}: {done.run.attempt} was ended before it had finished")
+            log.info(f"plan {short}: {done.run.attempt} was stopped before it finished")
             return
         current = done.basis == self._basis
         if current:
@@ -262,7 +264,7 @@ class Follower:
         else:
             log.info(f"plan {short}: {done.run.attempt} succeeded")
         if not current:
-            log.info(f"plan {short} is not the plan any more, so its result is not reported")
+            log.info(f"plan {short} has been replaced; its result is not reported")
             return
         self._periodic.all_due = True
         self._probing.anew(delayed=True)
@@ -278,7 +280,7 @@ class Follower:
         try:
             self._journal.finished(done.run, results)
         except OSError as error:
-            log.error(f"the journal cannot be written, so a restart may run this plan again: {error.strerror}")
+            log.error(f"cannot write the journal: {error.strerror}; a restart may run this plan again")
         self._results.update(results)
 
     # Beside it
@@ -311,4 +313,4 @@ def _tell_changes(before: formats.Json, after: formats.Json) -> None:
     for name, status in after.items():
         well = bool(status.get("healthy"))
         if well != bool((before.get(name) or {}).get("healthy")):
-            log.info(f"probe {name}: {'healthy' if well else 'not healthy any more'}")
+            log.info(f"probe {name}: {'healthy' if well else 'unhealthy'}")

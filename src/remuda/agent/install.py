@@ -33,9 +33,9 @@ class _Installation:
 
     def carry_out(self) -> None:
         if os.geteuid() != 0 and not self._layout.root:
-            raise InstallError("this must run as root: repeat it with sudo")
+            raise InstallError("must run as root; repeat the command with sudo")
         if not program.own_path():
-            raise InstallError("this program is not the one file it is delivered as")
+            raise InstallError("the agent must run from the single file it is delivered as")
         for folder in (self._layout.etc, self._layout.var, self._layout.interlock):
             os.makedirs(folder, mode=0o700, exist_ok=True)
         pending = os.path.join(self._layout.interlock, interlock.PENDING)
@@ -60,7 +60,7 @@ class _Installation:
         said = False
         while os.path.exists(active) and time.monotonic() < until and self._is_running():
             if not said:
-                say("waiting for the plan that is being applied")
+                say("waiting for the running plan to finish")
             said = True
             time.sleep(1)
 

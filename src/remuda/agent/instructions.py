@@ -63,7 +63,7 @@ def run(
     program = _found(command, path)
     if program is None:
         found = os.path.exists(command)
-        raise InstructionError(f"{command} cannot be executed" if found else f"{command} is not there")
+        raise InstructionError(f"{command} is not executable" if found else f"{command} does not exist")
     try:
         process = subprocess.Popen(  # noqa: S603
             [command, *instruction.args],
@@ -76,7 +76,7 @@ def run(
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise InstructionError(f"{command} could not be started: {getattr(error, 'strerror', None) or error}") from None
+        raise InstructionError(f"cannot start {command}: {getattr(error, 'strerror', None) or error}") from None
     with process:
         return _Run(process, instruction, config.instruction_timeout_seconds, stop).result()
 
@@ -181,7 +181,7 @@ class _Run:
             self._rest(selector)
         stderr = self._streams["stderr"].content()
         if late:
-            stderr += f"\nended after {self._seconds:g} seconds, the most an instruction may take here\n".encode()
+            stderr += f"\nended after {self._seconds:g} seconds, the time limit of instructions on this host\n".encode()
         return Result(self._process.returncode or (124 if late else 0), self._streams["stdout"].content(), stderr)
 
     def _pause(self, selector: selectors.BaseSelector) -> float:

@@ -33,7 +33,7 @@ def seconds_to_wait(folder: str) -> float:
         return _PATIENCE_SECONDS
     left = since + _PATIENCE_SECONDS - now
     if left <= 0:
-        log.warning(f"{path} has been there for {_PATIENCE_SECONDS:.0f} s and nobody restarted this agent: going on")
+        log.warning(f"{path} is {_PATIENCE_SECONDS:.0f} s old and the agent was not restarted; continuing")
         disk.remove(path)
         return 0.0
     return left

@@ -102,7 +102,7 @@ class Api:
             for value in _values(response):
                 yield _event(value)
         except (OSError, http.client.HTTPException) as error:
-            raise web.Unreachable(f"the watch at {self.server} broke off: {web.describe(error)}") from None
+            raise web.Unreachable(f"the watch at {self.server} was interrupted: {web.describe(error)}") from None
         finally:
             connection.close()
 
@@ -178,7 +178,7 @@ class Api:
             said = ""
         text = f"{self.server} answers {answer.code}: {said or http.client.responses.get(answer.code, 'no reason')}"
         if answer.code == 401:
-            text += "; the token of this host is not valid (any more)"
+            text += "; the token of this host is invalid or was revoked"
             words = web.skew_in_words(self.skew)
             text += f"; {words}" if words else ""
         return ApiError(answer.code, text, _seconds(answer.headers.get("retry-after", "")))
@@ -201,7 +201,7 @@ def _values(response: io.BufferedIOBase) -> Iterator[Any]:
         piece = response.read1(_PIECE)
         if not piece:
             if text:
-                raise web.Unreachable("the watch broke off in the middle of an event")
+                raise web.Unreachable("the watch ended in the middle of an event")
             return
         try:
             text = (text + characters.decode(piece)).lstrip()
@@ -224,7 +224,7 @@ def _may_go_on(text: str, error: json.JSONDecodeError) -> bool:
 
 
 def _no_event() -> web.Unreachable:
-    return web.Unreachable("the watch brought something that is no event")
+    return web.Unreachable("the watch returned an invalid event")
 
 
 def _event(event: Any) -> tuple[str, str]:

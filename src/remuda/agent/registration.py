@@ -67,7 +67,7 @@ def wanted(environment: Mapping[str, str]) -> Wanted:
         raise InstallError("CATTLE_TOKEN is missing: it proves that this host may register")
     strict = flag(environment, "CATTLE_AGENT_STRICT_VERIFY", flag(environment, "STRICT_VERIFY", False))
     if found.remote and strict and not found.ca_checksum:
-        raise InstallError("CATTLE_CA_CHECKSUM is missing, and verification is to be strict")
+        raise InstallError("CATTLE_CA_CHECKSUM is missing, and strict verification requires it")
     return found
 
 
@@ -102,19 +102,19 @@ class Registration:
             kept = self._kept()
             if kept is None:
                 raise InstallError(f"{self._wanted.server} refuses this host: {error}") from None
-            say(f"the token is refused ({error}), but this host is connected already: that connection is kept")
+            say(f"the server refused the token ({error}); keeping the existing connection of this host, which works")
             return kept
         api = Api(connection.parse(info))
         try:
             self._patiently("reading the plan Secret", lambda: _try(api))
         except RegistrationRefused as error:
-            raise InstallError(f"the connection that the server gave does not work: {error}") from None
+            raise InstallError(f"the connection info from the server does not work: {error}") from None
         return info
 
     def _authority(self) -> str | None:
         """The server's CA, which must be the one that was promised."""
         if not self._wanted.ca_checksum:
-            say("no CA checksum is given, so the server must be known to the certificate authorities of this system")
+            say("no CA checksum given; verifying the server with the certificate authorities of this system")
             return None
         anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         anyone.check_hostname = False
@@ -124,8 +124,8 @@ class Registration:
         found = hashlib.sha256(answer.content).hexdigest()
         if found != self._wanted.ca_checksum:
             raise InstallError(
-                f"{self._wanted.server} has another CA than expected, so it is not trusted: the checksum should be "
-                f"{self._wanted.ca_checksum} and is {found}"
+                f"{self._wanted.server} has another CA than expected, so it is not trusted: expected the checksum "
+                f"{self._wanted.ca_checksum}, got {found}"
             )
         return answer.content.decode()
 
@@ -152,7 +152,7 @@ class Registration:
         headers["X-Cattle-Taints"] = given.get("CATTLE_TAINTS") or ""
         for name, value in headers.items():
             if not value.isprintable() or not value.isascii():
-                raise InstallError(f"what goes into {name} must be plain text in one line")
+                raise InstallError(f"the value of {name} must be printable ASCII in one line")
         return headers
 
     def _id(self) -> str:
@@ -187,13 +187,13 @@ class Registration:
                 refused_since = time.monotonic()
                 if time.monotonic() > self._until:
                     waited = time.monotonic() - began
-                    raise InstallError(f"{what} did not work for {waited:.0f} s: {trouble}") from None
+                    raise InstallError(f"{what} failed for {waited:.0f} s: {trouble}") from None
             except RegistrationRefused as error:
                 trouble, pause = str(error), _PAUSE_SECONDS
                 if time.monotonic() > min(refused_since + _REFUSAL_SECONDS, self._until):
                     raise
             if trouble != said:
-                say(f"{what}: {trouble}; trying again every {pause:.0f} s")
+                say(f"{what}: {trouble}; retrying every {pause:.0f} s")
                 said = trouble
             time.sleep(pause)
 

@@ -41,7 +41,7 @@ def _alone(config: Config) -> Any:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise ConfigError(f"another agent follows the plan of {folder}; this one ends") from None
+        raise ConfigError(f"another agent is running with {folder}; exiting") from None
     return lock
 
 

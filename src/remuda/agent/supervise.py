@@ -51,7 +51,7 @@ def start(path: str, var: str, arguments: list[str]) -> None:
 def supervise(path: str, var: str, arguments: list[str]) -> int:
     """In the present process, until SIGTERM."""
     if running(var) not in (0, os.getpid()):
-        log.error("there is a supervisor already; this one ends")
+        log.error("another supervisor is running; exiting")
         return 1
     disk.write(os.path.join(var, PID_FILE), f"{os.getpid()} {started(os.getpid())}\n".encode())
     try:
@@ -77,7 +77,7 @@ class _Supervisor:
                 return
             well = time.monotonic() - began > _WELL_SECONDS
             pause = _SHORTEST_PAUSE if well else min(pause * 2, _LONGEST_PAUSE)
-            log.warning(f"the agent ended with {child.returncode}; it is started again in {pause:g} s")
+            log.warning(f"the agent exited with {child.returncode}; restarting it in {pause:g} s")
             if self._is_told_to_end(pause):
                 return
 

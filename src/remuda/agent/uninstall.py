@@ -14,7 +14,7 @@ from remuda.agent import disk, layout, service, supervise
 def uninstall(environment: Mapping[str, str]) -> int:
     place = layout.of(environment)
     if os.geteuid() != 0 and not place.root:
-        print("remuda-agent: this must run as root: repeat it with sudo", flush=True)
+        print("remuda-agent: must run as root; repeat the command with sudo", flush=True)
         return 1
     if place.by_systemd:
         service.systemctl("disable", "--now", layout.UNIT, check=False)
@@ -35,7 +35,7 @@ def uninstall(environment: Mapping[str, str]) -> int:
         watch.forget(place.root)
     for path in (place.program, f"{place.program}.trial", place.uninstall_script):
         disk.remove(path)
-    print("remuda-agent: removed; what it has installed on this host stays", flush=True)
+    print("remuda-agent: removed; software that plans have installed on this host stays", flush=True)
     return 0
 
 

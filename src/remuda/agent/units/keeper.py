@@ -109,7 +109,7 @@ class Keeper:
             if self._unit is None or not self._unit.restarts_after(self._code):
                 self._place.want_no_more(self._name)
                 return self._say("failed" if self._trouble else "inactive", pid=0, result=self._trouble)
-            log.info(f"{self._name} has ended ({self._trouble or 'well'}); it is started again")
+            log.info(f"{self._name} ended ({self._trouble or 'successfully'}); restarting it")
             self._say("activating", pid=0, result=self._trouble, restarts=self._state.restarts + 1)
             if self._wait(None, max(self._unit.restart_seconds, _LEAST_PAUSE)) == _STOP:
                 return self._say("inactive", pid=0)
@@ -119,7 +119,7 @@ class Keeper:
         handle = processes.opened(self._before.pid, self._before.started) if self._before.pid else None
         if handle is None:
             return None
-        log.info(f"{self._name} runs, and is looked after again")
+        log.info(f"{self._name} is running; supervising it again")
         return _Process(self._before.pid, handle, None)
 
     # -- one run, from a start to an end -----------------------------------------------------------------------------
@@ -173,13 +173,15 @@ class Keeper:
                 break
             elif what == _LATE:
                 self._end(unit, process)
-                raise _Failed(f"it did not say within {unit.start_seconds:g} s that it is ready")
+                raise _Failed(f"it did not report readiness within {unit.start_seconds:g} s")
             else:
                 self._say("deactivating")
                 self._end(unit, process)
                 return what
         if self._code != 0:
-            self._trouble = "it ended unseen" if self._code is None else f"it ended with {self._code}"
+            self._trouble = (
+                "it ended with an unknown exit code" if self._code is None else f"it ended with {self._code}"
+            )
             return _ENDED
         if unit.type == "oneshot":
             for command in unit.started:
@@ -317,7 +319,7 @@ class Keeper:
             except OSError as error:
                 if command.may_fail:
                     return self._start(Command(("/bin/true",), True))
-                raise _Failed(f"{words[0]} cannot be started: {error.strerror}") from None
+                raise _Failed(f"cannot start {words[0]}: {error.strerror}") from None
         return _Process(child.pid, os.pidfd_open(child.pid), child)
 
     def _variables(self, unit: Unit) -> dict[str, str]:
@@ -325,7 +327,7 @@ class Keeper:
         for name in unit.environment_files:
             content = disk.read(self._place.below(name.lstrip("-")))
             if content is None and not name.startswith("-"):
-                raise _Failed(f"EnvironmentFile {name} is not there")
+                raise _Failed(f"EnvironmentFile {name} does not exist")
             found.update(environment_of((content or b"").decode("utf-8", "replace")))
         found[processes.UNIT_VARIABLE] = self._name
         return found

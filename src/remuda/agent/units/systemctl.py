@@ -50,11 +50,11 @@ class Options:
             elif each == "--value":
                 self.value = True
             elif each.startswith("-") and each not in _WITHOUT_MEANING:
-                raise Usage(f"the option {each} is not known to the systemctl of this host")
+                raise Usage(f"unknown option {each}")
             elif not each.startswith("-"):
                 words.append(each)
         if not words:
-            raise Usage("which verb?")
+            raise Usage("no verb given")
         self.verb, self.names = words[0], [full(word) for word in words[1:]]
 
 
@@ -63,9 +63,9 @@ def main(root: str, arguments: list[str]) -> int:
         options = Options(arguments)
         verb = _VERBS.get(options.verb)
         if verb is None:
-            raise Usage(f"the systemctl of this host knows no verb {options.verb}")
+            raise Usage(f"unknown verb {options.verb}")
         if not options.names and options.verb not in _FOR_ALL:
-            raise Usage(f"{options.verb}: which unit?")
+            raise Usage(f"{options.verb}: no unit given")
         return verb(Systemctl(UnitDirectory(root)), options)
     except NoSuchUnit as error:
         sys.stderr.write(f"Failed to do it: {error}\n")
@@ -163,7 +163,7 @@ class Systemctl:
         until = time.monotonic() + _KEEPER_SECONDS
         while not self._place.has_keeper(name) and started.poll() is None:
             if time.monotonic() > until:
-                raise OSError(f"whoever is to look after {name} does not start")
+                raise OSError(f"the keeper of {name} did not start")
             time.sleep(_LOOK_SECONDS)
 
     # -- what is to run ----------------------------------------------------------------------------------------------

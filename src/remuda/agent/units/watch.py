@@ -42,10 +42,10 @@ def _watch(place: UnitDirectory, command: list[str], stop: threading.Event) -> N
         for name in place.wanted():
             try:
                 if place.has(name) and not place.has_keeper(name):
-                    log.info(f"the unit {name} is wanted, and nobody looks after it: it is seen to")
+                    log.info(f"unit {name} is wanted but has no keeper; starting one")
                     _start(command, name, stop)
             except (OSError, subprocess.SubprocessError) as error:
-                log.warning(f"the unit {name} cannot be seen to: {error}")
+                log.warning(f"cannot start a keeper for unit {name}: {error}")
         if stop.wait(_LOOK_SECONDS):
             return
 
