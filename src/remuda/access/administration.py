@@ -1,4 +1,5 @@
-"""Acts of administrators at the manager itself, where no Kubernetes object stands for them: /k8s/manager/<endpoint>/….
+"""Endpoints for administrators of the manager itself, for actions without a Kubernetes object:
+/k8s/manager/<endpoint>/….
 
 RBAC rules on these paths (`nonResourceURLs`) decide who may use them: the ClusterRole cluster-admin permits all of
 them, no other role any. Each request is authorised as its sender and has an audit line.

@@ -1,7 +1,7 @@
-"""Admission of users, tokens and grants: what could never work, or would be more than its author may give, is refused.
+"""Admission of tokens and grants: denies objects that can never work, or that give more than their author may give.
 
-A user of ours may create tokens only for itself. Everybody else whom the rules of the management plane let make tokens
-(an administrator) may make them for anybody.
+A User creates tokens only for itself. Everybody else who may create tokens by RBAC (an administrator) may create them
+for any User.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def admit_token(review: Review) -> Verdict:
         return ALLOWED
     old, new = read
     if len(new.cluster_names) > MOST_CLUSTERS:
-        # Admission runs before the schema is asked, and each name is looked up.
+        # Admission runs before schema validation, and looks up each name.
         return Verdict(errors=(too_many("clusterNames", len(new.cluster_names), MOST_CLUSTERS),))
     found = token_complaints(new)
     if old is not None:
@@ -68,7 +68,7 @@ def admit_token(review: Review) -> Verdict:
 def token_complaints(token: Token) -> list[FieldError]:
     found = [] if token.user_id else [required("userId", "name the User that owns the token")]
     if not re.fullmatch(DIGEST, token.hash):
-        found.append(invalid("hash", OMITTED, NO_HASH))  # whatever it is, it is not shown to anybody
+        found.append(invalid("hash", OMITTED, NO_HASH))  # the value may be the secret itself, so it is not shown
     return found
 
 
@@ -138,8 +138,8 @@ def _known_user(review: Review, name: str, path: str) -> list[FieldError]:
 
 
 def _known_clusters(review: Review, paths: Mapping[str, str]) -> list[FieldError]:
-    """Complaints about those ids that are no cluster's; `paths` says where each stands. Control planes are read once,
-    however many ids there are: decoding them is what costs."""
+    """Return errors for ids that no cluster has; `paths` maps each id to its field. Control planes are read only once,
+    because decoding them is expensive."""
     try:
         unknown = [
             id
@@ -155,8 +155,8 @@ def _known_clusters(review: Review, paths: Mapping[str, str]) -> list[FieldError
 
 
 def _read(kind: Kind[T], review: Review) -> tuple[T | None, T] | None:
-    """The object as it was and as it would be; None for what is none of our business here, and for what is of the wrong
-    shape: the schema says so."""
+    """Return the old and the new object; None if there is nothing to check, or if the object does not fit its schema,
+    which reports that itself."""
     if review.subresource or review.new is None or review.new["metadata"].get("deletionTimestamp"):
         return None
     try:
@@ -174,7 +174,7 @@ def _convert(kind: Kind[T], value: dict[str, Any]) -> T:
 
 
 def audited(judge: AdmissionFunction) -> AdmissionFunction:
-    """The same, and whatever it refuses has an audit line: these objects are rights."""
+    """Wrap an admission function so that each denial has an audit line: these objects are permissions."""
 
     def judged(review: Review) -> Verdict:
         verdict = judge(review)

@@ -30,8 +30,8 @@ _TOKEN_REVIEWS = Target("authentication.k8s.io/v1", "tokenreviews")
 
 
 def identifier(tokens: Tokens | None, others: Others) -> Identify:
-    """Our tokens, if there are any, then whatever else the engine accepts. A certificate goes first, as everywhere in
-    Kubernetes."""
+    """Return the authentication: first our tokens, then the engine's methods. A client certificate takes precedence, as
+    in Kubernetes."""
 
     async def identify(request: Request) -> Caller:
         bearer = bearer_of(request)
@@ -83,7 +83,7 @@ class _TokenReview(msgspec.Struct):
 
 
 def reviewed_tokens(client: Client) -> Others:
-    """Tokens the cluster knows: it is asked about each."""
+    """Return the authentication of tokens by TokenReviews of the API server."""
 
     async def ask(request: Request) -> Caller | None:
         bearer = bearer_of(request)
@@ -114,7 +114,7 @@ def reviewed_access(client: Client) -> Permits:
 
 
 def reviewed_paths(client: Client) -> PermitsPath:
-    """The same of paths."""
+    """Return the same check for non-resource paths."""
 
     async def ask(caller: Caller, verb: str, path: str) -> bool:
         return await permits_path(client, _subject(caller), verb, path)

@@ -1,10 +1,9 @@
-"""ClusterRoleTemplateBinding: a grant, written at both ends and taken back from both.
+"""ClusterRoleTemplateBinding: a grant, written on the management plane and into the cluster, and revoked from both.
 
-    valid → finalizer and owner (the User: who goes takes the grants along) → the management plane → the cluster → Ready
+    validate → set finalizer and owner (the User, with whom the grant is deleted) → management plane → cluster → Ready
 
-Taking back begins at the management plane, which cuts access at once, whether or not the cluster can be reached. What
-cannot be written into a cluster now is written when it is connected again; of a cluster that is gone nothing is left to
-be removed.
+Revoking begins on the management plane, which cuts access at once, whether or not the cluster is reachable. An
+unreachable cluster gets its role binding when it connects again. In a deleted cluster nothing needs to be removed.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ NAME = "clusterroletemplatebinding"
 CREATORS = "clustercreator"
 FINALIZER = "remuda.dev/grant"
 CREATOR_GRANT = "creator-cluster-owner"
-CREATOR_GRANTED = "remuda.dev/creator-granted"  # annotation of a management Cluster: taken back, it stays taken back
+CREATOR_GRANTED = "remuda.dev/creator-granted"  # annotation of a management Cluster: do not grant again after a revoke
 
 PREPARE = step("grant.prepare", "writes the finalizer and the owner of a grant")
 REACH = step("grant.reach", "grants access to a cluster on the management plane")
@@ -67,7 +66,7 @@ class _Waits(Exception):
 
     def __init__(self, reason: str, on: str, message: str, check_after: float | None = None) -> None:
         super().__init__(message)
-        self.said = condition(READY, False, reason, message)
+        self.ready = condition(READY, False, reason, message)
         self.outcome = Blocked(reason, on, message, check_after)
 
 
@@ -100,10 +99,10 @@ class GrantController:
             if grant.metadata.deleting:
                 return await self._take_back(value, grant)
             value = await self._give(value, grant)
-            said = condition(READY, True, "Granted", f"{_who(grant)} is {role_of(grant)} in {grant.cluster_name}")
+            ready = condition(READY, True, "Granted", f"{_who(grant)} is {role_of(grant)} in {grant.cluster_name}")
             outcome: Outcome = DONE
         except _Waits as waits:
-            said, outcome = waits.said, waits.outcome
+            ready, outcome = waits.ready, waits.outcome
             value = self._grants.raw(*key) or value
         except Conflict:
             raise
@@ -111,17 +110,17 @@ class GrantController:
             failed = condition(READY, False, "Failed", f"{error}; retrying")
             await self._publish(self._grants.raw(*key) or value, grant, failed)
             raise
-        await self._publish(value, grant, said)
+        await self._publish(value, grant, ready)
         return outcome
 
-    async def _publish(self, value: bytes, grant: ClusterRoleTemplateBinding, said: Condition) -> None:
+    async def _publish(self, value: bytes, grant: ClusterRoleTemplateBinding, ready: Condition) -> None:
         draft = Draft(GRANT.target, value)
         if role_of(grant):
             draft.status["downstreamRole"] = role_of(grant)
-        conditions.put(draft.status, [said], generation=grant.metadata.generation)
+        conditions.put(draft.status, [ready], generation=grant.metadata.generation)
         await save(self._client, draft, PUBLISH)
 
-    # -- giving
+    # -- granting
 
     async def _give(self, value: bytes, grant: ClusterRoleTemplateBinding) -> bytes:
         owner = self._owner(grant)
@@ -141,7 +140,7 @@ class GrantController:
         return value
 
     def _owner(self, grant: ClusterRoleTemplateBinding) -> OwnerReference | None:
-        """The User; None for a group. Says what keeps the grant from being one."""
+        """Return the owner: the User, or None for a group. Raises _Waits if the grant cannot be given."""
         on = f"{GRANT.name} {grant.key}"
         if wrong := grant_complaints(grant, grant.metadata.namespace):
             raise _Waits("Invalid", on, "; ".join(map(str, wrong)))
@@ -167,12 +166,12 @@ class GrantController:
         found = self._remote.look(cluster)
         if found.client is None:
             if conditions.is_true(grant.status.conditions, READY):
-                return  # it was written when it could be reached; a grant never changes
+                return  # the binding exists already, and a grant never changes
             why = f"cannot reach Cluster {cluster} ({found.error}); the role is granted there when it connects"
             raise _Waits("ClusterUnreachable", f"Cluster {cluster}", why)
         await bindings.ensure(found.client, CLUSTER_ROLE_BINDINGS, bindings.downstream(grant), BIND)
 
-    # -- taking back
+    # -- revoking
 
     async def _take_back(self, value: bytes, grant: ClusterRoleTemplateBinding) -> Outcome:
         if FINALIZER not in grant.metadata.finalizers:
@@ -234,7 +233,7 @@ class CreatorController:
 
 
 def manifest(name: str, cluster: str, user: ObjectMeta, role: str) -> dict[str, Any]:
-    """A grant for a User."""
+    """Return the manifest of a grant for a User."""
     return {
         "apiVersion": GRANT.api_version,
         "kind": GRANT.name,

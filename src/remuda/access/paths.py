@@ -38,14 +38,15 @@ class Wanted(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """As Kubernetes calls it. `open_ended`: no answer may come for as long as there is nothing to say."""
+    """Verb of a request, in Kubernetes' terms. `open_ended`: the response may take as long as there is nothing to
+    send."""
 
     verb: str
     open_ended: bool = False
 
 
 def judge(method: str, target: str) -> Wanted:
-    """Raises a StatusError in words that say what is wrong with it."""
+    """Parse a request target. Raises a StatusError that names the fault."""
     if method not in METHODS:
         raise StatusError(405, "MethodNotAllowed", f"the Kubernetes API does not support the method {method}")
     path, _, query = target.partition("?")

@@ -1,10 +1,10 @@
-"""Tokens: made, kept as a hash, and turned into a caller.
+"""Tokens: creation, storage as a hash, and authentication.
 
-    <name of the Token>:<52 characters that are kept nowhere>
+    <name of the Token>:<52 characters that are not stored>
 
-The secret is 256 random bits, so its plain SHA-256 tells nobody anything. A token is looked at anew on each use, from
-caches: one that was revoked or has expired, or whose user was disabled or deleted, is not good for the next request.
-Which of these it was is for the audit line (the cause of the 401); the caller hears only that it is not good.
+The secret has 256 random bits, so its plain SHA-256 reveals nothing. A token is checked on each use, from caches: if it
+was revoked or has expired, or if its user was disabled or deleted, the next request is denied. The exact reason is the
+cause of the 401, for the audit line; the caller only learns that the token is invalid.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOTHING = DIGEST_PREFIX + "0" * 64
 
 
 class Minted(msgspec.Struct, frozen=True):
-    """A token that was just made: `bearer` is shown once, `obj` is what is kept."""
+    """New token: `bearer` is shown once, `obj` is stored."""
 
     bearer: str
     obj: dict[str, Any]
@@ -94,14 +94,15 @@ class NotGood(Exception):
 
 
 class Tokens:
-    """Answers at once, from caches."""
+    """Authentication by tokens, from caches."""
 
     def __init__(self, caches: Caches) -> None:
         self._tokens = caches.of(TOKEN)
         self._users = caches.of(USER)
 
     def caller(self, bearer: str) -> Caller | None:
-        """None: it is no token of ours. Raises a 401 StatusError for one of our form that is not good."""
+        """Return the caller of a bearer token; None if it does not have the form of ours. Raises a 401 StatusError if
+        it is invalid."""
         read = _FORM.fullmatch(bearer)
         if read is None:
             return None

@@ -1,7 +1,7 @@
-"""Users, their tokens, and what they were granted: kinds of `management.cattle.io/v3`, laid out as Rancher's are.
+"""Users, tokens and grants: kinds of `management.cattle.io/v3`, with the fields of Rancher's.
 
-A User's name is who it is: in the rules of the management plane, in those of every cluster, and in audit lines. Of a
-token only the SHA-256 is kept. A grant is in the namespace of its cluster, which is named after the cluster's id.
+A User's name identifies it in RBAC rules of the management plane and of every cluster, and in audit lines. Of a token
+only the SHA-256 is stored. A grant is in the namespace of its cluster, which is named after the cluster's id.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ SYSTEM = "provisioning"  # the value of that label: of a cluster's own user, in 
 DIGEST_PREFIX = "sha256:"
 DIGEST = rf"^{DIGEST_PREFIX}[0-9a-f]{{64}}$"
 
-# What a role of ours is called in every cluster. Anything else is said as clusterrole:<name>.
+# ClusterRole in the cluster for each of our roles. Any other ClusterRole is written as clusterrole:<name>.
 ROLES = {"cluster-owner": "cluster-admin", "cluster-member": "edit", "cluster-viewer": "view"}
 ANY_ROLE = "clusterrole:"
 
 MOST_CLUSTERS = 100  # that one token is limited to
 
-READY = "Ready"  # of a grant: both ends say so
+READY = "Ready"  # of a grant: written on the management plane and in the cluster
 
 _FIXED = Rule(rule="self == oldSelf", message="is immutable: create another object and delete this one")
 
@@ -127,7 +127,7 @@ KINDS: tuple[Kind[Any], ...] = (USER, TOKEN, GRANT)
 DECLARED_CLUSTER: Kind[Object] = Kind("provisioning.cattle.io/v1", "Cluster", "clusters", Object)
 MANAGEMENT_CLUSTER: Kind[Object] = Kind(names.MANAGEMENT_API_VERSION, "Cluster", "clusters", Object, namespaced=False)
 
-# Of the rules of the management plane only that they are others is noticed.
+# Of RBAC objects only the fact that they changed is used here.
 _RBAC = "rbac.authorization.k8s.io/v1"
 CLUSTER_ROLE: Kind[Object] = Kind(_RBAC, "ClusterRole", "clusterroles", Object, namespaced=False)
 CLUSTER_ROLE_BINDING: Kind[Object] = Kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", Object, namespaced=False)
@@ -135,6 +135,6 @@ CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS = CLUSTER_ROLE.target, CLUSTER_ROLE_BINDING
 
 
 def role_of(grant: ClusterRoleTemplateBinding) -> str:
-    """The ClusterRole it stands for in its cluster; empty: there is none of that name."""
+    """Return the ClusterRole of a grant in its cluster; empty if its role is unknown."""
     said = grant.role_template_name
     return said.removeprefix(ANY_ROLE) if said.startswith(ANY_ROLE) else ROLES.get(said, "")
