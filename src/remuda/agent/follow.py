@@ -1,9 +1,9 @@
-"""The agent's mind: one thread that knows the Secret, decides, and starts what takes time in threads of their own.
+"""Main loop of the agent: one thread that knows the Secret and decides; work that takes time has threads of its own.
 
-Everything that happens comes to it as an event, one at a time. What it knows is the Secret as read last, with the
-results over it that are not written yet: so it goes on with its work, retries, probes and periodic instructions, while
-the server is away. A run of a plan is recorded in the journal before it begins and when it has ended. A newer plan
-waits for the run of the older one (or ends it, if so configured), but not its probes and periodic instructions.
+Everything arrives as an event, one at a time. The loop works on the Secret as it was last read, with the results that
+are not written yet applied to it. So retries, probes and periodic instructions continue while the server is
+unreachable. A run of a plan is recorded in the journal before it begins and when it has ended. A newer plan waits for
+the run of the older one (or ends it, if so configured), but its probes and periodic instructions do not wait.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from remuda.agent.plan import Plan, PlanError, parse
 _LONGEST_REST = 60.0
 _INTERLOCK_SECONDS = 1.0
 _STOP_SECONDS = 10.0
-_LAST_WORDS_SECONDS = 2.0
+_FINAL_WRITE_SECONDS = 2.0
 
 
 class _Application(NamedTuple):
@@ -48,16 +48,18 @@ class Follower:
         )
         self._stop = threading.Event()
         self._wake: list[float] = []  # seconds from the present pass
-        self._exchange: Callable[[], None] | None = None  # replaces this program, as soon as nothing runs
+        self._exchange: Callable[[], None] | None = None  # replaces this program as soon as nothing runs
 
         self._secret: Secret | None = None
         self._basis: Basis | None = None
         self._results: dict[str, bytes] = {}  # not yet in the Secret
-        self._written: dict[str, bytes] = {}  # of them, what the channel knows
+        self._written: dict[str, bytes] = {}  # the results that were passed to the channel
         self._plan: Plan | None = None
         self._unreadable = ""
         self._records: formats.Json | None = None  # of periodic instructions; None: as the Secret has them
-        self._told: formats.Json | None = None  # the same when they were last written, before anything was shortened
+        self._reported: formats.Json | None = (
+            None  # the records as last written to the Secret, before outputs were shortened
+        )
 
         self._application: _Application | None = None
         self._periodic = Periodic(config, self._stop, lambda *found: self._post(self._on_periodic, *found))
@@ -70,7 +72,7 @@ class Follower:
         self._post(lambda: None)
 
     def exchange(self, act: Callable[[], None]) -> None:
-        """Has `act`, which does not return, called when nothing is running."""
+        """Call `act`, which does not return, as soon as nothing is running."""
         self._post(self._on_exchange, act)
 
     def _post(self, handler: Callable[..., None], *arguments: Any) -> None:
@@ -91,7 +93,7 @@ class Follower:
                 if event is not None:
                     event()
                 self._pass()
-            except Exception as error:  # a full disk, or what nobody thought of: said, and tried again
+            except Exception as error:  # a full disk, or a bug: log it and retry
                 log.error(f"cannot follow the plan: {type(error).__name__}: {error}; retrying")
                 self._wake = [rules.PROBE_SECONDS]
         self._end()
@@ -103,7 +105,7 @@ class Follower:
         self._periodic.join(until)
         if self._application is not None:
             self._application.thread.join(max(0.0, until - time.monotonic()))
-        self._channel.stop(_LAST_WORDS_SECONDS)
+        self._channel.stop(_FINAL_WRITE_SECONDS)
 
     def _pass(self) -> None:
         if self._secret is not None and self._basis is not None and rules.PLAN in self._secret.data:
@@ -118,10 +120,10 @@ class Follower:
     def _follow_plan(self) -> None:
         assert self._basis is not None
         if self._plan is None:
-            self._tell_unreadable()
+            self._report_unreadable()
             return
         if not self._apply(self._plan):
-            records = self._told_records() if self._records is None else self._records
+            records = self._reported_records() if self._records is None else self._records
             self._wake_in(self._periodic.run_due(self._plan, self._basis, records))
         self._wake_in(self._probing.look(self._plan.probes))
 
@@ -146,9 +148,9 @@ class Follower:
         self._probing.period = rules.probe_period(secret.data, self._probing.period)
 
     def _begin(self, basis: Basis, data: Mapping[str, bytes]) -> None:
-        """Another plan, or another Secret."""
+        """Begin with another plan or another Secret."""
         self._basis, self._results = basis, {}
-        self._records = self._told = None
+        self._records = self._reported = None
         self._periodic.all_due = False
         self._probing.anew(delayed=False)
         self._plan, self._unreadable = None, ""
@@ -173,12 +175,12 @@ class Follower:
     # One-time instructions
 
     def _view(self) -> dict[str, bytes]:
-        """The Secret as it will be once everything is written."""
+        """Return the data of the Secret as it will be when all results are written."""
         assert self._secret is not None
         return {**self._secret.data, **self._results}
 
-    def _tell_unreadable(self) -> None:
-        """As the failure of its one attempt: a plan that cannot be read is not tried again."""
+    def _report_unreadable(self) -> None:
+        """Report an invalid plan as the failure of its only attempt: it is not retried."""
         view = self._view()
         if self._results.get(rules.STATE) == rules.IN_PROGRESS.encode():
             return
@@ -192,7 +194,7 @@ class Follower:
         """Start the one-time instructions if they are due; return whether they run or are about to."""
         assert self._basis is not None
         if self._results.get(rules.STATE) == rules.IN_PROGRESS.encode():
-            return True  # as soon as the server has acknowledged it
+            return True  # it starts when the server has acknowledged in-progress
         running = self._application
         if running is not None:
             newer = running.basis != self._basis
@@ -276,26 +278,26 @@ class Follower:
         else:
             results = rules.succeeded(view, outcome.outputs, done.began)
             if view.get(rules.PROBES):
-                results.update(rules.probe_keys({}))  # what was healthy before has to show it again
+                results.update(rules.probe_keys({}))  # components must prove again that they are healthy
         try:
             self._journal.finished(done.run, results)
         except OSError as error:
             log.error(f"cannot write the journal: {error.strerror}; a restart may run this plan again")
         self._results.update(results)
 
-    # Beside it
+    # Periodic instructions and probes
 
     def _on_periodic(self, basis: Basis, records: formats.Json | None) -> None:
         self._periodic.ended(basis, records)
         if basis == self._basis and records is not None:
             self._records = records
-            if rules.is_news(self._told_records(), records, time.time()):
-                self._told = records
+            if rules.is_news(self._reported_records(), records, time.time()):
+                self._reported = records
                 self._results.update(rules.periodic(self._view(), records))
 
-    def _told_records(self) -> formats.Json:
+    def _reported_records(self) -> formats.Json:
         written = self._view().get(rules.PERIODIC_OUTPUT, b"")
-        return self._told if self._told is not None and written else formats.unpack(written)
+        return self._reported if self._reported is not None and written else formats.unpack(written)
 
     def _on_probed(self, number: int, found: Mapping[str, bool] | None) -> None:
         if not self._probing.ended(number) or found is None or self._plan is None:
@@ -305,11 +307,11 @@ class Follower:
             name: rules.probed(before.get(name) or {}, probe, found[name]) for name, probe in self._plan.probes.items()
         }
         if after != before:
-            _tell_changes(before, after)
+            _log_changes(before, after)
             self._results.update(rules.probe_keys(after))
 
 
-def _tell_changes(before: formats.Json, after: formats.Json) -> None:
+def _log_changes(before: formats.Json, after: formats.Json) -> None:
     for name, status in after.items():
         well = bool(status.get("healthy"))
         if well != bool((before.get(name) or {}).get("healthy")):

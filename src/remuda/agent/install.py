@@ -1,4 +1,4 @@
-"""`remuda-agent install`: from a token to a running agent. Repeatable: whatever is there already is kept or renewed."""
+"""`remuda-agent install`: registers this host and starts the agent. Running it again keeps or renews what exists."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class _Installation:
         return Registration(self._wanted, self._layout, self._environment).connection_info()
 
     def _wait_for_plans(self) -> None:
-        """A plan that is being applied is not cut off."""
+        """Wait until no plan is being applied, so that none is interrupted."""
         active = os.path.join(self._layout.interlock, interlock.ACTIVE)
         until = time.monotonic() + _ACTIVE_SECONDS
-        said = False
+        printed = False
         while os.path.exists(active) and time.monotonic() < until and self._is_running():
-            if not said:
+            if not printed:
                 say("waiting for the running plan to finish")
-            said = True
+            printed = True
             time.sleep(1)
 
     def _is_running(self) -> bool:

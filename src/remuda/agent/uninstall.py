@@ -1,5 +1,5 @@
-"""`remuda-agent uninstall`: the service, its files, itself, and the manager's way into the cluster, which is no use
-without it. What else plans have installed stays."""
+"""`remuda-agent uninstall`: removes the service, its files, the program, and the tunnel service, which is useless
+without it. Other software that plans have installed stays."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def uninstall(environment: Mapping[str, str]) -> int:
     if place.by_systemd:
         service.systemctl("disable", "--now", layout.UNIT, check=False)
     supervise.stop(place.var)
-    _end_tunnel(place)  # nobody is left who would start it again
+    _end_tunnel(place)  # after the agent, which would start it again
     if not place.root:
         disk.remove(place.unit_file)
         disk.remove(place.environment_file)

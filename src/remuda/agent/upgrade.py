@@ -1,4 +1,4 @@
-"""The agent replaces itself by the one its manager serves.
+"""Self-upgrade: the agent replaces itself by the version that its manager serves.
 
 When it starts and every six hours or so it compares its own checksum with that of the manager's file. A new one is
 fetched over the same verified connection as everything else, checked against its checksum, tried (`version` must
@@ -48,7 +48,7 @@ def _watch(config: Config, follower: Follower, stop: threading.Event, path: str)
 
 
 def look(config: Config, path: str) -> bytes | None:
-    """The manager's agent, if it is another one."""
+    """Return the manager's agent, if it differs from this one."""
     identity = connection.load(config.connection_info_file, config.servers_directory)
     trust = web.context(identity.ca_pem)
     own = hashlib.sha256(disk.read(path) or b"").hexdigest()
@@ -81,7 +81,7 @@ def _look_at(server: str, trust: ssl.SSLContext, own: str) -> bytes | None:
 
 
 def exchange(path: str, content: bytes) -> None:
-    """Does not return, unless the new one does not work."""
+    """Replace this program by the new one, and run it. Returns only if the new one does not work."""
     trial = f"{path}.trial"
     try:
         disk.write(trial, content, 0o755)

@@ -43,7 +43,7 @@ def test_wrong_time_is_told_with_what_to_do(
     for complaint, part in zip(found, told, strict=True):
         assert part in complaint
         assert f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC: set it if that is wrong" in complaint
-        is_of_authority = "valid" in part or "ended" in part
+        is_of_authority = "valid" in part or "expired" in part
         assert ("remove /data/pki/ca.crt (not its key)" in complaint) == is_of_authority
 
 
