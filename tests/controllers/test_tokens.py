@@ -133,9 +133,9 @@ async def test_a_forged_token_is_not_good_and_one_of_another_form_is_not_ours(do
     ("change", "words"),
     [
         ({"hash": "s3cr3t"}, "SHA-256"),
-        ({"userId": "nobody-at-all"}, "there is no such user"),
+        ({"userId": "nobody-at-all"}, "user not found"),
         ({"expiresAt": "2001-01-01T00:00:00Z"}, "in the past"),
-        ({"clusterNames": ["c-m-nowhere"]}, "no cluster with this id"),
+        ({"clusterNames": ["c-m-nowhere"]}, "no cluster has this id"),
     ],
 )
 async def test_a_token_that_could_never_be_used_is_refused_in_words(
@@ -160,7 +160,7 @@ async def test_whose_a_token_is_and_its_hash_never_change(doors: Doors) -> None:
         other = await doors.user()
         name = token.obj["metadata"]["name"]
         for change in ({"userId": other}, {"hash": mint(other).obj["hash"]}):
-            with pytest.raises(StatusError, match="cannot be changed"):
+            with pytest.raises(StatusError, match="is immutable"):
                 await doors.engine.patch(TOKEN.target, "", name, change)
 
 

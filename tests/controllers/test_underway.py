@@ -102,7 +102,7 @@ async def test_a_user_who_is_disabled_has_nothing_going_on(doors: Open) -> None:
         rider = await doors.granted()
         call = await doors.call((await doors.token(rider)).bearer)
         await doors.engine.patch(USER.target, "", rider, {"enabled": False})
-        assert f"the user {rider} is not enabled" in await ended(call)
+        assert f"its user {rider} is disabled" in await ended(call)
 
 
 async def test_a_grant_that_is_taken_back_ends_what_goes_on_also_where_the_cluster_cannot_be_reached(

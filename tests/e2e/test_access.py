@@ -206,7 +206,7 @@ def test_a_revoked_token_and_a_disabled_user_are_denied(plain: Range) -> None:
     until(path, MAPS, 200)
     plain.remuda("user", "disable", "cole")
     until(path, MAPS, 401)
-    audited(plain.fleet, "the user cole is not enabled", code=401, cluster="", user="")
+    audited(plain.fleet, "its user cole is disabled", code=401, cluster="", user="")
     plain.remuda("user", "enable", "cole")
     until(path, MAPS, 200)
     (name,) = [
@@ -215,7 +215,7 @@ def test_a_revoked_token_and_a_disabled_user_are_denied(plain: Range) -> None:
     revoked = plain.remuda("token", "revoke", name)
     assert revoked.code == 0, revoked
     until(path, MAPS, 401)
-    audited(plain.fleet, f"token {name}: there is none of that name, or no longer", code=401)
+    audited(plain.fleet, f"token {name}: no token has this name", code=401)
     token = kubeconfig.load(path).token
     assert token.partition(":")[2] not in logged(plain.fleet)
     deleted = plain.remuda("user", "delete", "cole")
@@ -235,8 +235,8 @@ def test_expired_forged_and_foreign_tokens_open_neither_door(plain: Range) -> No
     for door in (good.server, good.server.removesuffix(f"/k8s/clusters/{plain.id}")):
         for token, why in (
             (brief, f"token {brief.partition(':')[0]}: it expired at "),
-            (f"{name}:{brief.partition(':')[2]}", f"token {name}: its secret is another one"),
-            (f"token-guessed:{secret}", "token token-guessed: there is none of that name"),
+            (f"{name}:{brief.partition(':')[2]}", f"token {name}: wrong secret"),
+            (f"token-guessed:{secret}", "token token-guessed: no token has this name"),
             (f"{name}:{kept.removeprefix('sha256:')}", "invalid bearer token"),
             ("eyJhbGciOiJub25lIn0.e30.", "invalid bearer token"),
         ):
@@ -291,8 +291,8 @@ def test_a_user_does_not_see_the_clusters_of_others(plain: Range) -> None:
     assert "there is no cluster open; there are: none" in looked.err
     others = plain.remuda("token", "create", "--user", "faye", kubeconfig=earl)
     assert others.code == 1
-    assert "makes tokens for itself alone" in others.err
-    audited(plain.fleet, "user earl makes tokens for itself alone", user="earl", code=422, verb="create")
+    assert "may create tokens only for itself" in others.err
+    audited(plain.fleet, "user earl may create tokens only for itself", user="earl", code=422, verb="create")
 
 
 def test_service_accounts_of_the_management_plane_reach_no_cluster(plain: Range) -> None:
@@ -318,9 +318,9 @@ def test_service_accounts_of_the_management_plane_reach_no_cluster(plain: Range)
         kubeconfig.write(path, kubeconfig.build(server, ca_pem=admin.ca, token=token))
         answer = ask(path, "/api/v1/nodes")
         assert answer.code == code, answer
-    assert "not reached by service accounts" in answer.text
+    assert "service accounts cannot reach clusters" in answer.text
     who = "system:serviceaccount:fleet-default:drifter"
-    audited(plain.fleet, "not reached by service accounts", user=who, code=403, cluster=plain.id)
+    audited(plain.fleet, "service accounts cannot reach clusters", user=who, code=403, cluster=plain.id)
 
 
 def test_a_nodes_own_credentials_open_its_plan_and_nothing_else(plain: Range) -> None:
@@ -356,11 +356,11 @@ def test_a_nodes_tunnel_is_that_of_its_own_cluster_alone(plain: Range) -> None:
     assert mine == plain.id
     for claimed, node, why in (
         ("c-m-other", machine, "the cluster has no such Machine"),
-        ("c-m-nowhere", machine, "there is no such cluster"),
+        ("c-m-nowhere", machine, "no cluster has this id"),
         (plain.id, "open-server-elsewhere", "the cluster has no such Machine"),
-        (plain.id, machine, "the token is not that of this Machine"),
+        (plain.id, machine, "the token does not belong to this Machine"),
     ):
-        proof = mac if why != "the token is not that of this Machine" else mac[::-1]
+        proof = mac if why != "the token does not belong to this Machine" else mac[::-1]
         assert upgrade(plain.fleet, f"{claimed}.{node}.{proof}").startswith("HTTP/1.1 401 ")
         line = audited(plain.fleet, why, code=401, verb="tunnel", cluster=claimed, path="/v3/connect")
         assert f"claims to be {node} of cluster {claimed}" in line["why"]

@@ -85,7 +85,7 @@ def test_a_file_for_a_directory(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert_misused(start(file), "is a file")
-    assert_refused(start(file / "below"), f"cannot make the data directory {file / 'below'}", "Not a directory")
+    assert_refused(start(file / "below"), f"cannot create the data directory {file / 'below'}", "Not a directory")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -93,7 +93,7 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
         assert_refused(start(tmp_path), f"cannot use the data directory {tmp_path}", "Permission denied")
-        assert_refused(start(tmp_path / "new"), "cannot make the data directory", "Permission denied")
+        assert_refused(start(tmp_path / "new"), "cannot create the data directory", "Permission denied")
     finally:
         tmp_path.chmod(0o700)
 

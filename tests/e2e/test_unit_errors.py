@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.lab.clusters import NAMESPACE, Declared, Fleet, pool
 
-ERROR = "kube-controller-manager-arg: node-monitor-grace-period=soon is no time like 40s"
+ERROR = "kube-controller-manager-arg: node-monitor-grace-period=soon is not a duration such as 40s"
 
 
 def test_why_shows_the_error_of_a_server_that_does_not_start(fleet: Fleet, tmp_path: Path) -> None:

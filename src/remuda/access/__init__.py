@@ -1,8 +1,8 @@
-"""Access to clusters: who may reach which, by which way, and as whom.
+"""Access to clusters: authentication, authorization, transports and the proxy.
 
-    a request at /k8s/clusters/<id>/… → who asks (callers) → may they reach this cluster (reaching) → the way to it
-    (ways: through its tunnel, else directly) → the same request there, in the caller's name (proxy)
+    request at /k8s/clusters/<id>/… → authenticate and authorize the caller (`authorization`) → transport to the
+    cluster, through its tunnel or directly (`transport_pool`) → forward the request, impersonating the caller (`proxy`)
 
-Users, their tokens and what they were granted are resources (`types`); controllers write what follows from them at both
-ends. The way to a cluster is also the controllers' own: they, too, need nothing that accepts connections over there.
+Users, tokens and grants are resources (`types`). Controllers write the resulting RBAC objects on the management plane
+and in the cluster. They use the same transports, so that clusters need not accept connections.
 """

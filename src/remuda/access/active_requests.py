@@ -29,30 +29,30 @@ from remuda.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 
-_AGAIN_SECONDS = 3.0  # a Kubernetes may tell of a rule that is gone moments before it goes by that itself
-_SOON_SECONDS = 0.05  # many rules may go at once; and what expires now is expired then
+_AGAIN_SECONDS = 3.0  # a watch may report a deleted rule moments before the API server stops applying it
+_SOON_SECONDS = 0.05  # groups changes of many rules, and lets a token that expires now be expired
 
 
 class Call:
-    """One request under way (`with`). `lasting`: it may outlive its caller's token. `why`: it was ended; in words for
-    the audit line."""
+    """One active request (`with`). `lasting`: it may outlive its caller's token. `why`: the reason why it was ended,
+    for the audit line."""
 
     def __init__(self, underway: ActiveRequests, caller: Caller, cluster: str, lasting: bool) -> None:
         self.caller = caller
         self.cluster = cluster
         self.lasting = lasting
         self.why = ""
-        self._underway = underway
+        self._active = underway
         self._end: Callable[[], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> Self:
-        self._underway.calls[self] = None
+        self._active.calls[self] = None
         return self
 
     def __exit__(self, *what: object) -> None:
-        self._underway.calls.pop(self, None)
-        self.mind(None)
+        self._active.calls.pop(self, None)
+        self.schedule_check(None)
 
     def end(self, why: str) -> None:
         if not self.why:
@@ -61,7 +61,7 @@ class Call:
                 self._end()
 
     def when_ended(self, act: Callable[[], object]) -> None:
-        """At once, if that has come already."""
+        """Call `act` when the call is ended, or at once if it already was."""
         self._end = act
         if self.why:
             act()
@@ -86,7 +86,7 @@ class Call:
     def refusal(self) -> StatusError:
         return StatusError(403, "Forbidden", f"access to the cluster {self.cluster} has ended")
 
-    def mind(self, expires: float | None) -> None:
+    def schedule_check(self, expires: float | None) -> None:
         """Check the call again when its token expires (wall time)."""
         if self._timer is not None:
             self._timer.cancel()
@@ -94,11 +94,11 @@ class Call:
         if expires is not None:
             seconds = max(expires - clock.time(), 0.0) + _SOON_SECONDS
             loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(seconds, self._underway.look_again, lambda call: call is self)
+            self._timer = loop.call_later(seconds, self._active.recheck, lambda call: call is self)
 
 
 class ActiveRequests:
-    """`still`: as may_reach, for somebody who was known before; `expires`: when that ceases by itself (wall time)."""
+    """Active requests. `still`: checks a known caller again; `expires`: when its token expires (wall time)."""
 
     def __init__(self, still: MayReach, expires: Callable[[Caller], float | None] = lambda caller: None) -> None:
         self.calls: dict[Call, None] = {}
@@ -106,52 +106,57 @@ class ActiveRequests:
         self._expires = expires
         self._tasks = Tasks()
         self._due: set[Call] = set()
-        self._judging = False
+        self._checking = False
 
     def begin(self, caller: Caller, cluster: str, *, lasting: bool) -> Call:
         call = Call(self, caller, cluster, lasting)
         if lasting:
-            call.mind(self._expires(caller))
+            call.schedule_check(self._expires(caller))
         return call
 
-    def look_again(self, concerned: Callable[[Call], bool], *, twice: bool = False) -> None:
+    def recheck(self, concerned: Callable[[Call], bool], *, twice: bool = False) -> None:
         found = {call for call in self.calls if not call.why and concerned(call)}
         if not found:
             return
         self._due |= found
-        if not self._judging:
-            self._judging = True
-            self._tasks.spawn("look at calls again", self._judge_due())
+        if not self._checking:
+            self._checking = True
+            self._tasks.spawn("re-authorize active requests", self._check_due())
         if twice:
-            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.look_again, found.__contains__)
+            asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.recheck, found.__contains__)
 
     async def close(self) -> None:
         await self._tasks.close()
 
-    async def _judge_due(self) -> None:
+    async def _check_due(self) -> None:
         try:
             while self._due:
                 await asyncio.sleep(_SOON_SECONDS)
                 due, self._due = self._due, set()
-                await self._judge([call for call in due if call in self.calls])
+                await self._check([call for call in due if call in self.calls])
         finally:
-            self._judging = False
+            self._checking = False
 
-    async def _judge(self, calls: list[Call]) -> None:
-        said: dict[tuple[str, str, str], str] = {}
+    async def _check(self, calls: list[Call]) -> None:
+        reasons: dict[tuple[str, str, str], str] = {}
         for call in calls:
             who = (call.caller.name, call.caller.token, call.cluster)
             try:
-                if who not in said:
-                    said[who] = await self._why_not(call)
-            except Exception as error:  # whoever decides does not answer
-                log.warning("whether %s may go on in %s is not known yet: %s", call.caller.name, call.cluster, error)
-                asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.look_again, {call}.__contains__)
+                if who not in reasons:
+                    reasons[who] = await self._why_not(call)
+            except Exception as error:  # the authorizer does not answer
+                log.warning(
+                    "cannot check the access of %s to cluster %s again: %s; retrying",
+                    call.caller.name,
+                    call.cluster,
+                    error,
+                )
+                asyncio.get_running_loop().call_later(_AGAIN_SECONDS, self.recheck, {call}.__contains__)
                 continue
-            if said[who]:
-                call.end(said[who])
+            if reasons[who]:
+                call.end(reasons[who])
             elif call.lasting and call in self.calls:
-                call.mind(self._expires(call.caller))
+                call.schedule_check(self._expires(call.caller))
 
     async def _why_not(self, call: Call) -> str:
         try:
@@ -170,19 +175,19 @@ def still_reaching(tokens: Tokens, may_reach: MayReach) -> MayReach:
 
 
 def end_what_is_taken_back(underway: ActiveRequests, caches: Caches) -> None:
-    """Has calls looked at again when a token, a user or a rule is another."""
+    """Check calls again when a token, a user or an RBAC rule changes."""
 
     def token_changed(before: Object | None, after: Object | None, initial: bool) -> None:
         if before is not None:
-            underway.look_again(lambda call: call.caller.token == before.metadata.name)
+            underway.recheck(lambda call: call.caller.token == before.metadata.name)
 
     def user_changed(before: Object | None, after: Object | None, initial: bool) -> None:
         if before is not None:
-            underway.look_again(lambda call: call.caller.name == before.metadata.name)
+            underway.recheck(lambda call: call.caller.name == before.metadata.name)
 
     def rule_changed(before: Object | None, after: Object | None, initial: bool) -> None:
-        if before is not None:  # a rule that came takes nothing away
-            underway.look_again(lambda call: True, twice=True)
+        if before is not None:  # a new rule revokes nothing
+            underway.recheck(lambda call: True, twice=True)
 
     caches.of(TOKEN).listen(token_changed)
     caches.of(USER).listen(user_changed)

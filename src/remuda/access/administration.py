@@ -1,4 +1,5 @@
-"""Acts of administrators at the manager itself, where no Kubernetes object stands for them: /k8s/manager/<endpoint>/….
+"""Endpoints for administrators of the manager itself, for actions without a Kubernetes object:
+/k8s/manager/<endpoint>/….
 
 RBAC rules on these paths (`nonResourceURLs`) decide who may use them: the ClusterRole cluster-admin permits all of
 them, no other role any. Each request is authorised as its sender and has an audit line.
@@ -41,7 +42,7 @@ class Administration:
             headers = [*_HEADERS, ("Audit-Id", entry.id), *error.headers.items()]
             return Response(error.code, msgspec.json.encode(error.status()), header_block(headers))
         except BaseException:
-            entry.end(500, "it came to nothing")
+            entry.end(500, "internal error")
             raise
         entry.end(200)
         return Response(200, msgspec.json.encode(answer), header_block([*_HEADERS, ("Audit-Id", entry.id)]))

@@ -1,7 +1,7 @@
-"""Admission of users, tokens and grants: what could never work, or would be more than its author may give, is refused.
+"""Admission of tokens and grants: denies objects that can never work, or that give more than their author may give.
 
-A user of ours makes tokens for itself alone. Everybody else whom the rules of the management plane let make tokens (an
-administrator) may make them for anybody.
+A User creates tokens only for itself. Everybody else who may create tokens by RBAC (an administrator) may create them
+for any User.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from remuda.runtime.webhooks import Webhook, join
 T = TypeVar("T", bound=Object)
 
 _MOST_SHOWN = 16  # complaints in one audit line
-_FIXED = "cannot be changed: make another one, and delete this one"
+_FIXED = "is immutable: create another object and delete this one"
 
 
 def admit_token(review: Review) -> Verdict:
@@ -49,7 +49,7 @@ def admit_token(review: Review) -> Verdict:
         return ALLOWED
     old, new = read
     if len(new.cluster_names) > MOST_CLUSTERS:
-        # Admission runs before the schema is asked, and each name is looked up.
+        # Admission runs before schema validation, and looks up each name.
         return Verdict(errors=(too_many("clusterNames", len(new.cluster_names), MOST_CLUSTERS),))
     found = token_complaints(new)
     if old is not None:
@@ -66,9 +66,9 @@ def admit_token(review: Review) -> Verdict:
 
 
 def token_complaints(token: Token) -> list[FieldError]:
-    found = [] if token.user_id else [required("userId", "whose token it is")]
+    found = [] if token.user_id else [required("userId", "name the User that owns the token")]
     if not re.fullmatch(DIGEST, token.hash):
-        found.append(invalid("hash", OMITTED, NO_HASH))  # whatever it is, it is not shown to anybody
+        found.append(invalid("hash", OMITTED, NO_HASH))  # the value may be the secret itself, so it is not shown
     return found
 
 
@@ -78,8 +78,8 @@ def _expiry(token: Token) -> list[FieldError]:
     try:
         past = clock.parse(token.expires_at) <= clock.time()
     except ValueError:
-        return [invalid("expiresAt", token.expires_at, "must be a time with its zone: 2030-01-31T12:00:00Z")]
-    return [invalid("expiresAt", token.expires_at, "is in the past: delete a token to end it")] if past else []
+        return [invalid("expiresAt", token.expires_at, "must be an RFC 3339 time such as 2030-01-31T12:00:00Z")]
+    return [invalid("expiresAt", token.expires_at, "is in the past; to revoke a token, delete it")] if past else []
 
 
 def _own(review: Review, token: Token) -> list[FieldError]:
@@ -89,7 +89,7 @@ def _own(review: Review, token: Token) -> list[FieldError]:
         asks = review.lookup(USER.api_version, USER.plural, "", review.user)
     except Unseen:
         return []
-    why = f"user {review.user} makes tokens for itself alone"
+    why = f"user {review.user} may create tokens only for itself"
     return [] if asks is None else [invalid("userId", token.user_id, why)]
 
 
@@ -119,7 +119,7 @@ def grant_complaints(grant: ClusterRoleTemplateBinding, namespace: str) -> list[
         why = f"must be the id of the cluster whose namespace this is: {namespace}"
         found.append(invalid("clusterName", grant.cluster_name, why))
     if bool(grant.user_name) == bool(grant.group_name):
-        found.append(required("userName", "who it is for: either userName or groupName"))
+        found.append(required("userName", "set either userName or groupName"))
     role = role_of(grant)
     if not role:
         allowed = (*ROLES, f"{ANY_ROLE}<name>")
@@ -134,12 +134,12 @@ def _known_user(review: Review, name: str, path: str) -> list[FieldError]:
         found = review.lookup(USER.api_version, USER.plural, "", name)
     except Unseen:
         return []
-    return [] if found is not None else [invalid(path, name, "there is no such user: remuda user create makes one")]
+    return [] if found is not None else [invalid(path, name, "user not found; create it with `remuda user create`")]
 
 
 def _known_clusters(review: Review, paths: Mapping[str, str]) -> list[FieldError]:
-    """Complaints about those ids that are no cluster's; `paths` says where each stands. Control planes are read once,
-    however many ids there are: decoding them is what costs."""
+    """Return errors for ids that no cluster has; `paths` maps each id to its field. Control planes are read only once,
+    because decoding them is expensive."""
     try:
         unknown = [
             id
@@ -150,13 +150,13 @@ def _known_clusters(review: Review, paths: Mapping[str, str]) -> list[FieldError
     except Unseen:
         return []
     ids = {id_of(RKE_CONTROL_PLANE.decode(msgspec.json.encode(plane))) for plane in planes}
-    why = "there is no cluster with this id: kubectl get clusters.management.cattle.io has them"
+    why = "no cluster has this id; list the ids with `kubectl get clusters.management.cattle.io`"
     return [invalid(paths[id], id, why) for id in unknown if id not in ids]
 
 
 def _read(kind: Kind[T], review: Review) -> tuple[T | None, T] | None:
-    """The object as it was and as it would be; None for what is none of our business here, and for what is of the wrong
-    shape: the schema says so."""
+    """Return the old and the new object; None if there is nothing to check, or if the object does not fit its schema,
+    which reports that itself."""
     if review.subresource or review.new is None or review.new["metadata"].get("deletionTimestamp"):
         return None
     try:
@@ -174,7 +174,7 @@ def _convert(kind: Kind[T], value: dict[str, Any]) -> T:
 
 
 def audited(judge: AdmissionFunction) -> AdmissionFunction:
-    """The same, and whatever it refuses has an audit line: these objects are rights."""
+    """Wrap an admission function so that each denial has an audit line: these objects are permissions."""
 
     def judged(review: Review) -> Verdict:
         verdict = judge(review)

@@ -1,12 +1,11 @@
-"""One line for every request at the proxy, when it has ended: who did what where, by which way, and how it went; and
-one for everything that was refused elsewhere: at the management API, at the endpoint of tunnels, by admission.
+"""Audit log: one line for every request at the proxy when it ends (caller, verb, cluster, transport, result), and one
+for every denied request elsewhere: at the management API, at the tunnel endpoint, by admission.
 
-JSON on the logger `remuda.audit`, so that it can be sent elsewhere than the rest. It has the path but never the query,
-and the name of a token but never the token. The same Audit-Id is in the answer, and goes on to the cluster, whose own
-audit log has it too.
+The lines are JSON on the logger `remuda.audit`, so that they can be routed separately. They have the path but never the
+query, and the name of a token but never the token. The Audit-Id is also in the response, and is sent to the cluster for
+its own audit log.
 
-Nobody fills a disk with it by being refused: of each address so many of these lines are written, and the others are
-counted (`unwritten`).
+Denied clients cannot fill the disk: the lines per address are limited, and further ones are counted (`unwritten`).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ log = logging.getLogger("remuda.audit")
 
 _GIVEN = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 _LONGEST = 1024  # of a path
-_LONGEST_NAME = 256  # of somebody who was to be impersonated
+_LONGEST_NAME = 256  # of an impersonated user or group
 _MOST_GROUPS = 16
 
 
@@ -90,7 +89,7 @@ class Entry:
         self.path = path_of(request)
         self.through = ""
         self.bytes = 0  # of the answer's body
-        self.why = ""  # it was refused, where the caller is not told in the same words
+        self.why = ""  # reason of a denial, if the caller gets another text
         self._method = request.method
         self._traceparent = request.headers.get(b"traceparent", b"").decode("ascii", "replace")
         self._impersonated = impersonated(request)
@@ -101,7 +100,7 @@ class Entry:
         self._ended = False
 
     def end(self, code: int, why: str = "") -> None:
-        """`why`: it was refused, or came to nothing, or ended early."""
+        """Write the line. `why`: the reason if the request was denied, failed or ended early."""
         if self._ended:
             return
         self._ended = True
@@ -128,7 +127,7 @@ class Entry:
 
 
 def id_of(request: Request) -> str:
-    """The one the caller has given, if it can be one."""
+    """Return the Audit-Id of the caller if it is valid, else a new one."""
     given = request.headers.get(b"audit-id", b"")
     return given.decode() if _GIVEN.fullmatch(given) else random_source.uid()
 
@@ -148,7 +147,7 @@ def impersonated(request: Request) -> dict[str, object] | None:
 
 
 def _texts(request: Request, header: bytes) -> list[str]:
-    """Bounded, because the sender chooses them and the line is kept."""
+    """Return the values of a header, limited, because the sender chooses them and the line is stored."""
     values = request.header_values(header)[:_MOST_GROUPS]
     return [value.encode("latin-1").decode("utf-8", "replace")[:_LONGEST_NAME] for value in values]
 

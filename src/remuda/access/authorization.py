@@ -30,8 +30,8 @@ _TOKEN_REVIEWS = Target("authentication.k8s.io/v1", "tokenreviews")
 
 
 def identifier(tokens: Tokens | None, others: Others) -> Identify:
-    """Our tokens, if there are any, then whatever else the engine accepts. A certificate goes first, as everywhere in
-    Kubernetes."""
+    """Return the authentication: first our tokens, then the engine's methods. A client certificate takes precedence, as
+    in Kubernetes."""
 
     async def identify(request: Request) -> Caller:
         bearer = bearer_of(request)
@@ -39,7 +39,7 @@ def identifier(tokens: Tokens | None, others: Others) -> Identify:
         if caller is None:
             caller = await others(request)
         if caller is None or caller.name == _ANONYMOUS:
-            raise unauthorized("who you are must be proven: with a token, or a client certificate")
+            raise unauthorized("authentication required: send a bearer token or a client certificate")
         return caller
 
     return identify
@@ -53,9 +53,7 @@ def bearer_of(request: Request) -> str:
 def reaching(permits: Permits) -> MayReach:
     async def may_reach(caller: Caller, cluster: str) -> str:
         if caller.name.startswith(_SERVICE_ACCOUNT):
-            raise forbidden_request(
-                "", "", "", f"clusters are not reached by service accounts, and you are {caller.name}"
-            )
+            raise forbidden_request("", "", "", f"service accounts cannot reach clusters, and you are {caller.name}")
         if caller.clusters is not None and cluster not in caller.clusters:
             return f"the token {caller.token} is not for this cluster"
         if await permits(caller, cluster):
@@ -85,7 +83,7 @@ class _TokenReview(msgspec.Struct):
 
 
 def reviewed_tokens(client: Client) -> Others:
-    """Tokens the cluster knows: it is asked about each."""
+    """Return the authentication of tokens by TokenReviews of the API server."""
 
     async def ask(request: Request) -> Caller | None:
         bearer = bearer_of(request)
@@ -116,7 +114,7 @@ def reviewed_access(client: Client) -> Permits:
 
 
 def reviewed_paths(client: Client) -> PermitsPath:
-    """The same of paths."""
+    """Return the same check for non-resource paths."""
 
     async def ask(caller: Caller, verb: str, path: str) -> bool:
         return await permits_path(client, _subject(caller), verb, path)

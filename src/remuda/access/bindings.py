@@ -27,16 +27,16 @@ Json = dict[str, Any]
 _API_VERSION = "rbac.authorization.k8s.io/v1"
 _GROUP = "rbac.authorization.k8s.io"
 _LABELS = {OWNERSHIP_LABEL: OWNER}
-_SAID = ("roleRef", "subjects", "rules")  # all of such an object that matters
+_COMPARED = ("roleRef", "subjects", "rules")  # fields that decide whether an object is up to date
 
 
 def reaching_role(cluster: str) -> str:
-    """The ClusterRole, on the management plane, of whoever may reach a cluster."""
+    """Return the name of the ClusterRole that permits reaching a cluster, on the management plane."""
     return f"remuda:cluster:{cluster}"
 
 
 def binding_name(grant: ClusterRoleTemplateBinding) -> str:
-    """On the management plane, where grants of all clusters meet."""
+    """Return the name of the binding on the management plane, unique over the grants of all clusters."""
     return f"remuda:grant:{grant.metadata.namespace}:{grant.metadata.name}"
 
 
@@ -79,11 +79,11 @@ def _binding(name: str, grant: ClusterRoleTemplateBinding, role: str) -> Json:
 
 
 async def ensure(client: Client, target: Target, wanted: Json, step: Step) -> None:
-    """As it shall be. What a binding refers to cannot be changed: one that says something else is made anew."""
+    """Create an object or bring it up to date. A binding's role is immutable, so an outdated binding is replaced."""
     name = wanted["metadata"]["name"]
     present = await find(client, target, name)
     if present is not None:
-        if all(present.get(part) == wanted.get(part) for part in _SAID):
+        if all(present.get(part) == wanted.get(part) for part in _COMPARED):
             return
         await remove(client, target, name, step)
     with contextlib.suppress(AlreadyExists):

@@ -1,4 +1,4 @@
-"""One way to one cluster: requests over connections that are kept, and connections of their own for upgrades."""
+"""Transport to one cluster: pooled connections for requests, and a separate connection for each upgrade."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ P = TypeVar("P", bound=asyncio.Protocol)
 READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _HEAD = 64 * 1024
-_READ_AHEAD = 128 * 1024  # of an answer whose reader is slow
+_READ_AHEAD = 128 * 1024  # of a response whose reader is slow
 _NOTHING_ADDED = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 
 
 class ClusterTransport:
-    """See `seams.Way`. `made_of` tells whether it is still the right one; `story` says how the cluster stands;
-    `swallowed` is told when there was no answer at all to an attempt to connect directly."""
+    """See `interfaces.Transport`. `made_of`: what it was built from, to detect that it is outdated; `explain` returns
+    the error for an unreachable cluster; `on_timeout` is called when a direct connection attempt timed out."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class ClusterTransport:
         connector: aiohttp.BaseConnector,
         sessions: Sessions,
         made_of: tuple[str, ...],
-        story: Callable[[str, str], StatusError],
-        swallowed: Callable[[], None],
+        explain: Callable[[str, str], StatusError],
+        on_timeout: Callable[[], None],
     ) -> None:
         self.cluster = cluster
         self.key = key
@@ -54,10 +54,10 @@ class ClusterTransport:
         self._access = access
         self._context = context
         self._sessions = sessions
-        self._story = story
-        self._swallowed = swallowed
+        self._explain = explain
+        self._on_timeout = on_timeout
         self._users = 0
-        self._close: Callable[[Coroutine[Any, Any, None]], object] | None = None  # set: another is in its place
+        self._close: Callable[[Coroutine[Any, Any, None]], object] | None = None  # set when it was replaced
         self._session = aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -68,7 +68,7 @@ class ClusterTransport:
             max_line_size=_HEAD,
             max_field_size=_HEAD,
         )
-        # It would send a PUT or a DELETE twice, too. What may be asked again is decided here.
+        # aiohttp would also retry a PUT or a DELETE. This class decides what may be retried.
         self._session._retry_connection = False
 
     def __enter__(self) -> Self:
@@ -99,12 +99,12 @@ class ClusterTransport:
             raise
         except aiohttp.ConnectionTimeoutError:
             if self.through == "direct":
-                self._swallowed()
+                self._on_timeout()
             raise
         except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
             if method not in READS:
                 raise
-            # A connection that was kept, and closed over there as it was used again: that harms no read.
+            # The cluster closed a pooled connection just as it was reused: a read can be repeated safely.
             return await self._request(method, target, headers, body)
 
     async def _request(
@@ -132,13 +132,13 @@ class ClusterTransport:
                         self.cluster, "tcp", address, make, tls=self._context, server_name=name
                     )
                 if self._access.proxy_url:
-                    raise OSError("an HTTP proxy stands before it, through which connections are not upgraded")
+                    raise OSError("connections cannot be upgraded through the HTTP proxy of its kubeconfig")
                 loop = asyncio.get_running_loop()
                 return await loop.create_connection(make, host, port, ssl=self._context, server_hostname=name)
         except TimeoutError:
             if self.through == "direct":
-                self._swallowed()
+                self._on_timeout()
             raise OSError(f"no connection within {CONNECT_SECONDS:g} s") from None
 
     def unreachable(self, why: str) -> StatusError:
-        return self._story(self.cluster, why)
+        return self._explain(self.cluster, why)

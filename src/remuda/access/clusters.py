@@ -1,7 +1,7 @@
 """Clusters by the id they have in /k8s/clusters/<id>, and ids by the CAPI Cluster.
 
-Whoever may write a control plane could give it the id of another cluster. So the older claim holds; between two that
-are equally old nobody can decide, and neither has the id.
+A user who may write a control plane could give it the id of another cluster. So the older control plane has the id; of
+two that are equally old, neither has it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ class Clusters:
         return claims[0] if claims else None
 
     def find(self, id: str) -> Key | None:
-        """The CAPI Cluster with this id."""
+        """Return the CAPI Cluster with this id."""
         plane = self.plane(id)
         return None if plane is None else cluster_of(plane)
 
     def id(self, cluster: Key) -> str:
-        """Empty for a cluster whose control plane is not ours."""
+        """Return the id of a CAPI Cluster; empty if its control plane is not ours."""
         for plane in self.planes.select(_CLUSTER, str(cluster)):
             found = id_of(plane)
             if self.find(found) == cluster:

@@ -16,8 +16,8 @@ from remuda.tunnel.session_table import Event, Key, Sessions
 
 _RETRY_SECONDS = 1
 _COMING_BACK_SECONDS = 30.0
-"""For so long after its tunnel was lost a cluster is likely to be back soon. Kubernetes clients that are told when to
-come back do so, ten times and more, before they show anybody the message; so later nobody is."""
+"""Time after the loss of its tunnel in which a cluster is likely to be back soon. Kubernetes clients that get a
+Retry-After retry ten times or more before they show the message, so later responses have none."""
 
 
 class _Lost(NamedTuple):
@@ -26,7 +26,7 @@ class _Lost(NamedTuple):
     reason: str
 
 
-class Standing:
+class Connectivity:
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
         self._began = clock.time()
@@ -50,22 +50,22 @@ class Standing:
         return clock.time() - session.mux.silent_for(now) if session.is_stalled(now) else None
 
     def unreachable(self, cluster: str, why: str) -> StatusError:
-        """`why`: what has been tried, and what came of it."""
+        """Return the error for an unreachable cluster. `why`: the result of the attempt."""
         if self._sessions.has(cluster):
             return unavailable(
-                f"the cluster {cluster} is connected; what was asked through its tunnel failed: {why}",
+                f"the cluster {cluster} is connected, but the request through its tunnel failed: {why}",
                 soon=True,
             )
         lost = self._lost.get(cluster)
         if lost is None:
             began = clock.rfc3339(self._began)
             return unavailable(
-                f"the cluster {cluster} has not connected yet; {why}; no server of it has opened a tunnel since this "
-                f"manager was started at {began}: journalctl -u remuda-tunnel tells there what keeps it"
+                f"the cluster {cluster} has not connected yet; {why}; none of its servers has opened a tunnel "
+                f"since this manager started at {began}; run journalctl -u remuda-tunnel on a server to see why"
             )
         return unavailable(
-            f"the cluster {cluster} is not connected since {clock.rfc3339(lost.at)}: {lost.reason} (the tunnel of "
-            f"{lost.node}); {why}; its servers open the tunnel again by themselves",
+            f"the cluster {cluster} has not been connected since {clock.rfc3339(lost.at)}: {lost.reason} (tunnel "
+            f"of {lost.node}); {why}; its servers reconnect automatically",
             soon=clock.time() - lost.at < _COMING_BACK_SECONDS,
         )
 

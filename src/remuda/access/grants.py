@@ -1,10 +1,9 @@
-"""ClusterRoleTemplateBinding: a grant, written at both ends and taken back from both.
+"""ClusterRoleTemplateBinding: a grant, written on the management plane and into the cluster, and revoked from both.
 
-    valid → finalizer and owner (the User: who goes takes the grants along) → the management plane → the cluster → Ready
+    validate → set finalizer and owner (the User, with whom the grant is deleted) → management plane → cluster → Ready
 
-Taking back begins at the management plane, which cuts access at once, whether or not the cluster can be reached. What
-cannot be written into a cluster now is written when it is connected again; of a cluster that is gone nothing is left to
-be removed.
+Revoking begins on the management plane, which cuts access at once, whether or not the cluster is reachable. An
+unreachable cluster gets its role binding when it connects again. In a deleted cluster nothing needs to be removed.
 """
 
 from __future__ import annotations
@@ -46,17 +45,17 @@ NAME = "clusterroletemplatebinding"
 CREATORS = "clustercreator"
 FINALIZER = "remuda.dev/grant"
 CREATOR_GRANT = "creator-cluster-owner"
-CREATOR_GRANTED = "remuda.dev/creator-granted"  # annotation of a management Cluster: taken back, it stays taken back
+CREATOR_GRANTED = "remuda.dev/creator-granted"  # annotation of a management Cluster: do not grant again after a revoke
 
 PREPARE = step("grant.prepare", "writes the finalizer and the owner of a grant")
-REACH = step("grant.reach", "writes on the management plane who may reach a cluster")
-BIND = step("grant.bind", "writes into a cluster what somebody may do there")
-UNREACH = step("grant.unreach", "takes back who may reach a cluster")
-UNBIND = step("grant.unbind", "takes back in a cluster what somebody may do there")
-PUBLISH = step("grant.publish", "writes how a grant stands")
-RELEASE = step("grant.release", "lets a grant go that is taken back at both ends")
-GRANT_CREATOR = step("grant.create-for-creator", "makes whoever made a cluster its owner")
-NOTE_CREATOR = step("grant.note-creator", "notes that the creator of a cluster was made its owner")
+REACH = step("grant.reach", "grants access to a cluster on the management plane")
+BIND = step("grant.bind", "creates the role binding of a grant in the cluster")
+UNREACH = step("grant.unreach", "revokes access to a cluster on the management plane")
+UNBIND = step("grant.unbind", "deletes the role binding of a grant in the cluster")
+PUBLISH = step("grant.publish", "writes the status of a grant")
+RELEASE = step("grant.release", "removes the finalizer of a grant that is revoked everywhere")
+GRANT_CREATOR = step("grant.create-for-creator", "grants the creator of a cluster the owner role")
+NOTE_CREATOR = step("grant.note-creator", "records that the creator of a cluster has the owner role")
 
 _BY_CLUSTER, _BY_USER = "cluster id", "user"
 _NAMESPACE_SECONDS = 1.0
@@ -67,7 +66,7 @@ class _Waits(Exception):
 
     def __init__(self, reason: str, on: str, message: str, check_after: float | None = None) -> None:
         super().__init__(message)
-        self.said = condition(READY, False, reason, message)
+        self.ready = condition(READY, False, reason, message)
         self.outcome = Blocked(reason, on, message, check_after)
 
 
@@ -100,28 +99,28 @@ class GrantController:
             if grant.metadata.deleting:
                 return await self._take_back(value, grant)
             value = await self._give(value, grant)
-            said = condition(READY, True, "Granted", f"{_who(grant)} is {role_of(grant)} in {grant.cluster_name}")
+            ready = condition(READY, True, "Granted", f"{_who(grant)} is {role_of(grant)} in {grant.cluster_name}")
             outcome: Outcome = DONE
         except _Waits as waits:
-            said, outcome = waits.said, waits.outcome
+            ready, outcome = waits.ready, waits.outcome
             value = self._grants.raw(*key) or value
         except Conflict:
             raise
         except StatusError as error:
-            failed = condition(READY, False, "Failed", f"{error}; it is tried again")
+            failed = condition(READY, False, "Failed", f"{error}; retrying")
             await self._publish(self._grants.raw(*key) or value, grant, failed)
             raise
-        await self._publish(value, grant, said)
+        await self._publish(value, grant, ready)
         return outcome
 
-    async def _publish(self, value: bytes, grant: ClusterRoleTemplateBinding, said: Condition) -> None:
+    async def _publish(self, value: bytes, grant: ClusterRoleTemplateBinding, ready: Condition) -> None:
         draft = Draft(GRANT.target, value)
         if role_of(grant):
             draft.status["downstreamRole"] = role_of(grant)
-        conditions.put(draft.status, [said], generation=grant.metadata.generation)
+        conditions.put(draft.status, [ready], generation=grant.metadata.generation)
         await save(self._client, draft, PUBLISH)
 
-    # -- giving
+    # -- granting
 
     async def _give(self, value: bytes, grant: ClusterRoleTemplateBinding) -> bytes:
         owner = self._owner(grant)
@@ -133,7 +132,7 @@ class GrantController:
         id = grant.cluster_name
         space = await bindings.find(self._client, NAMESPACES, id)
         if space is None:
-            raise _Waits("Gone", f"Namespace {id}", "the namespace of the cluster is gone")
+            raise _Waits("Gone", f"Namespace {id}", "the namespace of the cluster does not exist")
         owned = OwnerReference(api_version="v1", kind="Namespace", name=id, uid=space["metadata"]["uid"])
         await bindings.ensure(self._client, CLUSTER_ROLES, bindings.role(id, owned), REACH)
         await bindings.ensure(self._client, CLUSTER_ROLE_BINDINGS, bindings.binding(grant), REACH)
@@ -141,7 +140,7 @@ class GrantController:
         return value
 
     def _owner(self, grant: ClusterRoleTemplateBinding) -> OwnerReference | None:
-        """The User; None for a group. Says what keeps the grant from being one."""
+        """Return the owner: the User, or None for a group. Raises _Waits if the grant cannot be given."""
         on = f"{GRANT.name} {grant.key}"
         if wrong := grant_complaints(grant, grant.metadata.namespace):
             raise _Waits("Invalid", on, "; ".join(map(str, wrong)))
@@ -149,26 +148,30 @@ class GrantController:
             return None
         user = self._users.get("", grant.user_name)
         if user is None:
-            raise _Waits("UserMissing", f"User {grant.user_name}", f"there is no user {grant.user_name}")
+            raise _Waits("UserMissing", f"User {grant.user_name}", f"user {grant.user_name} does not exist")
         if not belongs_to(grant.metadata, user.metadata):
-            raise _Waits("UserMissing", f"User {grant.user_name}", "it was for another user of that name, who is gone")
+            raise _Waits(
+                "UserMissing",
+                f"User {grant.user_name}",
+                "it belongs to a deleted user of this name; create a new grant",
+            )
         return owned_by(user.metadata)
 
     async def _bind(self, grant: ClusterRoleTemplateBinding) -> None:
         plane = self._clusters.plane(grant.cluster_name)
         if plane is None:
             on = f"cluster {grant.cluster_name}"
-            raise _Waits("ClusterMissing", on, f"there is no cluster {grant.cluster_name} yet, or it is gone")
+            raise _Waits("ClusterMissing", on, f"cluster {grant.cluster_name} does not exist")
         cluster = cluster_of(plane)
         found = self._remote.look(cluster)
         if found.client is None:
             if conditions.is_true(grant.status.conditions, READY):
-                return  # it was written when it could be reached; a grant never changes
-            why = f"Cluster {cluster} cannot be reached ({found.error}); it is written there when it can"
+                return  # the binding exists already, and a grant never changes
+            why = f"cannot reach Cluster {cluster} ({found.error}); the role is granted there when it connects"
             raise _Waits("ClusterUnreachable", f"Cluster {cluster}", why)
         await bindings.ensure(found.client, CLUSTER_ROLE_BINDINGS, bindings.downstream(grant), BIND)
 
-    # -- taking back
+    # -- revoking
 
     async def _take_back(self, value: bytes, grant: ClusterRoleTemplateBinding) -> Outcome:
         if FINALIZER not in grant.metadata.finalizers:
@@ -188,8 +191,8 @@ class GrantController:
         found = self._remote.look(cluster)
         if found.client is None:
             why = (
-                f"{_who(grant)} cannot reach the cluster any more; what is written there is removed when it can be "
-                f"reached ({found.error})"
+                f"{_who(grant)} can no longer reach the cluster; its role binding there is deleted when the "
+                f"cluster connects ({found.error})"
             )
             raise _Waits("Revoking", f"Cluster {cluster}", why)
         await bindings.remove(found.client, CLUSTER_ROLE_BINDINGS, bindings.downstream_name(grant), UNBIND)
@@ -220,7 +223,7 @@ class CreatorController:
             async with GRANT_CREATOR:
                 await self._client.create(GRANT.target, key.name, obj)
         except NotFound:
-            return Again(_NAMESPACE_SECONDS, f"the namespace {key.name} is not there yet")
+            return Again(_NAMESPACE_SECONDS, f"namespace {key.name} does not exist yet")
         except AlreadyExists:
             pass  # an earlier run created it and was stopped before it wrote the annotation
         draft = Draft(MANAGEMENT_CLUSTER.target, value)
@@ -230,7 +233,7 @@ class CreatorController:
 
 
 def manifest(name: str, cluster: str, user: ObjectMeta, role: str) -> dict[str, Any]:
-    """A grant for a User."""
+    """Return the manifest of a grant for a User."""
     return {
         "apiVersion": GRANT.api_version,
         "kind": GRANT.name,

@@ -54,9 +54,9 @@ def onward(headers: Sequence[Header]) -> list[Header]:
     kept = []
     for name, value in headers:
         if name.startswith("impersonate-"):
-            raise StatusError(403, "Forbidden", "acting for others (Impersonate-*) is not possible through this proxy")
+            raise StatusError(403, "Forbidden", "impersonation (Impersonate-* headers) is not supported by this proxy")
         if not _TOKEN.fullmatch(name) or _CONTROL.search(value):
-            raise bad_request("a header has characters that no header may have")
+            raise bad_request("a header contains invalid characters")
         if name in _OF_A_CONNECTION or name in _SET_BY_US or name in _OF_THE_CALLER or name in named:
             continue
         if name.startswith(_CLAIMS):
@@ -91,7 +91,7 @@ def in_the_name_of(caller: Caller) -> list[Header]:
     groups = tuple(dict.fromkeys((*caller.groups, AUTHENTICATED)))
     said = impersonation_headers(Impersonation(user=caller.name, uid=caller.uid, groups=groups, extra=caller.extra))
     if any(_CONTROL.search(value) or not value.strip() for _, value in said):
-        raise StatusError(403, "Forbidden", "a name, group or extra of the caller cannot be said to the cluster")
+        raise StatusError(403, "Forbidden", "a name, group or extra of the caller cannot be sent as a header")
     return said
 
 

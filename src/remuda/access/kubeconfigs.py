@@ -1,12 +1,12 @@
-"""The Secret `<cluster>-kubeconfig`, which leads through our proxy: what Cluster API, clusterctl and users' controllers
-reach a cluster with.
+"""Controller of the Secret `<cluster>-kubeconfig`, which leads through our proxy. Cluster API, clusterctl and users'
+controllers reach a cluster with it.
 
-    the system User of the cluster → its grant (cluster-owner) → its Token, good for this cluster alone → the Secret
+    system User of the cluster → its grant (cluster-owner) → its Token, limited to this cluster → the Secret
 
-What it was made of is noted beside it; it is written anew when the server's URL, its CA or the token is another. The
-token's secret is in this one Secret only: if that is lost, or is not what the Token's hash says, another is made. It
-waits for `<cluster>-kubeconfig-admin`, because the proxy has no way to the cluster before. A kubeconfig that somebody
-else has put there is theirs, and nothing is made beside it.
+Annotations record what the Secret was built from; it is rewritten when the server's URL, its CA or the token changes.
+The token's secret is stored only in this Secret: if it is lost, or does not match the Token's hash, the controller
+creates a new token. It waits for `<cluster>-kubeconfig-admin`, because the proxy cannot reach the cluster before. A
+kubeconfig Secret that somebody else has created is left alone.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ TOKEN_NOTE = "remuda.dev/token"  # noqa: S105 - annotation of the Secret: the ha
 TOKEN_KEY = "token"  # noqa: S105 - of the Secret
 
 MAKE_USER = step("clusterkubeconfig.create-user", "creates the system user of a cluster")
-MAKE_NAMESPACE = step("clusterkubeconfig.create-namespace", "creates the namespace of a cluster nobody declared")
-MAKE_GRANT = step("clusterkubeconfig.create-grant", "makes the system user of a cluster its owner")
+MAKE_NAMESPACE = step("clusterkubeconfig.create-namespace", "creates the namespace of a cluster that was not declared")
+MAKE_GRANT = step("clusterkubeconfig.create-grant", "grants the system user of a cluster the owner role")
 MAKE_TOKEN = step("clusterkubeconfig.create-token", "creates the token of a cluster's system user")
 DROP_TOKEN = step("clusterkubeconfig.delete-token", "deletes a system user's token whose secret is lost")
 CREATE = step("clusterkubeconfig.create", "creates the kubeconfig that leads to a cluster through the proxy")
-RENEW = step("clusterkubeconfig.renew", "writes the kubeconfig that leads through the proxy anew")
+RENEW = step("clusterkubeconfig.renew", "rewrites the kubeconfig that leads through the proxy")
 
 _NAMESPACE_SECONDS = 1.0
 _BY_LABEL = "label of its cluster"
@@ -94,7 +94,7 @@ class KubeconfigController:
         except Conflict:
             raise
         except StatusError as error:
-            self._events.warning(plane, "KubeconfigFailed", f"its kubeconfig cannot be kept: {error}")
+            self._events.warning(plane, "KubeconfigFailed", f"cannot write its kubeconfig: {error}")
             raise
 
     async def _keep(self, plane: RKEControlPlane) -> Outcome:
@@ -107,16 +107,16 @@ class KubeconfigController:
             return Blocked("WaitingForCredentials", f"Secret {namespace}/{own}", "does not exist yet")
         id = self._clusters.id(cluster_of(plane))
         if not id:
-            why = f"its id {id_of(plane)!r} is none, or another cluster has it"
+            why = f"its cluster id {id_of(plane)!r} is invalid, or another cluster has it"
             self._events.warning(plane, "NoId", why)
             return Blocked("NoId", f"{RKE_CONTROL_PLANE.name} {plane.key}", why)
         user = self._users.get("", system_user(cluster_of(plane)))
         if user is None:
             user = USER.decode(await self._make_user(cluster_of(plane)))
         if user.metadata.deleting:
-            return Again(_NAMESPACE_SECONDS, "the system user of a cluster before it is on its way out")
+            return Again(_NAMESPACE_SECONDS, "the system user of an earlier cluster of this name is being deleted")
         if not await self._granted(plane, id, user):
-            return Again(_NAMESPACE_SECONDS, f"the namespace {id} is not there yet")
+            return Again(_NAMESPACE_SECONDS, f"namespace {id} does not exist yet")
         await self._put_secret(plane, id, user, seen)
         return DONE
 
@@ -133,7 +133,7 @@ class KubeconfigController:
             return await self._client.create(USER.target, "", obj)
 
     async def _granted(self, plane: RKEControlPlane, id: str, user: User) -> bool:
-        """False: there is nowhere to write it yet."""
+        """Create the grant of the system user; return False if its namespace does not exist yet."""
         name = names.join(id, plane.metadata.namespace, "owner")
         if self._grants.get(id, name) is not None:
             return True
@@ -179,7 +179,7 @@ class KubeconfigController:
             await self._client.patch(SECRETS, *seen.key, {"metadata": metadata, "data": wanted["data"]})
 
     async def _token(self, plane: RKEControlPlane, id: str, user: User, token: Token | None) -> tuple[str, str]:
-        """The one the Secret has, if it is the Token's; else another. And its hash."""
+        """Return the token in the Secret if it matches the Token, else a new one, and its hash."""
         if token is not None:
             place = plane.metadata.namespace, capi_names.kubeconfig_secret(plane.spec.cluster_name)
             data = await secret_data(self._client, *place) or {}
@@ -198,13 +198,13 @@ class KubeconfigController:
         try:
             async with MAKE_TOKEN:
                 await self._client.create(TOKEN.target, "", made.obj)
-        except AlreadyExists as error:  # the cache has not heard of it yet
+        except AlreadyExists as error:  # the cache does not have it yet
             raise Retryable(str(error)) from None
         return made.bearer, made.obj["hash"]
 
 
 def _labelled(plane: RKEControlPlane) -> tuple[str]:
-    """As Secrets of its Cluster are."""
+    """Return the index key by which Secrets of the Cluster are labelled."""
     return (f"{plane.metadata.namespace}/{capi_names.label_value(plane.spec.cluster_name)}",)
 
 

@@ -10,11 +10,11 @@ from remuda.kube.objects import ObjectMeta, OwnerReference
 
 
 def belongs_to(metadata: ObjectMeta, user: ObjectMeta) -> bool:
-    """Also while nobody has noted whose it is."""
+    """Return whether an object belongs to a User; also true while it has no owner reference."""
     known = metadata.owner(USER.name, USER.group)
     return known is None or known.uid == user.uid
 
 
 def owned_by(user: ObjectMeta) -> OwnerReference:
-    """Not its controller: it goes with the owner, and that is all."""
+    """Return an owner reference to a User, without `controller`: it only lets the object be deleted with the User."""
     return OwnerReference(api_version=USER.api_version, kind=USER.name, name=user.name, uid=user.uid)

@@ -38,28 +38,29 @@ class Wanted(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """As Kubernetes calls it. `open_ended`: no answer may come for as long as there is nothing to say."""
+    """Verb of a request, in Kubernetes' terms. `open_ended`: the response may take as long as there is nothing to
+    send."""
 
     verb: str
     open_ended: bool = False
 
 
 def judge(method: str, target: str) -> Wanted:
-    """Raises a StatusError in words that say what is wrong with it."""
+    """Parse a request target. Raises a StatusError that names the fault."""
     if method not in METHODS:
-        raise StatusError(405, "MethodNotAllowed", f"{method} is no method of the Kubernetes API")
+        raise StatusError(405, "MethodNotAllowed", f"the Kubernetes API does not support the method {method}")
     path, _, query = target.partition("?")
     if not path.startswith(PREFIX):
-        raise bad_request(f"the path of a cluster begins with {PREFIX}, written without escapes and without a host")
+        raise bad_request(f"the path must begin with {PREFIX}, without escapes and without a host")
     cluster, slash, rest = path[len(PREFIX) :].partition("/")
     if dns1123_label(cluster):
-        raise bad_request(f"what follows {PREFIX} is the id of a cluster: letters, digits and dashes")
+        raise bad_request(f"{PREFIX} must be followed by a cluster id: letters, digits and dashes")
     if not _QUERY.fullmatch(query):
         raise bad_request("the query has characters that must be escaped")
     path = slash + rest or "/"
     wrong = _wrong_with(path)
     if wrong:
-        raise bad_request(f"the path {wrong}: it could mean another one")
+        raise bad_request(f"the path {wrong}, so it is ambiguous")
     return Wanted(cluster, path, query)
 
 

@@ -1,15 +1,15 @@
-"""/k8s/clusters/<id>/…: the same request at that cluster, in the caller's name.
+"""Proxy for /k8s/clusters/<id>/…: forwards a request to that cluster, impersonating the caller.
 
-    the target judged → who asks → may they reach this cluster → the way to it → asked there → the answer, as it comes
+    authenticate → check the target → authorize for the cluster → get its transport → forward → relay the response
 
 What must stay true:
-- Nothing of the caller's credentials goes on, and nothing goes on in anybody's name but theirs.
-- Every request ends with one audit line, whatever became of it.
-- What lasts ends when its caller may no longer (`active_requests`).
-- An answer that was cut short never looks whole: a watch ends with an ERROR event, anything else with its connection.
-- A slow caller is felt by the cluster, and costs bounded memory here; neither outlives the other.
-- A cluster that does not answer takes nothing from the others: what waits for it is bounded.
-- What may have been done is not offered to be done again: only reads, and what never left, are told when to come back.
+- The caller's credentials are never forwarded, and requests are forwarded only in the caller's own name.
+- Every request ends with one audit line, whatever its outcome.
+- A long-running request ends when its caller loses access (`active_requests`).
+- A truncated response never looks complete: a watch ends with an ERROR event, anything else by closing the connection.
+- A slow caller slows down the cluster's response, with bounded memory here. When one side closes, so does the other.
+- A cluster that does not answer affects no other cluster: the number of waiting requests per cluster is limited.
+- Only reads, and requests that were never sent, get a Retry-After: others may already have taken effect.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from remuda.kube.errors import StatusError, bad_request, forbidden_request, serv
 from remuda.kube.http.transport import plainly
 from remuda.kube.web import STATUS_LINES, CutShort, Request, Response, Result, Sink, Stream, Upgrade, header_block
 
-_DECIDE_SECONDS = 20.0  # who it is, and whether they may
-_ANSWER_SECONDS = 65.0  # to the first byte of what is not open-ended: a little more than API servers take themselves
-_WHOLE_UP_TO = 128 * 1024  # bytes that are read before they are passed on
+_DECIDE_SECONDS = 20.0  # for authentication and authorization
+_ANSWER_SECONDS = 65.0  # to the first byte, unless open-ended; a little more than the limit of API servers
+_WHOLE_UP_TO = 128 * 1024  # responses up to this size are read completely before they are relayed
 _REFUSED = (("Cache-Control", "no-cache, private"), ("Content-Type", "application/json"))
 
 
 class Proxy:
-    """`at_once`: requests of one cluster that may wait for an answer at the same time. More are turned away; those of
-    other clusters are not."""
+    """Proxy. `at_once`: requests to one cluster that may wait for a response at the same time; further ones get a
+    429."""
 
     def __init__(
         self,
@@ -64,26 +64,28 @@ class Proxy:
 
     def serve(self, request: Request) -> Awaitable[Result]:
         """A `kube.web.Handler`."""
-        request.unhurried = True  # every wait has a bound of its own, or must have none
+        request.unhurried = True  # each wait here has its own limit, or must have none
         return self._serve(request, self._audit.request(request))
 
     async def _serve(self, request: Request, entry: Entry) -> Result:
         try:
-            return await self._pass_on(request, entry)
+            return await self._forward(request, entry)
         except StatusError as error:
             entry.end(error.code, entry.why or reason(error))
             return _refusal(error, entry)
         except asyncio.CancelledError:
-            entry.end(499, "the caller went away before there was an answer")
+            entry.end(499, "the client disconnected before the response")
             raise
         except Exception as error:
             entry.end(500, f"failed: {type(error).__name__}")
             raise
 
-    async def _pass_on(self, request: Request, entry: Entry) -> Result:
+    async def _forward(self, request: Request, entry: Entry) -> Result:
         with ExitStack() as held:
-            async with _within(_DECIDE_SECONDS, "it could not be decided in time whether this is allowed"):
-                entry.caller = await self._identify(request)  # first: who tried something odd is worth knowing
+            async with _within(_DECIDE_SECONDS, "timed out while authorizing the request"):
+                entry.caller = await self._identify(
+                    request
+                )  # first, so that the audit line of a bad request names its caller
                 wanted, what = self._judge(request, entry)
                 call = held.enter_context(self.underway.begin(entry.caller, wanted.cluster, lasting=what.open_ended))
                 sent = headers.onward(headers.of(request)) + headers.in_the_name_of(entry.caller)
@@ -91,7 +93,7 @@ class Proxy:
                 way = held.enter_context(await self._ways.of(wanted.cluster))
             entry.through = way.through
             sent.append(("Audit-Id", entry.id))
-            with self._turn(wanted.cluster), _given_up(call, entry, what):
+            with self._slot(wanted.cluster), _interruptible(call, entry, what):
                 protocol = headers.upgrade_of(request)
                 if protocol:
                     return await _upgraded(request, wanted, way, sent, protocol, entry, call, held)
@@ -99,7 +101,7 @@ class Proxy:
                 answer = await _answer(way, request, wanted, what, sent, body)
                 held.callback(answer.close)
                 _check(answer.status, way)
-                return await _passed_back(request, answer, way, what, entry, call, held)
+                return await _relay(request, answer, way, what, entry, call, held)
 
     def _judge(self, request: Request, entry: Entry) -> tuple[Wanted, Asked]:
         wanted = judge(request.method, request.target)
@@ -108,9 +110,9 @@ class Proxy:
         return wanted, what
 
     @contextmanager
-    def _turn(self, cluster: str) -> Iterator[None]:
+    def _slot(self, cluster: str) -> Iterator[None]:
         if self._waiting[cluster] >= self.at_once:
-            raise too_many_requests(f"{self.at_once} requests wait for the cluster {cluster} already")
+            raise too_many_requests(f"{self.at_once} requests are already waiting for the cluster {cluster}")
         self._waiting[cluster] += 1
         try:
             yield
@@ -127,11 +129,11 @@ class Proxy:
             raise _forbidden(caller, cluster)
 
 
-# Asking
+# Requests
 
 
 @contextmanager
-def _given_up(call: Call, entry: Entry, what: Asked) -> Iterator[None]:
+def _interruptible(call: Call, entry: Entry, what: Asked) -> Iterator[None]:
     """Interrupt an open-ended request when its caller loses access.
 
     Any other request ends soon, and may have taken effect.
@@ -176,17 +178,17 @@ async def _answer(
         lost = way.unreachable(f"the connection was lost before it answered: {plainly(error)}")
         if request.method in READS:
             raise lost from None
-        raise service_unavailable(f"{lost.message}; whether it was done is not known") from None
+        raise service_unavailable(f"{lost.message}; the request may have taken effect") from None
 
 
 def _not_reached(way: Transport, error: Exception) -> str:
     inner = getattr(error, "certificate_error", None) or getattr(error, "os_error", None) or error
     if isinstance(inner, ssl.SSLError):
         untrusted = getattr(inner, "verify_message", "")
-        why = f"its certificate is not trusted: {untrusted}" if untrusted else f"no TLS with it: {inner.reason}"
+        why = f"its certificate is not trusted: {untrusted}" if untrusted else f"TLS handshake failed: {inner.reason}"
     else:
         why = plainly(inner)
-    return why if way.through == "tunnel" else f"{way.server} cannot be reached: {why}"
+    return why if way.through == "tunnel" else f"cannot reach {way.server}: {why}"
 
 
 def _check(status: int, way: Transport) -> None:
@@ -194,10 +196,10 @@ def _check(status: int, way: Transport) -> None:
     if status == 401:
         raise service_unavailable(f"the API of the cluster {way.cluster} does not accept this manager's credentials")
     if status not in STATUS_LINES:
-        raise StatusError(502, "", f"the API of the cluster {way.cluster} answered {status}, which is no answer")
+        raise StatusError(502, "", f"the API of the cluster {way.cluster} answered with the invalid status {status}")
 
 
-# Answering
+# Responses
 
 
 async def _upgraded(
@@ -211,7 +213,7 @@ async def _upgraded(
     held: ExitStack,
 ) -> Result:
     if request.content_length != 0:
-        raise bad_request("a request to upgrade the connection has no body")
+        raise bad_request("a request to upgrade the connection must not have a body")
     try:
         async with _within(_ANSWER_SECONDS, f"the API of the cluster {way.cluster} has not answered in time"):
             far, answer = await upgrades.ask(way, request.method, wanted.target, sent, protocol)
@@ -229,7 +231,8 @@ async def _upgraded(
 
 
 class _Joined:
-    """A cluster that waits for bytes. Lets go of it also if the caller is gone before they are joined."""
+    """Upgraded connection to a cluster, to be joined with the caller's. It is closed too if the caller leaves
+    before."""
 
     def __init__(self, far: upgrades.FarEnd, entry: Entry, call: Call, held: ExitStack) -> None:
         self._far = far
@@ -259,7 +262,7 @@ class _Joined:
         self._held.close()
 
 
-async def _passed_back(
+async def _relay(
     request: Request,
     answer: aiohttp.ClientResponse,
     way: Transport,
@@ -290,7 +293,7 @@ _BETWEEN_EVENTS = (b"", b"{}\n", b"}\n")
 
 
 class _Copy:
-    """An answer of unknown length, passed on as it comes. Lets go of what it holds also if nobody ever asks for it."""
+    """Relay of a response of unknown length. It releases its resources even if it is never run."""
 
     def __init__(
         self, answer: aiohttp.ClientResponse, way: Transport, what: Asked, entry: Entry, call: Call, held: ExitStack
@@ -300,7 +303,7 @@ class _Copy:
         self._entry = entry
         self._call = call
         self._held = held
-        self._tells_in_events = what.verb == "watch" and _is_json(answer)
+        self._can_send_events = what.verb == "watch" and _is_json(answer)
         self._last_line = b""  # of the answer so far, see `_last_line`
 
     def __del__(self) -> None:
@@ -313,15 +316,15 @@ class _Copy:
                 await self._copy(sink)
             entry.end(status)
         except asyncio.CancelledError:
-            entry.end(status, "ended from here: the caller went away, or this server stops")
+            entry.end(status, "the client disconnected, or this server is stopping")
             raise
         except StatusError as ended:
             entry.end(status, self._call.why)
-            self._tell(sink, ended)
+            self._report_end(sink, ended)
         except (aiohttp.ClientError, OSError) as error:
             lost = self._way.unreachable(_cut_short(error))
             entry.end(status, lost.message)
-            self._tell(sink, lost)
+            self._report_end(sink, lost)
         finally:
             self._held.close()
 
@@ -332,9 +335,9 @@ class _Copy:
             self._entry.bytes += len(piece)
             await sink.drain()
 
-    def _tell(self, sink: Sink, why: StatusError) -> None:
+    def _report_end(self, sink: Sink, why: StatusError) -> None:
         """Report that the response ended early: in a last watch event, or else by cutting the connection."""
-        if not (self._tells_in_events and self._last_line in _BETWEEN_EVENTS):
+        if not (self._can_send_events and self._last_line in _BETWEEN_EVENTS):
             raise CutShort(why.message)
         sink.write(msgspec.json.encode({"type": "ERROR", "object": why.status()}) + b"\n")
 
@@ -348,7 +351,9 @@ def _last_line(before: bytes, piece: bytes) -> bytes:
 
 def _cut_short(error: Exception) -> str:
     text = "the connection was lost while it answered"
-    return f"{text}: {plainly(error)}" if isinstance(error, OSError) else text  # others tell of their own insides
+    return (
+        f"{text}: {plainly(error)}" if isinstance(error, OSError) else text
+    )  # other errors describe internals of aiohttp
 
 
 def _is_json(answer: aiohttp.ClientResponse) -> bool:
@@ -363,7 +368,7 @@ def _block(found: Iterable[headers.Header], entry: Entry) -> bytes:
 def _refusal(error: StatusError, entry: Entry) -> Response:
     found = [*_REFUSED, ("Audit-Id", entry.id), *error.headers.items()]
     if error.code in (503, 504):
-        # Where kubectl looks for what there is at all, it shows its own words for these codes; a warning it shows too.
+        # For discovery requests kubectl replaces the message of these codes by its own, but it shows warnings.
         said = "".join(" " if not character.isprintable() else character for character in error.message)
         escaped = said.replace("\\", "\\\\").replace('"', '\\"')
         found.append(("Warning", f'299 - "{escaped}"'))

@@ -51,7 +51,7 @@ class SelfServiceApi:
             entry.end(code, reason(error))
             return _response(code, answer, entry, error.headers)
         except BaseException:
-            entry.end(500, "it came to nothing")
+            entry.end(500, "internal error")
             raise
         return _response(code, answer, entry)
 
@@ -68,7 +68,9 @@ class SelfServiceApi:
 
     def _of(self, caller: Caller) -> list[Token]:
         if not caller.token or caller.clusters is not None:
-            raise forbidden_request(TOKEN.group, TOKEN.plural, "", "these are for users, with a token for everything")
+            raise forbidden_request(
+                TOKEN.group, TOKEN.plural, "", "only a user whose token is not limited to clusters may use this"
+            )
         found = [one for one in self._tokens.all() if one.user_id == caller.name and not one.metadata.deleting]
         return sorted(found, key=lambda one: one.metadata.name)
 

@@ -1,4 +1,4 @@
-"""Users, tokens, grants and kubeconfigs as one thing to be added to a manager."""
+"""Setup of users, tokens, grants and kubeconfigs in a manager."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from remuda.runtime.webhooks import Webhook
 
 CONTROLLERS = (users.NAME, grants.NAME, grants.CREATORS, kubeconfigs.NAME, system_users.NAME)
 
-SERVE_USERS = step("access.let-users-in", "lets every user of ours make tokens for itself")
+SERVE_USERS = step("access.let-users-in", "lets every User create tokens for itself")
 
 _SELF_SERVICE = "remuda:users"
 _API_VERSION = "rbac.authorization.k8s.io/v1"
@@ -55,7 +55,7 @@ def add(
     *,
     only: Collection[str] = CONTROLLERS,
 ) -> None:
-    """To a manager that has not started yet, and sees every namespace: grants are in those of clusters."""
+    """Add the controllers to a manager that has not started yet and watches all namespaces."""
     if users.NAME in only:
         TokenController(manager)
     if grants.NAME in only:
@@ -69,8 +69,8 @@ def add(
 
 
 async def let_users_in(client: Client) -> None:
-    """Everybody with a token of ours may make another for itself: admission sees to it that it is for itself. Only
-    where admission is always in force: the embedded engine."""
+    """Let every User create tokens for itself; admission denies tokens for others. Only for the embedded engine, where
+    admission is always active."""
     rule = {"apiGroups": [TOKEN.group], "resources": [TOKEN.plural], "verbs": ["create"]}
     role = {
         "apiVersion": _API_VERSION,
@@ -88,7 +88,7 @@ async def let_users_in(client: Client) -> None:
     for target, obj in ((CLUSTER_ROLES, role), (CLUSTER_ROLE_BINDINGS, binding)):
         with ignore_not_found():
             await client.get(target, "", _SELF_SERVICE)
-            continue  # whoever has changed it has had a reason
+            continue  # an administrator may have changed it on purpose
         with contextlib.suppress(AlreadyExists):
             async with SERVE_USERS:
                 await client.create(target, "", obj)

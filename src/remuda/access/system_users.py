@@ -1,7 +1,7 @@
-"""The system user of a cluster: whom its `<cluster>-kubeconfig` is for.
+"""System user of a cluster, for its `<cluster>-kubeconfig`.
 
-It goes with the cluster, and takes its token and its grant along. Its name is Rancher's, and follows from that of the
-Cluster.
+It is deleted with the cluster, and its token and its grant are deleted with it. Its name is derived from that of the
+Cluster, as in Rancher.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from remuda.runtime.steps import step
 NAME = "systemuser"
 CLUSTER = "remuda.dev/cluster"  # annotation of a system user, and of a namespace made for its cluster: whose it is
 
-DROP_NAMESPACE = step("systemuser.delete-namespace", "deletes the namespace of a cluster nobody declared, with it")
-DROP_USER = step("systemuser.delete", "deletes the system user of a cluster that is gone")
+DROP_NAMESPACE = step("systemuser.delete-namespace", "deletes the namespace of a deleted cluster that was not declared")
+DROP_USER = step("systemuser.delete", "deletes the system user of a deleted cluster")
 
 _BY_USER = "system user"
 
@@ -63,14 +63,15 @@ class SystemUserController:
         namespace, _, name = user.metadata.annotations.get(CLUSTER, "").partition("/")
         cluster = Key(namespace, name)
         if system_user(cluster) != key.name or self._planes_of(key.name):
-            return DONE  # somebody's, or its cluster is there
+            return DONE  # not a system user, or its cluster exists
         await self._drop_namespace(cluster)
         async with DROP_USER:
             await self._client.delete(USER.target, "", key.name, uid=user.metadata.uid)
         return DONE
 
     async def _drop_namespace(self, cluster: Key) -> None:
-        """One that was made for it; that of a declared cluster goes with its management Cluster."""
+        """Delete the namespace if it was created for this cluster; a declared cluster's is deleted with its management
+        Cluster."""
         found = await _namespace(self._client, derived_id(cluster))
         if found is None or found.metadata.deleting or found.metadata.annotations.get(CLUSTER) != str(cluster):
             return

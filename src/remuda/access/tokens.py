@@ -1,10 +1,10 @@
-"""Tokens: made, kept as a hash, and turned into a caller.
+"""Tokens: creation, storage as a hash, and authentication.
 
-    <name of the Token>:<52 characters that are kept nowhere>
+    <name of the Token>:<52 characters that are not stored>
 
-The secret is 256 random bits, so its plain SHA-256 tells nobody anything. A token is looked at anew on each use, from
-caches: one that was revoked or has expired, or whose user was disabled or deleted, is not good for the next request.
-Which of these it was is for the audit line (the cause of the 401); the caller hears only that it is not good.
+The secret has 256 random bits, so its plain SHA-256 reveals nothing. A token is checked on each use, from caches: if it
+was revoked or has expired, or if its user was disabled or deleted, the next request is denied. The exact reason is the
+cause of the 401, for the audit line; the caller only learns that the token is invalid.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NOTHING = DIGEST_PREFIX + "0" * 64
 
 
 class Minted(msgspec.Struct, frozen=True):
-    """A token that was just made: `bearer` is shown once, `obj` is what is kept."""
+    """New token: `bearer` is shown once, `obj` is stored."""
 
     bearer: str
     obj: dict[str, Any]
@@ -94,21 +94,22 @@ class NotGood(Exception):
 
 
 class Tokens:
-    """Answers at once, from caches."""
+    """Authentication by tokens, from caches."""
 
     def __init__(self, caches: Caches) -> None:
         self._tokens = caches.of(TOKEN)
         self._users = caches.of(USER)
 
     def caller(self, bearer: str) -> Caller | None:
-        """None: it is no token of ours. Raises a 401 StatusError for one of our form that is not good."""
+        """Return the caller of a bearer token; None if it does not have the form of ours. Raises a 401 StatusError if
+        it is invalid."""
         read = _FORM.fullmatch(bearer)
         if read is None:
             return None
         name = read[1]
         token = self._tokens.get("", name)
         if not hmac.compare_digest(digest(read[2]).encode(), (token.hash if token else _NOTHING).encode()):
-            raise _refused(name, "its secret is another one" if token else "there is none of that name, or no longer")
+            raise _refused(name, "wrong secret" if token else "no token has this name")
         return self.again(name)
 
     def again(self, name: str) -> Caller:
@@ -123,9 +124,9 @@ class Tokens:
             raise _refused(name, f"it expired at {token.expires_at}")
         user = self._users.get("", token.user_id)
         if user is None or user.metadata.deleting or not belongs_to(token.metadata, user.metadata):
-            raise _refused(name, f"there is no user {token.user_id}")
+            raise _refused(name, f"its user {token.user_id} does not exist")
         if not user.enabled:
-            raise _refused(name, f"the user {token.user_id} is not enabled")
+            raise _refused(name, f"its user {token.user_id} is disabled")
         return Caller(
             name=user.metadata.name,
             uid=user.metadata.uid,
@@ -146,6 +147,6 @@ class Tokens:
 
 
 def _refused(name: str, why: str) -> StatusError:
-    error = unauthorized("the token is not good: it may have expired or been revoked")
+    error = unauthorized("invalid token: it may have expired or been revoked")
     error.__cause__ = NotGood(f"token {name}: {why}")
     return error

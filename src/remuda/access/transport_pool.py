@@ -23,7 +23,7 @@ import msgspec
 
 from remuda.access.cluster_transport import ClusterTransport
 from remuda.access.clusters import Clusters
-from remuda.access.connectivity import Standing, unavailable
+from remuda.access.connectivity import Connectivity, unavailable
 from remuda.access.interfaces import PREFIX
 from remuda.capi import names, remote
 from remuda.kube import kubeconfig
@@ -46,13 +46,13 @@ from remuda.tunnel.connector import TunnelConnector
 from remuda.tunnel.session_table import Event, Sessions
 
 API = "127.0.0.1:6443"  # where a server's own API is, seen from that server
-_KEEP_SECONDS = 80.0  # no balancer is on a way through a tunnel, and API servers keep an idle connection for 90
-_SHUT_SECONDS = 15.0  # for which a direct way that has led nowhere is not tried again, where a tunnel is to come back
+_KEEP_SECONDS = 80.0  # there is no load balancer behind a tunnel, and API servers keep idle connections for 90 s
+_SHUT_SECONDS = 15.0  # time without direct attempts after one timed out, for a cluster that had a tunnel
 
 
 class TransportPool:
-    """`own_url`: where our proxy is, so that a kubeconfig that leads there is known; `api`: what is dialled through
-    tunnels."""
+    """Pool of transports. `own_url`: URL of our proxy, to recognize kubeconfigs that lead there; `api`: address that is
+    dialled through tunnels."""
 
     def __init__(
         self, client: Client, caches: Caches, clusters: Clusters, sessions: Sessions, *, own_url: str, api: str = API
@@ -64,17 +64,17 @@ class TransportPool:
         self._own = own_url.rstrip("/") + PREFIX
         self._secrets = remote.cluster_secrets(caches)
         self._others = remote.dialer(client, self._over_http)
-        self._ways: dict[str, ClusterTransport] = {}
+        self._transports: dict[str, ClusterTransport] = {}
         self._tunnelled: set[str] = set()  # ids of clusters that have a tunnel
-        self._shut: dict[str, float] = {}  # until when a cluster is not asked directly
+        self._unreachable_until: dict[str, float] = {}  # until when no direct connection to a cluster is tried
         self._listeners: list[Callable[[Key], None]] = []
         self._tasks = Tasks()
-        self._standing = Standing(sessions)
+        self._connectivity = Connectivity(sessions)
         sessions.listen(self._session_changed)
         clusters.planes.listen(self._plane_changed)
 
     def on_change(self, told: Callable[[Key], None]) -> None:
-        """Calls it with a CAPI Cluster whose way is another from now on."""
+        """Call `told` with a CAPI Cluster whose transport has changed."""
         self._listeners.append(told)
 
     async def of(self, cluster: str) -> ClusterTransport:
@@ -83,19 +83,19 @@ class TransportPool:
             raise not_found("management.cattle.io", "clusters", cluster)
         while True:
             made_of = self._made_of(cluster, key)
-            present = self._ways.get(cluster)
+            present = self._transports.get(cluster)
             if present is not None and present.made_of == made_of:
-                self._ask_if_open(present)
+                self._raise_if_unreachable(present)
                 return present
             access = await self._admin(key)
             if self._made_of(cluster, key) == made_of:  # nothing has changed while it was read
                 break
-        present = self._ways.get(cluster)
-        if present is not None and present.made_of == made_of:  # somebody else was faster
+        present = self._transports.get(cluster)
+        if present is not None and present.made_of == made_of:  # another request was faster
             return present
         made = self._make(cluster, key, access, made_of)
         self._retire(cluster)
-        self._ways[cluster] = made
+        self._transports[cluster] = made
         return made
 
     async def dial(self, cluster: Key) -> Client:
@@ -112,12 +112,12 @@ class TransportPool:
         return HttpClient(self._through_tunnel(access), connector=self._tunnel(id), most_bytes=MOST_ANSWER_BYTES)
 
     async def close(self) -> None:
-        for cluster in list(self._ways):
+        for cluster in list(self._transports):
             self._retire(cluster, now=True)
         await self._tasks.finish(1.0)
         await self._tasks.close()
 
-    # What it is made of
+    # Building transports
 
     def _made_of(self, cluster: str, key: Key) -> tuple[str, ...]:
         secret = self._secrets.get(*admin_secret(key))
@@ -139,7 +139,9 @@ class TransportPool:
         except (KubeconfigError, Retryable) as error:
             raise unavailable(str(error)) from None
         if access.insecure or not access.server.startswith("https://"):
-            raise unavailable(f"the {origin} does not say how to verify the cluster's API")
+            raise unavailable(
+                f"the {origin} cannot be used to verify the cluster's API: it needs an https server and a CA"
+            )
         return access
 
     def _make(self, cluster: str, key: Key, access: Access, made_of: tuple[str, ...]) -> ClusterTransport:
@@ -165,8 +167,8 @@ class TransportPool:
             connector=connector(context),
             sessions=self._sessions,
             made_of=made_of,
-            story=self.unreachable,
-            swallowed=lambda: self._swallowed(cluster),
+            explain=self.unreachable,
+            on_timeout=lambda: self._on_timeout(cluster),
         )
 
     def _through_tunnel(self, access: Access) -> Access:
@@ -182,24 +184,24 @@ class TransportPool:
 
     def _over_http(self, access: Access) -> Client:
         if access.server.startswith(self._own):
-            raise Retryable(f"the {access.origin} leads through this manager, which needs another way of its own")
+            raise Retryable(f"the {access.origin} leads through this manager's own proxy, which the manager cannot use")
         return HttpClient(access, most_bytes=MOST_ANSWER_BYTES)
 
-    # Directly, into nothing
+    # Direct connections that time out
 
-    def _swallowed(self, cluster: str) -> None:
-        if self._standing.had_tunnel(cluster):
-            self._shut[cluster] = asyncio.get_running_loop().time() + _SHUT_SECONDS
+    def _on_timeout(self, cluster: str) -> None:
+        if self._connectivity.had_tunnel(cluster):
+            self._unreachable_until[cluster] = asyncio.get_running_loop().time() + _SHUT_SECONDS
 
-    def _ask_if_open(self, way: ClusterTransport) -> None:
-        until = self._shut.get(way.cluster)
+    def _raise_if_unreachable(self, way: ClusterTransport) -> None:
+        until = self._unreachable_until.get(way.cluster)
         if until is not None and way.through == "direct" and asyncio.get_running_loop().time() < until:
-            raise self.unreachable(way.cluster, f"{way.server} cannot be reached: {NO_CONNECTION}")
+            raise self.unreachable(way.cluster, f"cannot reach {way.server}: {NO_CONNECTION}")
 
-    # What changes
+    # Changes
 
     def _retire(self, cluster: str, *, now: bool = False) -> None:
-        present = self._ways.pop(cluster, None)
+        present = self._transports.pop(cluster, None)
         if present is not None:
             present.retire(lambda closing: self._tasks.spawn(f"close the way to {cluster}", closing), now=now)
 
@@ -207,11 +209,11 @@ class TransportPool:
         cluster = event.key.cluster
         key = self._clusters.find(cluster)
         if key is None:
-            self._standing.forget(cluster)
+            self._connectivity.forget(cluster)
         if self._sessions.has(cluster) == (cluster in self._tunnelled):
             return
         self._tunnelled ^= {cluster}
-        self._shut.pop(cluster, None)
+        self._unreachable_until.pop(cluster, None)
         self._retire(cluster)
         if key is not None:
             for told in self._listeners:
@@ -222,17 +224,17 @@ class TransportPool:
             gone = id_of(before)
             if self._clusters.find(gone) is None:
                 self._retire(gone)
-                self._shut.pop(gone, None)
-                self._standing.forget(gone)
+                self._unreachable_until.pop(gone, None)
+                self._connectivity.forget(gone)
 
-    # What there is to say
+    # Errors
 
     def unreachable(self, cluster: str, why: str) -> StatusError:
-        return self._standing.unreachable(cluster, why)
+        return self._connectivity.unreachable(cluster, why)
 
     def silent_since(self, cluster: str, node: str) -> float | None:
         """`providers.controlplane.gather.Silence`."""
-        return self._standing.silent_since(cluster, node)
+        return self._connectivity.silent_since(cluster, node)
 
     def told(self, cluster: Key, why: str) -> str:
         """Return why a cluster cannot be reached, for our own controllers that have tried: `runtime.remote.Explain`."""

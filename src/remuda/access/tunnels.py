@@ -32,13 +32,13 @@ from remuda.runtime.caches import Caches
 from remuda.tunnel.server import Asking
 from remuda.tunnel.session_table import Key, Sessions
 
-_UNWATCHED_SECONDS = 5.0  # for which a key is good, where its Secret bears no label of Cluster API
-_QUIET_SECONDS = 60.0  # between two lines about the same
+_UNWATCHED_SECONDS = 5.0  # how long a key is cached if its Secret is not watched (no Cluster API label)
+_QUIET_SECONDS = 60.0  # between two lines about the same client and reason
 _MOST_REMEMBERED = 4096
 
 
 class _Kept(NamedTuple):
-    """A key, as it was read."""
+    """Key of a control plane, as it was read."""
 
     read: float
     version: str
@@ -46,7 +46,7 @@ class _Kept(NamedTuple):
 
 
 class _Refused(Exception):
-    """In words for the log."""
+    """Reason why a tunnel is denied, for the log."""
 
 
 class Authorizer:
@@ -63,16 +63,16 @@ class Authorizer:
         self._secrets = remote.cluster_secrets(caches)
         self._keys: dict[ObjectKey, _Kept] = {}  # by state Secret
         self._admitted: dict[str, Key] = {}  # by uid of the Machine
-        self._said: dict[tuple[str, str], float] = {}
+        self._logged: dict[tuple[str, str], float] = {}
 
     async def __call__(self, asking: Asking) -> Key | None:
         shown = tunnel_tokens.parse(_bearer(asking))
         try:
             if shown is None:
-                raise _Refused("it shows no token of a tunnel")
+                raise _Refused("it has no tunnel token")
             machine = await self._proven(shown)
         except _Refused as refused:
-            self._say(asking, shown, str(refused))
+            self._audit_denial(asking, shown, str(refused))
             return None
         key = Key(shown.cluster, shown.machine)
         self._admitted[machine.metadata.uid] = key
@@ -81,18 +81,18 @@ class Authorizer:
     async def _proven(self, shown: tunnel_tokens.Shown) -> Machine:
         plane = self._clusters.plane(shown.cluster)
         if plane is None:
-            raise _Refused("there is no such cluster")
+            raise _Refused("no cluster has this id")
         machine = self._machine(plane, shown.machine)
         if machine is None:
             raise _Refused("the cluster has no such Machine")
         if not await self._proves(shown, plane, machine.metadata.uid):
-            raise _Refused("the token is not that of this Machine")
-        # What was read may have taken its time.
+            raise _Refused("the token does not belong to this Machine")
+        # Reading the key took time, so check the Machine again.
         now = self._machine(plane, shown.machine)
         if now is None or now.metadata.uid != machine.metadata.uid:
             raise _Refused("the cluster has no such Machine")
         if not hosts.roles(now.metadata.labels).control_plane:
-            raise _Refused("the Machine is not of the control plane")
+            raise _Refused("the Machine is not part of the control plane")
         return now
 
     def _machine(self, plane: RKEControlPlane, name: str) -> Machine | None:
@@ -103,8 +103,8 @@ class Authorizer:
         return tunnel_tokens.proves(shown, await self._key(_place(plane)), uid)
 
     async def _key(self, place: ObjectKey) -> bytes:
-        """As it was read, while the Secret is the one that was read. One that is not watched is looked at now and
-        then."""
+        """Return the key of a control plane, cached while its Secret is unchanged. A Secret that is not watched is read
+        again after a while."""
         now = asyncio.get_running_loop().time()
         seen = self._secrets.get(*place)
         kept = self._keys.get(place)
@@ -117,7 +117,7 @@ class Authorizer:
             found = SECRET.decode(await self._client.get(SECRETS, *place))
             kept = _Kept(now, found.metadata.resource_version, found.data.get(state.TUNNEL, b"").strip())
         except StatusError as error:
-            raise _Refused(f"the key in Secret {place} cannot be read: {error}") from None
+            raise _Refused(f"cannot read the key in Secret {place}: {error}") from None
         finally:
             self._remember(place, kept)
         return kept.key
@@ -128,7 +128,7 @@ class Authorizer:
         if len(self._keys) > _MOST_REMEMBERED:
             del self._keys[next(iter(self._keys))]
 
-    # Those that have one
+    # Open tunnels
 
     def _machine_changed(self, before: Machine | None, after: Machine | None, initial: bool) -> None:
         if before is None or (after is not None and hosts.roles(after.metadata.labels).control_plane):
@@ -136,7 +136,7 @@ class Authorizer:
         key = self._admitted.pop(before.metadata.uid, None)
         if key is None:
             return
-        why = "its Machine is gone" if after is None else "its Machine is of the control plane no more"
+        why = "its Machine was deleted" if after is None else "its Machine is no longer part of the control plane"
         for session in self._sessions.of(key.cluster):
             if session.key == key:
                 session.end(why)
@@ -148,24 +148,24 @@ class Authorizer:
             self._sessions.forget(id_of(before))
         self._keys.pop(_place(before), None)
 
-    # What is said of the others
+    # Audit
 
     def refused_to_dial(self, key: Key, address: str, what: str) -> None:
-        """`tunnel.Server.refused`: a node wants this end to dial something for it."""
-        why = f"the tunnel of {key} wanted this end to dial {what}: it dials nothing for tunnels"
+        """Audit a node that wants to dial through the manager (`tunnel.Server.refused`)."""
+        why = f"the tunnel of {key} requested a connection to {what}: nodes may not dial through the manager"
         self._audit.refused(address, 403, "dial", TUNNEL, why, user=f"tunnel:{key}", cluster=key.cluster)
 
-    def _say(self, asking: Asking, shown: tunnel_tokens.Shown | None, why: str) -> None:
-        """The same is not said again for a while: a node that does not know better comes back every few seconds."""
-        claims = f"{shown.machine} of cluster {shown.cluster}" if shown is not None else "nobody"
+    def _audit_denial(self, asking: Asking, shown: tunnel_tokens.Shown | None, why: str) -> None:
+        """Audit a denied tunnel. The same denial is not repeated for a while: a node retries every few seconds."""
+        claims = f" that claims to be {shown.machine} of cluster {shown.cluster}" if shown is not None else ""
         address = asking.address.rpartition(":")[0] or asking.address
         now = asyncio.get_running_loop().time()
-        if now - self._said.get((address, claims + why), -_QUIET_SECONDS) < _QUIET_SECONDS:
+        if now - self._logged.get((address, claims + why), -_QUIET_SECONDS) < _QUIET_SECONDS:
             return
-        if len(self._said) >= _MOST_REMEMBERED:
-            self._said.clear()
-        self._said[address, claims + why] = now
-        text = f"a tunnel is refused to what claims to be {claims}: {why}"
+        if len(self._logged) >= _MOST_REMEMBERED:
+            self._logged.clear()
+        self._logged[address, claims + why] = now
+        text = f"denied a tunnel to a client{claims}: {why}"
         self._audit.refused(asking.address, 401, "tunnel", TUNNEL, text, cluster=shown.cluster if shown else "")
 
 

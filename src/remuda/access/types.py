@@ -1,7 +1,7 @@
-"""Users, their tokens, and what they were granted: kinds of `management.cattle.io/v3`, laid out as Rancher's are.
+"""Users, tokens and grants: kinds of `management.cattle.io/v3`, with the fields of Rancher's.
 
-A User's name is who it is: in the rules of the management plane, in those of every cluster, and in audit lines. Of a
-token only the SHA-256 is kept. A grant is in the namespace of its cluster, which is named after the cluster's id.
+A User's name identifies it in RBAC rules of the management plane and of every cluster, and in audit lines. Of a token
+only the SHA-256 is stored. A grant is in the namespace of its cluster, which is named after the cluster's id.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ SYSTEM = "provisioning"  # the value of that label: of a cluster's own user, in 
 DIGEST_PREFIX = "sha256:"
 DIGEST = rf"^{DIGEST_PREFIX}[0-9a-f]{{64}}$"
 
-# What a role of ours is called in every cluster. Anything else is said as clusterrole:<name>.
+# ClusterRole in the cluster for each of our roles. Any other ClusterRole is written as clusterrole:<name>.
 ROLES = {"cluster-owner": "cluster-admin", "cluster-member": "edit", "cluster-viewer": "view"}
 ANY_ROLE = "clusterrole:"
 
 MOST_CLUSTERS = 100  # that one token is limited to
 
-READY = "Ready"  # of a grant: both ends say so
+READY = "Ready"  # of a grant: written on the management plane and in the cluster
 
-_FIXED = Rule(rule="self == oldSelf", message="cannot be changed: make another one, and delete this one")
+_FIXED = Rule(rule="self == oldSelf", message="is immutable: create another object and delete this one")
 
 # Also in the schema, so that a secret is stored by no engine; one that asks it before admission shows it to its author.
-NO_HASH = "must be sha256: and the SHA-256 of the secret in hex, never the secret; remuda token create makes one"
+NO_HASH = (
+    "must be sha256: followed by the SHA-256 of the secret in hex, never the secret itself; use `remuda token create`"
+)
 _HASHED = Rule(rule=f"self.matches('{DIGEST}')", message=NO_HASH)
 
 
@@ -48,30 +50,28 @@ class Quota(Part):
 
 
 class User(Object):
-    """Somebody who may reach clusters. Its name is who it is, everywhere."""
+    """User of clusters. Its name identifies it on the management plane, in every cluster and in audit lines."""
 
-    username: Annotated[str, Field("What it is called by people; its name if empty.", max_length=253)] = ""
-    display_name: Annotated[str, Field("Its name in full.", max_length=253)] = ""
+    username: Annotated[str, Field("Login name; the name of the object if empty.", max_length=253)] = ""
+    display_name: Annotated[str, Field("Full name.", max_length=253)] = ""
     description: Annotated[str, Field("What it is for.", max_length=1024)] = ""
-    enabled: Annotated[bool, Field("Whether its tokens are good.", default=True)] = True
-    quota: Annotated[Quota, Field("How much it may own.")] = Quota()
+    enabled: Annotated[bool, Field("Whether its tokens are valid.", default=True)] = True
+    quota: Annotated[Quota, Field("Limits of what it may own.")] = Quota()
 
 
 class Token(Object):
-    """What a user proves itself with: `<name of the Token>:<secret>`. The secret is not kept."""
+    """Credential of a user: `<name of the Token>:<secret>`. The secret is not stored."""
 
     user_id: Annotated[
         str,
         Field("The User.", required=True, min_length=1, max_length=253, rules=(_FIXED,)),
     ] = msgspec.field(name="userId", default="")
     hash: Annotated[str, Field("SHA-256 of the secret.", required=True, max_length=71, rules=(_FIXED, _HASHED))] = ""
-    expires_at: Annotated[
-        str | None, Field("When it ceases to be good; unset: never.", format="date-time", max_length=64)
-    ] = None
+    expires_at: Annotated[str | None, Field("Time of expiry; unset: never.", format="date-time", max_length=64)] = None
     cluster_names: Annotated[
         Sequence[str],
         Field(
-            "The ids of the clusters it is good for, and then for nothing else; none: whatever its user may do.",
+            "Ids of the clusters that it is limited to; none: it permits everything that its user may do.",
             list_type="set",
             max_items=MOST_CLUSTERS,
             items=Field(max_length=63),
@@ -86,16 +86,20 @@ class GrantStatus(Part):
 
 
 class ClusterRoleTemplateBinding(Object):
-    """What a user, or a group, may do in one cluster."""
+    """Role of a user or a group in one cluster."""
 
     cluster_name: Annotated[
         str,
         Field(
-            "The id of the cluster, and this namespace.", required=True, min_length=1, max_length=63, rules=(_FIXED,)
+            "Id of the cluster, which is also the name of this namespace.",
+            required=True,
+            min_length=1,
+            max_length=63,
+            rules=(_FIXED,),
         ),
     ] = ""
-    user_name: Annotated[str, Field("Who: a User, or …", max_length=253)] = ""
-    group_name: Annotated[str, Field("… a group.", max_length=253)] = ""
+    user_name: Annotated[str, Field("User that has the role; set this or groupName.", max_length=253)] = ""
+    group_name: Annotated[str, Field("Group that has the role; set this or userName.", max_length=253)] = ""
     role_template_name: Annotated[
         str,
         Field(
@@ -123,7 +127,7 @@ KINDS: tuple[Kind[Any], ...] = (USER, TOKEN, GRANT)
 DECLARED_CLUSTER: Kind[Object] = Kind("provisioning.cattle.io/v1", "Cluster", "clusters", Object)
 MANAGEMENT_CLUSTER: Kind[Object] = Kind(names.MANAGEMENT_API_VERSION, "Cluster", "clusters", Object, namespaced=False)
 
-# Of the rules of the management plane only that they are others is noticed.
+# Of RBAC objects only the fact that they changed is used here.
 _RBAC = "rbac.authorization.k8s.io/v1"
 CLUSTER_ROLE: Kind[Object] = Kind(_RBAC, "ClusterRole", "clusterroles", Object, namespaced=False)
 CLUSTER_ROLE_BINDING: Kind[Object] = Kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", Object, namespaced=False)
@@ -131,6 +135,6 @@ CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS = CLUSTER_ROLE.target, CLUSTER_ROLE_BINDING
 
 
 def role_of(grant: ClusterRoleTemplateBinding) -> str:
-    """The ClusterRole it stands for in its cluster; empty: there is none of that name."""
+    """Return the ClusterRole of a grant in its cluster; empty if its role is unknown."""
     said = grant.role_template_name
     return said.removeprefix(ANY_ROLE) if said.startswith(ANY_ROLE) else ROLES.get(said, "")

@@ -1,9 +1,8 @@
 """A connection that stops being HTTP: exec, attach and port-forward, by WebSocket or SPDY.
 
-The cluster is asked over a connection of its own. If it agrees, what either side sends from then on reaches the other
-byte for byte; neither is read faster than the other takes it. An end of one side is one of both, after what it had sent
-has been passed on: TLS as it is spoken here knows no half-closed connections. If it declines, its answer is an
-ordinary one.
+The request uses a separate connection to the cluster. If the cluster agrees, bytes are copied in both directions, no
+faster than the other side reads. When either side closes, pending data is flushed and the other side is closed: TLS
+connections cannot be half-closed here. If the cluster declines, its response is relayed like any other.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class Answer(NamedTuple):
 
 
 class End(asyncio.Protocol):
-    """One of two joined connections. `ended` is called once, with the bytes it was sent."""
+    """One of two joined connections. `ended` is called once, with the number of bytes sent to it."""
 
     def __init__(self, ended: Callable[[int], None] = lambda sent: None) -> None:
         self.transport = cast(asyncio.Transport, None)
@@ -79,7 +78,7 @@ class End(asyncio.Protocol):
 
 
 class FarEnd(End):
-    """The cluster's: at first it answers a request."""
+    """Connection to the cluster, which first reads the response to the upgrade request."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +91,7 @@ class FarEnd(End):
         self._early = b""  # what followed the head of an agreement
 
     def join(self, near: End) -> None:
-        """From now on, bytes."""
+        """Join with the caller's connection, and copy bytes from now on."""
         self.other, near.other = near, self
         self.transport.resume_reading()
         if self._early:
@@ -116,9 +115,9 @@ class FarEnd(End):
             self.transport.pause_reading()  # until somebody is there to take it
             self._resolve()
         except httptools.HttpParserError as error:
-            self._fail(f"it did not answer in HTTP: {error}")
+            self._fail(f"the response is not HTTP: {error}")
         if self._size > _MOST_BODY or (self._size > _MOST_HEAD and not self._head_complete):
-            self._fail("its answer is too long")
+            self._fail("the response is too long")
 
     def eof_received(self) -> bool:
         if not self.answered.done() and self._head_complete:
@@ -126,7 +125,7 @@ class FarEnd(End):
         return super().eof_received()
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._fail(f"the connection was lost: {error}" if error else "it closed the connection")
+        self._fail(f"the connection was lost: {error}" if error else "the cluster closed the connection")
         super().connection_lost(error)
 
     def _resolve(self) -> None:
@@ -157,7 +156,7 @@ class FarEnd(End):
 async def ask(
     way: Transport, method: str, target: str, headers: Sequence[Header], protocol: str
 ) -> tuple[FarEnd, Answer]:
-    """Asks for an upgrade. Who asks closes the transport of an end that is not joined. Raises OSError."""
+    """Request an upgrade. The caller must close the transport if it does not join the ends. Raises OSError."""
     transport, far = await way.connect(FarEnd)
     lines = [
         ("Host", urlsplit(way.server).netloc),

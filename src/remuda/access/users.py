@@ -15,7 +15,7 @@ from remuda.runtime.outcome import DONE, Again, Outcome
 from remuda.runtime.steps import step
 
 NAME = "token"
-ADOPT = step("token.adopt", "makes a token its user's, so that it goes with the user")
+ADOPT = step("token.adopt", "makes the User the owner of its token")
 FORGET = step("token.forget", "deletes a token that expired long ago")
 
 EXPIRED_SECONDS = 3600.0  # for so long an expired token can be seen

@@ -41,20 +41,22 @@ def main() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="remuda-agent", description="Follows the Machine Plan of this host.")
+    parser = argparse.ArgumentParser(prog="remuda-agent", description="Apply the Machine Plan of this host.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, words in (("run", "follow the plan until ended"), ("supervise", "keep `run` running, without systemd")):
+    for name, words in (("run", "follow the plan until stopped"), ("supervise", "keep `run` running, without systemd")):
         command = commands.add_parser(name, help=words)
         default = os.environ.get("CATTLE_AGENT_CONFIG") or "/etc/rancher/agent/config.yaml"
         command.add_argument("--config", metavar="FILE", default=default, help="default: %(default)s")
         command.add_argument("--root", metavar="DIR", default="", help="root of a host that is a folder")
-        command.add_argument("--address", metavar="ADDRESS", default="", help="of a host that has one of its own")
-    commands.add_parser("install", help="register this host, and start; all settings come from the environment")
-    commands.add_parser("uninstall", help="stop, and remove everything that install made")
-    commands.add_parser("version", help="say which agent this is")
-    systemctl = commands.add_parser("systemctl", help="what systemd does, on a host that is a folder")
-    systemctl.add_argument("words", nargs="*", metavar="WORD", help="after --, as systemctl takes them")
-    keep = commands.add_parser("keep", help="keep one unit running there")
+        command.add_argument("--address", metavar="ADDRESS", default="", help="address of the host, if it has its own")
+    commands.add_parser(
+        "install", help="register this host and start the agent; settings come from environment variables"
+    )
+    commands.add_parser("uninstall", help="stop the agent and remove everything that install created")
+    commands.add_parser("version", help="print the version of this agent")
+    systemctl = commands.add_parser("systemctl", help="replace systemctl on a host that is a folder")
+    systemctl.add_argument("words", nargs="*", metavar="WORD", help="arguments of systemctl, after --")
+    keep = commands.add_parser("keep", help="keep one unit of such a host running")
     keep.add_argument("unit", metavar="UNIT")
     for command in (systemctl, keep):
         command.add_argument("--root", metavar="DIR", required=True, help="root of the host")

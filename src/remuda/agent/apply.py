@@ -107,7 +107,7 @@ def _clear(folder: str) -> None:
     try:
         disk.remove_tree(folder)
     except OSError as error:  # something left running may still write there
-        log.warning(f"{folder} is not cleared: {error.strerror}")
+        log.warning(f"cannot clear {folder}: {error.strerror}")
 
 
 def _remember(content: bytes, checksum: str, config: Config) -> None:
@@ -126,4 +126,4 @@ def _remember(content: bytes, checksum: str, config: Config) -> None:
         for old in sorted({*names, name})[:-_HISTORY]:
             disk.remove(os.path.join(folder, old))
     except (OSError, ValueError) as error:
-        log.warning(f"the plan is not kept in {folder}: {error}")
+        log.warning(f"cannot store the applied plan in {folder}: {error}")

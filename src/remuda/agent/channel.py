@@ -19,7 +19,7 @@ from remuda.agent.kube import Api, ApiError, Secret
 
 _LONGEST_PAUSE = 30.0
 _FIRST_PAUSE = 0.5
-_SAY_AGAIN_SECONDS = 300.0
+_REPEAT_SECONDS = 300.0
 
 
 class Basis(NamedTuple):
@@ -34,7 +34,8 @@ class Basis(NamedTuple):
 
 
 class Pauses:
-    """Full jitter: anything up to a bound that doubles, so that many agents do not come back at once."""
+    """Back-off with full jitter: a random pause below a bound that doubles, so that many agents do not retry at
+    once."""
 
     def __init__(self, first: float = _FIRST_PAUSE, longest: float = _LONGEST_PAUSE) -> None:
         self._first, self._longest = first, longest
@@ -49,27 +50,27 @@ class Pauses:
 
 
 class Complaints:
-    """The same trouble is said once, and again only after a while; its end is said too."""
+    """Log of one failing operation: repeats the same error only after a while, and logs the recovery."""
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._said: str | None = None
+        self._last_logged: str | None = None
         self._at = 0.0
 
     def trouble(self, text: str) -> None:
         now = time.monotonic()
-        if text != self._said or now > self._at + _SAY_AGAIN_SECONDS:
-            log.warning(f"{self._what}: {text}; it is tried again")
-            self._said, self._at = text, now
+        if text != self._last_logged or now > self._at + _REPEAT_SECONDS:
+            log.warning(f"{self._what}: {text}; retrying")
+            self._last_logged, self._at = text, now
 
     def well(self) -> None:
-        if self._said is not None:
+        if self._last_logged is not None:
             log.info(f"{self._what}: works again")
-            self._said = None
+            self._last_logged = None
 
 
 class Channel:
-    """`seen` is called with each state of the Secret that is new, `gone` when there is none."""
+    """Channel to the plan Secret. `seen` is called with each new state of it, `gone` when it does not exist."""
 
     def __init__(self, connect: Callable[[], Api], seen: Callable[[Secret], None], gone: Callable[[], None]) -> None:
         self._connect = connect
@@ -82,7 +83,7 @@ class Channel:
         self._version = ""  # of the Secret as read or written last
         self._stopping = threading.Event()
         self._threads = [
-            threading.Thread(target=self._talk, name="talk", daemon=True),
+            threading.Thread(target=self._sync, name="talk", daemon=True),
             threading.Thread(target=self._watch, name="watch", daemon=True),
         ]
 
@@ -99,21 +100,21 @@ class Channel:
             self._changed.notify_all()
 
     def write(self, basis: Basis, changes: Mapping[str, bytes]) -> None:
-        """Replaces what was still to be written."""
+        """Write these changes, instead of those that are still pending."""
         with self._changed:
             self._basis, self._pending = basis, dict(changes)
             self._changed.notify_all()
 
     # Reading and writing
 
-    def _talk(self) -> None:
+    def _sync(self) -> None:
         pauses, complaints = Pauses(), Complaints("the plan Secret")
         api: Api | None = None
         secret: Secret | None = None
         while not self._stopping.is_set():
             try:
                 api = api or self._connect()
-                secret = self._turn(api, secret)
+                secret = self._read_or_write(api, secret)
                 pauses.reset()
                 complaints.well()
             except ApiError as error:
@@ -139,8 +140,8 @@ class Channel:
         if api is not None:
             api.close()
 
-    def _turn(self, api: Api, secret: Secret | None) -> Secret | None:
-        """One read or one write."""
+    def _read_or_write(self, api: Api, secret: Secret | None) -> Secret | None:
+        """Wait for work; then read or write the Secret once."""
         with self._changed:
             self._changed.wait_for(lambda: self._stale or self._pending or self._stopping.is_set())
             if self._stopping.is_set():
@@ -188,11 +189,13 @@ class Channel:
         self._gone()
 
     def _refused(self, error: ApiError) -> None:
-        """The server will never take this; outputs are what can be too much of it."""
+        """Drop changes that the server will never accept. Outputs are the part that can be too large."""
         with self._changed:
             kept = {key: value for key, value in self._pending.items() if not key.endswith("-output")}
             self._pending = kept if len(kept) < len(self._pending) else {}
-        log.error(f"results are not accepted: {error}; " + ("outputs are left out" if kept else "they are given up"))
+        log.error(
+            f"the server rejected the results: {error}; " + ("retrying without outputs" if kept else "dropping them")
+        )
 
     # Watching
 

@@ -1,7 +1,7 @@
-"""The agent's config.yaml, with the keys it has in the field, and the checks before it is believed.
+"""The agent's config.yaml, with upstream's keys, and the checks before it is trusted.
 
-It names files that instructions are taken from, so it is read only when nobody but the agent's own user could have
-written it: mode 0600, and owned by that user.
+It names files with instructions, so it is accepted only if nobody but the agent's own user can write it: mode 0600, and
+owned by that user.
 """
 
 from __future__ import annotations
@@ -98,15 +98,15 @@ def render(config: Config) -> str:
 
 
 def read_private(path: str) -> bytes:
-    """The content of a file that only our own user can have written."""
+    """Return the content of a file that only our own user can write."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if stat.S_IMODE(found.st_mode) != 0o600:
-            raise ConfigError(f"{path} must have mode 0600, not {stat.S_IMODE(found.st_mode):04o}: chmod 0600 it")
+            raise ConfigError(f"{path} must have mode 0600, not {stat.S_IMODE(found.st_mode):04o}; run chmod 0600")
         if found.st_uid != os.geteuid():
             raise ConfigError(f"{path} must belong to user {os.geteuid()}, not {found.st_uid}")
         return file.read()

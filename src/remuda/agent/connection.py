@@ -62,7 +62,9 @@ def _identity(kubeconfig: str, namespace: str, secret: str) -> Identity:
     except (KeyError, TypeError, AttributeError, ValueError):
         raise ConfigError("the kubeconfig of the connection info lacks a context, a cluster or a user") from None
     if cluster.get("insecure-skip-tls-verify"):
-        raise ConfigError("the kubeconfig of the connection info turns verification off, which this agent never does")
+        raise ConfigError(
+            "the kubeconfig of the connection info disables TLS verification, which this agent does not allow"
+        )
     if not isinstance(token, str) or not (token or certificate):
         raise ConfigError("the kubeconfig of the connection info has neither a token nor a client certificate")
     if not server.startswith("https://"):
@@ -109,7 +111,7 @@ def with_more(identity: Identity, folder: str) -> Identity:
             if server and web.parse(server).scheme != "https":
                 raise ValueError("its server is not https")
         except (ConfigError, ValueError, AttributeError, OSError, ssl.SSLError) as error:
-            log.warning(f"{path} is left out: {error}")
+            log.warning(f"ignoring {path}: {error}")
             continue
         authorities.append(authority)
         if server and server.rstrip("/") not in servers:

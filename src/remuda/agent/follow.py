@@ -1,9 +1,9 @@
-"""The agent's mind: one thread that knows the Secret, decides, and starts what takes time in threads of their own.
+"""Main loop of the agent: one thread that knows the Secret and decides; work that takes time has threads of its own.
 
-Everything that happens comes to it as an event, one at a time. What it knows is the Secret as read last, with the
-results over it that are not written yet: so it goes on with its work, retries, probes and periodic instructions, while
-the server is away. A run of a plan is recorded in the journal before it begins and when it has ended. A newer plan
-waits for the run of the older one (or ends it, if so configured), but not its probes and periodic instructions.
+Everything arrives as an event, one at a time. The loop works on the Secret as it was last read, with the results that
+are not written yet applied to it. So retries, probes and periodic instructions continue while the server is
+unreachable. A run of a plan is recorded in the journal before it begins and when it has ended. A newer plan waits for
+the run of the older one (or ends it, if so configured), but its probes and periodic instructions do not wait.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from remuda.agent.plan import Plan, PlanError, parse
 _LONGEST_REST = 60.0
 _INTERLOCK_SECONDS = 1.0
 _STOP_SECONDS = 10.0
-_LAST_WORDS_SECONDS = 2.0
+_FINAL_WRITE_SECONDS = 2.0
 
 
 class _Application(NamedTuple):
@@ -48,16 +48,18 @@ class Follower:
         )
         self._stop = threading.Event()
         self._wake: list[float] = []  # seconds from the present pass
-        self._exchange: Callable[[], None] | None = None  # replaces this program, as soon as nothing runs
+        self._exchange: Callable[[], None] | None = None  # replaces this program as soon as nothing runs
 
         self._secret: Secret | None = None
         self._basis: Basis | None = None
         self._results: dict[str, bytes] = {}  # not yet in the Secret
-        self._written: dict[str, bytes] = {}  # of them, what the channel knows
+        self._written: dict[str, bytes] = {}  # the results that were passed to the channel
         self._plan: Plan | None = None
         self._unreadable = ""
         self._records: formats.Json | None = None  # of periodic instructions; None: as the Secret has them
-        self._told: formats.Json | None = None  # the same when they were last written, before anything was shortened
+        self._reported: formats.Json | None = (
+            None  # the records as last written to the Secret, before outputs were shortened
+        )
 
         self._application: _Application | None = None
         self._periodic = Periodic(config, self._stop, lambda *found: self._post(self._on_periodic, *found))
@@ -70,7 +72,7 @@ class Follower:
         self._post(lambda: None)
 
     def exchange(self, act: Callable[[], None]) -> None:
-        """Has `act`, which does not return, called when nothing is running."""
+        """Call `act`, which does not return, as soon as nothing is running."""
         self._post(self._on_exchange, act)
 
     def _post(self, handler: Callable[..., None], *arguments: Any) -> None:
@@ -91,8 +93,8 @@ class Follower:
                 if event is not None:
                     event()
                 self._pass()
-            except Exception as error:  # a full disk, or what nobody thought of: said, and tried again
-                log.error(f"the plan cannot be followed now: {type(error).__name__}: {error}")
+            except Exception as error:  # a full disk, or a bug: log it and retry
+                log.error(f"cannot follow the plan: {type(error).__name__}: {error}; retrying")
                 self._wake = [rules.PROBE_SECONDS]
         self._end()
 
@@ -103,7 +105,7 @@ class Follower:
         self._periodic.join(until)
         if self._application is not None:
             self._application.thread.join(max(0.0, until - time.monotonic()))
-        self._channel.stop(_LAST_WORDS_SECONDS)
+        self._channel.stop(_FINAL_WRITE_SECONDS)
 
     def _pass(self) -> None:
         if self._secret is not None and self._basis is not None and rules.PLAN in self._secret.data:
@@ -118,10 +120,10 @@ class Follower:
     def _follow_plan(self) -> None:
         assert self._basis is not None
         if self._plan is None:
-            self._tell_unreadable()
+            self._report_unreadable()
             return
         if not self._apply(self._plan):
-            records = self._told_records() if self._records is None else self._records
+            records = self._reported_records() if self._records is None else self._records
             self._wake_in(self._periodic.run_due(self._plan, self._basis, records))
         self._wake_in(self._probing.look(self._plan.probes))
 
@@ -134,7 +136,7 @@ class Follower:
     def _on_secret(self, secret: Secret) -> None:
         basis = Basis.of(secret)
         if self._secret is not None and secret.uid != self._secret.uid:
-            log.info("the plan Secret was made anew")
+            log.info("the plan Secret was recreated")
         if basis != self._basis:
             self._begin(basis, secret.data)
         self._secret = secret
@@ -146,15 +148,15 @@ class Follower:
         self._probing.period = rules.probe_period(secret.data, self._probing.period)
 
     def _begin(self, basis: Basis, data: Mapping[str, bytes]) -> None:
-        """Another plan, or another Secret."""
+        """Begin with another plan or another Secret."""
         self._basis, self._results = basis, {}
-        self._records = self._told = None
+        self._records = self._reported = None
         self._periodic.all_due = False
         self._probing.anew(delayed=False)
         self._plan, self._unreadable = None, ""
         if rules.PLAN not in data:
             return
-        log.info(f"plan {basis.checksum[:12]} is here")
+        log.info(f"received plan {basis.checksum[:12]}")
         try:
             self._plan = parse(data[rules.PLAN])
         except PlanError as error:
@@ -163,7 +165,7 @@ class Follower:
 
     def _on_gone(self) -> None:
         if self._secret is not None:
-            log.warning("the plan Secret is gone; its plan is not followed any more")
+            log.warning("the plan Secret was deleted; its plan is no longer followed")
         self._secret = self._basis = self._plan = None
         self._results, self._written = {}, {}
 
@@ -173,12 +175,12 @@ class Follower:
     # One-time instructions
 
     def _view(self) -> dict[str, bytes]:
-        """The Secret as it will be once everything is written."""
+        """Return the data of the Secret as it will be when all results are written."""
         assert self._secret is not None
         return {**self._secret.data, **self._results}
 
-    def _tell_unreadable(self) -> None:
-        """As the failure of its one attempt: a plan that cannot be read is not tried again."""
+    def _report_unreadable(self) -> None:
+        """Report an invalid plan as the failure of its only attempt: it is not retried."""
         view = self._view()
         if self._results.get(rules.STATE) == rules.IN_PROGRESS.encode():
             return
@@ -192,7 +194,7 @@ class Follower:
         """Start the one-time instructions if they are due; return whether they run or are about to."""
         assert self._basis is not None
         if self._results.get(rules.STATE) == rules.IN_PROGRESS.encode():
-            return True  # as soon as the server has acknowledged it
+            return True  # it starts when the server has acknowledged in-progress
         running = self._application
         if running is not None:
             newer = running.basis != self._basis
@@ -214,12 +216,14 @@ class Follower:
         run = Run(self._basis.uid, self._basis.checksum, verdict.attempt_id)
         known = self._journal.results(run)
         if known is not None:
-            log.info(f"plan {self._basis.checksum[:12]}: {verdict.attempt_id} had finished already; it is reported")
+            log.info(
+                f"plan {self._basis.checksum[:12]}: {verdict.attempt_id} had already finished; reporting its result"
+            )
             self._results.update(known)
             return False
         wait = interlock.seconds_to_wait(self._config.interlock_directory)
         if wait > 0:
-            log.once(f"a restart of this agent is pending: no plan begins for up to {wait:.0f} s")
+            log.once(f"a restart of this agent is pending; waiting up to {wait:.0f} s before the next plan")
             self._wake.append(min(wait, _INTERLOCK_SECONDS))
             return True
         self._start(plan, view[rules.PLAN], run, verdict.attempt)
@@ -227,7 +231,7 @@ class Follower:
 
     def _start(self, plan: Plan, content: bytes, run: Run, attempt: int) -> None:
         assert self._basis is not None
-        log.info(f"plan {run.checksum[:12]}: {run.attempt} begins")
+        log.info(f"plan {run.checksum[:12]}: starting {run.attempt}")
         stop = threading.Event()
         thread = threading.Thread(
             target=self._carry_out, args=(plan, content, run, attempt, stop), name="apply", daemon=True
@@ -244,7 +248,7 @@ class Follower:
         except instructions.Stopped:
             outcome = None
         except Exception as error:
-            outcome = apply.Outcome({}, f"the plan could not be carried out: {error}")
+            outcome = apply.Outcome({}, f"cannot apply the plan: {error}")
         self._post(self._on_applied, outcome)
 
     def _on_applied(self, outcome: apply.Outcome | None) -> None:
@@ -252,7 +256,7 @@ class Follower:
         assert done is not None
         short = done.basis.checksum[:12]
         if outcome is None:
-            log.info(f"plan {short}: {done.run.attempt} was ended before it had finished")
+            log.info(f"plan {short}: {done.run.attempt} was stopped before it finished")
             return
         current = done.basis == self._basis
         if current:
@@ -262,7 +266,7 @@ class Follower:
         else:
             log.info(f"plan {short}: {done.run.attempt} succeeded")
         if not current:
-            log.info(f"plan {short} is not the plan any more, so its result is not reported")
+            log.info(f"plan {short} has been replaced; its result is not reported")
             return
         self._periodic.all_due = True
         self._probing.anew(delayed=True)
@@ -274,26 +278,26 @@ class Follower:
         else:
             results = rules.succeeded(view, outcome.outputs, done.began)
             if view.get(rules.PROBES):
-                results.update(rules.probe_keys({}))  # what was healthy before has to show it again
+                results.update(rules.probe_keys({}))  # components must prove again that they are healthy
         try:
             self._journal.finished(done.run, results)
         except OSError as error:
-            log.error(f"the journal cannot be written, so a restart may run this plan again: {error.strerror}")
+            log.error(f"cannot write the journal: {error.strerror}; a restart may run this plan again")
         self._results.update(results)
 
-    # Beside it
+    # Periodic instructions and probes
 
     def _on_periodic(self, basis: Basis, records: formats.Json | None) -> None:
         self._periodic.ended(basis, records)
         if basis == self._basis and records is not None:
             self._records = records
-            if rules.is_news(self._told_records(), records, time.time()):
-                self._told = records
+            if rules.is_news(self._reported_records(), records, time.time()):
+                self._reported = records
                 self._results.update(rules.periodic(self._view(), records))
 
-    def _told_records(self) -> formats.Json:
+    def _reported_records(self) -> formats.Json:
         written = self._view().get(rules.PERIODIC_OUTPUT, b"")
-        return self._told if self._told is not None and written else formats.unpack(written)
+        return self._reported if self._reported is not None and written else formats.unpack(written)
 
     def _on_probed(self, number: int, found: Mapping[str, bool] | None) -> None:
         if not self._probing.ended(number) or found is None or self._plan is None:
@@ -303,12 +307,12 @@ class Follower:
             name: rules.probed(before.get(name) or {}, probe, found[name]) for name, probe in self._plan.probes.items()
         }
         if after != before:
-            _tell_changes(before, after)
+            _log_changes(before, after)
             self._results.update(rules.probe_keys(after))
 
 
-def _tell_changes(before: formats.Json, after: formats.Json) -> None:
+def _log_changes(before: formats.Json, after: formats.Json) -> None:
     for name, status in after.items():
         well = bool(status.get("healthy"))
         if well != bool((before.get(name) or {}).get("healthy")):
-            log.info(f"probe {name}: {'healthy' if well else 'not healthy any more'}")
+            log.info(f"probe {name}: {'healthy' if well else 'unhealthy'}")

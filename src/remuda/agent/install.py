@@ -1,4 +1,4 @@
-"""`remuda-agent install`: from a token to a running agent. Repeatable: whatever is there already is kept or renewed."""
+"""`remuda-agent install`: registers this host and starts the agent. Running it again keeps or renews what exists."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class _Installation:
 
     def carry_out(self) -> None:
         if os.geteuid() != 0 and not self._layout.root:
-            raise InstallError("this must run as root: repeat it with sudo")
+            raise InstallError("must run as root; repeat the command with sudo")
         if not program.own_path():
-            raise InstallError("this program is not the one file it is delivered as")
+            raise InstallError("the agent must run from the single file it is delivered as")
         for folder in (self._layout.etc, self._layout.var, self._layout.interlock):
             os.makedirs(folder, mode=0o700, exist_ok=True)
         pending = os.path.join(self._layout.interlock, interlock.PENDING)
@@ -54,14 +54,14 @@ class _Installation:
         return Registration(self._wanted, self._layout, self._environment).connection_info()
 
     def _wait_for_plans(self) -> None:
-        """A plan that is being applied is not cut off."""
+        """Wait until no plan is being applied, so that none is interrupted."""
         active = os.path.join(self._layout.interlock, interlock.ACTIVE)
         until = time.monotonic() + _ACTIVE_SECONDS
-        said = False
+        printed = False
         while os.path.exists(active) and time.monotonic() < until and self._is_running():
-            if not said:
-                say("waiting for the plan that is being applied")
-            said = True
+            if not printed:
+                say("waiting for the running plan to finish")
+            printed = True
             time.sleep(1)
 
     def _is_running(self) -> bool:

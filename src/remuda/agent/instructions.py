@@ -1,8 +1,8 @@
-"""Runs one instruction of a plan as a process group of its own, and keeps of its output what is worth keeping.
+"""Runner of one instruction of a plan, as a process group, with limited output.
 
-Nothing a command does harms the agent: its output is read in bytes as it comes, and only the beginning and the end are
-kept; it is ended with everything it started when the agent stops or its time is over; and what it leaves running behind
-itself, with its output still open, is waited for only a moment.
+A command cannot harm the agent. Only the beginning and the end of its output are kept. When the agent stops or the time
+limit is over, the command is ended with all its children. A process that it leaves behind, with its output still open,
+delays the agent only for a moment.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def run(
     stop: threading.Event,
     environment: Mapping[str, str] = os.environ,
 ) -> Result:
-    """`folder` is made, filled from the image if there is one, and is where the command runs."""
+    """Run an instruction in `folder`, which is created, and filled from the image if there is one."""
     os.makedirs(folder, mode=0o700)
     if instruction.image:
         _stage(instruction.image, folder, config)
@@ -63,7 +63,7 @@ def run(
     program = _found(command, path)
     if program is None:
         found = os.path.exists(command)
-        raise InstructionError(f"{command} cannot be executed" if found else f"{command} is not there")
+        raise InstructionError(f"{command} is not executable" if found else f"{command} does not exist")
     try:
         process = subprocess.Popen(  # noqa: S603
             [command, *instruction.args],
@@ -76,7 +76,7 @@ def run(
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        raise InstructionError(f"{command} could not be started: {getattr(error, 'strerror', None) or error}") from None
+        raise InstructionError(f"cannot start {command}: {getattr(error, 'strerror', None) or error}") from None
     with process:
         return _Run(process, instruction, config.instruction_timeout_seconds, stop).result()
 
@@ -91,7 +91,7 @@ def _stage(image: str, folder: str, config: Config) -> None:
 
 
 def _found(command: str, path: str) -> str | None:
-    """The program that a name stands for."""
+    """Return the path of a program, or None."""
     places = [""] if "/" in command else path.split(":")
     for place in places:
         program = os.path.join(place, command)
@@ -103,7 +103,7 @@ def _found(command: str, path: str) -> str | None:
 def _environment(
     instruction: Instruction, folder: str, attempt: int, config: Config, base: Mapping[str, str]
 ) -> dict[str, str]:
-    """The plan's variables go before ours, which it cannot change."""
+    """Return the environment: the base, the plan's variables, and ours, which the plan cannot override."""
     variables = dict(base)
     if config.root:
         variables["REMUDA_HOST_ROOT"] = config.root
@@ -181,7 +181,7 @@ class _Run:
             self._rest(selector)
         stderr = self._streams["stderr"].content()
         if late:
-            stderr += f"\nended after {self._seconds:g} seconds, the most an instruction may take here\n".encode()
+            stderr += f"\nended after {self._seconds:g} seconds, the time limit of instructions on this host\n".encode()
         return Result(self._process.returncode or (124 if late else 0), self._streams["stdout"].content(), stderr)
 
     def _pause(self, selector: selectors.BaseSelector) -> float:
@@ -229,7 +229,7 @@ class _Run:
             log.debug(f"[{self._name}:{name}] {line[:_MOST_LINE].decode('utf-8', 'replace')}")
 
     def _end(self) -> None:
-        """With everything in its group. Its number is ours until the leader has been waited for, which comes last."""
+        """End the process group. Its id stays ours until its leader is waited for, which comes last."""
         os.killpg(self._process.pid, signal.SIGTERM)
         until = time.monotonic() + _GRACE_SECONDS
         while time.monotonic() < until:

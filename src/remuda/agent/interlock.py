@@ -1,7 +1,7 @@
-"""Two files by which the agent and whoever installs it keep out of each other's way.
+"""Lock files that coordinate the agent with its installer.
 
 `restart-pending` asks the agent not to begin a plan, because it is about to be restarted; after five minutes it is
-believed no longer. `applyinator-active` (its name in the field) says that a plan is being applied.
+ignored. `applyinator-active` (upstream's name) means that a plan is being applied.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from remuda.agent.formats import seconds_of, unix_date
 
 PENDING = "restart-pending"
 ACTIVE = "applyinator-active"
-_PATIENCE_SECONDS = 300.0
+_MAX_PENDING_SECONDS = 300.0
 
 
 def seconds_to_wait(folder: str) -> float:
-    """Before a plan may begin; 0: now."""
+    """Return the seconds to wait before a plan may begin; 0: now."""
     if not folder:
         return 0.0
     path = os.path.join(folder, PENDING)
@@ -30,10 +30,10 @@ def seconds_to_wait(folder: str) -> float:
     now, since = time.time(), seconds_of(content.decode("ascii", "replace"))
     if since is None or since > now:
         disk.write(path, unix_date(now).encode())
-        return _PATIENCE_SECONDS
-    left = since + _PATIENCE_SECONDS - now
+        return _MAX_PENDING_SECONDS
+    left = since + _MAX_PENDING_SECONDS - now
     if left <= 0:
-        log.warning(f"{path} has been there for {_PATIENCE_SECONDS:.0f} s and nobody restarted this agent: going on")
+        log.warning(f"{path} is {_MAX_PENDING_SECONDS:.0f} s old and the agent was not restarted; continuing")
         disk.remove(path)
         return 0.0
     return left
@@ -54,6 +54,6 @@ def active(folder: str) -> Iterator[None]:
 
 
 def clean(folder: str) -> None:
-    """An agent that has just started applies nothing, whatever the one before it left."""
+    """Remove the file of the previous agent: one that has just started applies nothing."""
     if folder:
         disk.remove(os.path.join(folder, ACTIVE))

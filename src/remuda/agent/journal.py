@@ -63,4 +63,6 @@ class Journal:
             )
             self._run = run
         except (ValueError, KeyError, TypeError, AttributeError):
-            log.warning(f"{self._path} is not readable and is begun anew; what finished is taken from the Secret alone")
+            log.warning(
+                f"{self._path} is damaged; starting a new journal. Only the Secret shows which runs have finished"
+            )

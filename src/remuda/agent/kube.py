@@ -30,7 +30,7 @@ _LONGEST_TOKEN = 32  # characters of a literal, an escape or a number that the e
 
 
 class ApiError(Exception):
-    """The server's refusal, in its words."""
+    """Error response of the server, with its message."""
 
     def __init__(self, code: int, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -46,12 +46,12 @@ class Secret(NamedTuple):
 
 
 class Api:
-    """Belongs to one thread."""
+    """Client for the plan Secret; used by one thread."""
 
     def __init__(self, identity: Identity, trust: ssl.SSLContext | None = None) -> None:
         self._identity = identity
         self._trust = trust or trust_of(identity)
-        self._turn = 0
+        self._server_index = 0
         self._kept: http.client.HTTPSConnection | None = None
         self._patches = True
         self._path = f"/api/v1/namespaces/{quote(identity.namespace)}/secrets"
@@ -59,7 +59,7 @@ class Api:
 
     @property
     def server(self) -> str:
-        return self._identity.servers[self._turn % len(self._identity.servers)]
+        return self._identity.servers[self._server_index % len(self._identity.servers)]
 
     def close(self) -> None:
         if self._kept is not None:
@@ -72,7 +72,7 @@ class Api:
         return _secret(self._ask("GET", f"{self._path}/{quote(self._identity.secret)}"))
 
     def write(self, base: Secret, changes: Mapping[str, bytes]) -> Secret:
-        """409 when the Secret is no longer the one it is based on."""
+        """Write keys. Raises ApiError 409 if the Secret has changed since `base`."""
         data = {key: base64.b64encode(value).decode() for key, value in changes.items()}
         path = f"{self._path}/{quote(self._identity.secret)}"
         if self._patches:
@@ -84,11 +84,11 @@ class Api:
                     raise
         whole = dict(base.whole, data={**(base.whole.get("data") or {}), **data})
         answer = _secret(self._ask("PUT", path, whole))
-        self._patches = False  # only once putting has turned out to be allowed
+        self._patches = False  # only after a PUT has worked
         return answer
 
     def watch(self, version: str) -> Iterator[tuple[str, str]]:
-        """(type, resourceVersion) of what happens to the Secret from `version` on; without one, what it is first.
+        """Yield (type, resourceVersion) of each change of the Secret since `version`; without one, its state first.
 
         Ends when the server ends it, which it does every few minutes.
         """
@@ -102,14 +102,14 @@ class Api:
             for value in _values(response):
                 yield _event(value)
         except (OSError, http.client.HTTPException) as error:
-            raise web.Unreachable(f"the watch at {self.server} broke off: {web.describe(error)}") from None
+            raise web.Unreachable(f"the watch at {self.server} was interrupted: {web.describe(error)}") from None
         finally:
             connection.close()
 
     # Requests
 
     def _ask(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> bytes:
-        """A connection that was kept may have been closed meanwhile: then once more on a new one."""
+        """Send a request. If the server has closed the kept connection meanwhile, repeat it on a new one."""
         content = None if body is None else json.dumps(body).encode()
         headers = self._headers() if content is None else dict(self._headers(), **{"Content-Type": kind})
         while True:
@@ -121,7 +121,7 @@ class Api:
                 connection.close()
                 if kept is not None and not web.is_late(error):
                     continue
-                self._turn += 1
+                self._server_index += 1
                 raise web.Unreachable(f"{self.server}: {web.describe(error)}") from None
             self._kept = connection
             self._note(answer.headers)
@@ -130,7 +130,7 @@ class Api:
             refusal = self._error(answer)
             if answer.code >= 500 and len(self._identity.servers) > 1:
                 self.close()
-                self._turn += 1
+                self._server_index += 1
             raise refusal
 
     def _open(
@@ -143,7 +143,7 @@ class Api:
             connection.sock.settimeout(seconds)
         except (OSError, http.client.HTTPException, AttributeError) as error:
             connection.close()
-            self._turn += 1
+            self._server_index += 1
             raise web.Unreachable(f"{self.server}: {web.describe(error)}") from None
         self._note({"date": response.getheader("Date") or ""})
         return connection, response
@@ -152,7 +152,7 @@ class Api:
         try:
             return web.connect(web.parse(self.server), self._trust, seconds)
         except web.Unreachable:
-            self._turn += 1  # the next attempt goes to the next server
+            self._server_index += 1  # the next attempt goes to the next server
             raise
 
     def _headers(self) -> dict[str, str]:
@@ -168,7 +168,7 @@ class Api:
         headers = {name.lower(): value for name, value in response.getheaders()}
         error = self._error(web.Answer(response.status, headers, response.read(1 << 16)))
         if response.status >= 500:
-            self._turn += 1
+            self._server_index += 1
         return error
 
     def _error(self, answer: web.Answer) -> ApiError:
@@ -178,7 +178,7 @@ class Api:
             said = ""
         text = f"{self.server} answers {answer.code}: {said or http.client.responses.get(answer.code, 'no reason')}"
         if answer.code == 401:
-            text += "; the token of this host is not valid (any more)"
+            text += "; the token of this host is invalid or was revoked"
             words = web.skew_in_words(self.skew)
             text += f"; {words}" if words else ""
         return ApiError(answer.code, text, _seconds(answer.headers.get("retry-after", "")))
@@ -201,7 +201,7 @@ def _values(response: io.BufferedIOBase) -> Iterator[Any]:
         piece = response.read1(_PIECE)
         if not piece:
             if text:
-                raise web.Unreachable("the watch broke off in the middle of an event")
+                raise web.Unreachable("the watch ended in the middle of an event")
             return
         try:
             text = (text + characters.decode(piece)).lstrip()
@@ -224,7 +224,7 @@ def _may_go_on(text: str, error: json.JSONDecodeError) -> bool:
 
 
 def _no_event() -> web.Unreachable:
-    return web.Unreachable("the watch brought something that is no event")
+    return web.Unreachable("the watch returned an invalid event")
 
 
 def _event(event: Any) -> tuple[str, str]:

@@ -59,7 +59,7 @@ def _follow_one(path: str, content: bytes, config: Config, stop: threading.Event
         return
     after = dict(position)
     if changed:
-        log.info(f"local plan {path} begins")
+        log.info(f"starting local plan {path}")
         outcome = apply.carry_out(plan, content, checksum, 0, config, stop)
         if outcome.failure:
             log.error(f"local plan {path}: {outcome.failure}")

@@ -23,32 +23,32 @@ def level(name: str) -> None:
 
 
 def debug(text: str) -> None:
-    _say(0, text)
+    _write(0, text)
 
 
 def info(text: str) -> None:
-    _say(1, text)
+    _write(1, text)
 
 
 def warning(text: str) -> None:
-    _say(2, text)
+    _write(2, text)
 
 
 def error(text: str) -> None:
-    _say(3, text)
+    _write(3, text)
 
 
 def once(text: str) -> None:
-    """For what stays true: said the first time."""
+    """Log a text only the first time."""
     if text not in _once:
         _once.add(text)
         info(text)
 
 
-def _say(rank: int, text: str) -> None:
+def _write(rank: int, text: str) -> None:
     if rank < _least:
         return
-    under_systemd = "JOURNAL_STREAM" in os.environ  # which knows the time itself
+    under_systemd = "JOURNAL_STREAM" in os.environ  # the journal has its own timestamps
     stamp = "" if under_systemd else time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime())
     line = f"{stamp}{_LEVELS[rank].upper()} {text}\n".encode("utf-8", "replace")
     with _lock:

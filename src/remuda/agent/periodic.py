@@ -30,7 +30,7 @@ def run_due(plan: Plan, records: Json, checksum: str, config: Config, stop: thre
     with Workplace(config) as workplace:
         for index, instruction in enumerate(plan.periodic_instructions):
             if not instruction.name:
-                log.once(f"periodic instruction {index} of plan {checksum[:12]} has no name and is not run")
+                log.once(f"periodic instruction {index} of plan {checksum[:12]} has no name; skipping it")
                 continue
             before, now = records.get(instruction.name), time.time()
             if not every and seconds_until(before, instruction, now) > 0:

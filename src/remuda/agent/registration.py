@@ -1,7 +1,7 @@
-"""Registration: a token is traded for the connection info, at a server that is known to be the right one.
+"""Registration: exchanges a token for the connection info, at a verified server.
 
-The server is trusted by the checksum of its CA, or by the authorities of this system when no checksum is given, and
-never otherwise. Each step that waits says so in one line, and none waits for ever.
+The server is verified by the checksum of its CA, or by the authorities of this system if no checksum is given. Each
+step that waits prints one line, and has a time limit.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from remuda.agent.layout import Layout
 
 _T = TypeVar("_T")
 
-_PATIENCE_SECONDS = 900.0
-_REFUSAL_SECONDS = 30.0  # a server may not know yet what it will know in a moment
+_TIMEOUT_SECONDS = 900.0
+_REFUSAL_SECONDS = 30.0  # a refusal is retried this long: the server's caches may be behind
 _PAUSE_SECONDS = 5.0
 _ANSWER_SECONDS = 90.0
 
@@ -32,7 +32,7 @@ class InstallError(Exception):
 
 
 class RegistrationRefused(Exception):
-    """The server's answer is no."""
+    """The server refused the registration."""
 
 
 def say(text: str) -> None:
@@ -45,7 +45,7 @@ class Wanted(NamedTuple):
     ca_checksum: str
     remote: bool
     local: bool
-    patience: float
+    timeout: float
     instruction_timeout: int  # seconds; 0: none
 
 
@@ -56,7 +56,7 @@ def wanted(environment: Mapping[str, str]) -> Wanted:
         ca_checksum=(environment.get("CATTLE_CA_CHECKSUM") or "").lower(),
         remote=flag(environment, "CATTLE_REMOTE_ENABLED", True),
         local=flag(environment, "CATTLE_LOCAL_ENABLED", False),
-        patience=_seconds(environment, "REMUDA_PATIENCE_SECONDS", _PATIENCE_SECONDS),
+        timeout=_seconds(environment, "REMUDA_PATIENCE_SECONDS", _TIMEOUT_SECONDS),
         instruction_timeout=int(_seconds(environment, "CATTLE_AGENT_INSTRUCTION_TIMEOUT", 0)),
     )
     if not found.remote and not found.local:
@@ -67,7 +67,7 @@ def wanted(environment: Mapping[str, str]) -> Wanted:
         raise InstallError("CATTLE_TOKEN is missing: it proves that this host may register")
     strict = flag(environment, "CATTLE_AGENT_STRICT_VERIFY", flag(environment, "STRICT_VERIFY", False))
     if found.remote and strict and not found.ca_checksum:
-        raise InstallError("CATTLE_CA_CHECKSUM is missing, and verification is to be strict")
+        raise InstallError("CATTLE_CA_CHECKSUM is missing, and strict verification requires it")
     return found
 
 
@@ -92,40 +92,40 @@ class Registration:
         self._wanted = asked
         self._layout = layout
         self._environment = environment
-        self._until = time.monotonic() + asked.patience
+        self._until = time.monotonic() + asked.timeout
 
     def connection_info(self) -> bytes:
         trust = web.context(self._authority())
         try:
-            info = self._patiently("registering at the server", lambda: self._trade(trust))
+            info = self._retry("registering at the server", lambda: self._trade(trust))
         except RegistrationRefused as error:
             kept = self._kept()
             if kept is None:
                 raise InstallError(f"{self._wanted.server} refuses this host: {error}") from None
-            say(f"the token is refused ({error}), but this host is connected already: that connection is kept")
+            say(f"the server refused the token ({error}); keeping the existing connection of this host, which works")
             return kept
         api = Api(connection.parse(info))
         try:
-            self._patiently("reading the plan Secret", lambda: _try(api))
+            self._retry("reading the plan Secret", lambda: _try(api))
         except RegistrationRefused as error:
-            raise InstallError(f"the connection that the server gave does not work: {error}") from None
+            raise InstallError(f"the connection info from the server does not work: {error}") from None
         return info
 
     def _authority(self) -> str | None:
-        """The server's CA, which must be the one that was promised."""
+        """Return the server's CA, after checking its checksum; None to use the authorities of this system."""
         if not self._wanted.ca_checksum:
-            say("no CA checksum is given, so the server must be known to the certificate authorities of this system")
+            say("no CA checksum given; verifying the server with the certificate authorities of this system")
             return None
         anyone = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         anyone.check_hostname = False
-        anyone.verify_mode = ssl.CERT_NONE  # what comes is believed for its checksum, not for where it comes from
+        anyone.verify_mode = ssl.CERT_NONE  # the content is verified by its checksum
         url = f"{self._wanted.server}/cacerts"
-        answer = self._patiently("fetching the server's CA", lambda: _successful(url, anyone, {}, 30))
+        answer = self._retry("fetching the server's CA", lambda: _successful(url, anyone, {}, 30))
         found = hashlib.sha256(answer.content).hexdigest()
         if found != self._wanted.ca_checksum:
             raise InstallError(
-                f"{self._wanted.server} has another CA than expected, so it is not trusted: the checksum should be "
-                f"{self._wanted.ca_checksum} and is {found}"
+                f"{self._wanted.server} has another CA than expected, so it is not trusted: expected the checksum "
+                f"{self._wanted.ca_checksum}, got {found}"
             )
         return answer.content.decode()
 
@@ -152,7 +152,7 @@ class Registration:
         headers["X-Cattle-Taints"] = given.get("CATTLE_TAINTS") or ""
         for name, value in headers.items():
             if not value.isprintable() or not value.isascii():
-                raise InstallError(f"what goes into {name} must be plain text in one line")
+                raise InstallError(f"the value of {name} must be printable ASCII in one line")
         return headers
 
     def _id(self) -> str:
@@ -165,7 +165,7 @@ class Registration:
         return found
 
     def _kept(self) -> bytes | None:
-        """The connection info from before, if it still works."""
+        """Return the existing connection info if it still works."""
         content = disk.read(self._layout.connection_file)
         if content is None:
             return None
@@ -175,8 +175,8 @@ class Registration:
             return None
         return content
 
-    def _patiently(self, what: str, act: Callable[[], _T]) -> _T:
-        """Tries until it works, the patience is over, or the server has said no for long enough."""
+    def _retry(self, what: str, act: Callable[[], _T]) -> _T:
+        """Retry until it works, the time limit is over, or the server has refused for long enough."""
         began = refused_since = time.monotonic()
         said = ""
         while True:
@@ -187,13 +187,13 @@ class Registration:
                 refused_since = time.monotonic()
                 if time.monotonic() > self._until:
                     waited = time.monotonic() - began
-                    raise InstallError(f"{what} did not work for {waited:.0f} s: {trouble}") from None
+                    raise InstallError(f"{what} failed for {waited:.0f} s: {trouble}") from None
             except RegistrationRefused as error:
                 trouble, pause = str(error), _PAUSE_SECONDS
                 if time.monotonic() > min(refused_since + _REFUSAL_SECONDS, self._until):
                     raise
             if trouble != said:
-                say(f"{what}: {trouble}; trying again every {pause:.0f} s")
+                say(f"{what}: {trouble}; retrying every {pause:.0f} s")
                 said = trouble
             time.sleep(pause)
 

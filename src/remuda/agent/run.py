@@ -1,4 +1,4 @@
-"""`remuda-agent run`: the daemon, from its configuration to its end. One at a time on a host."""
+"""`remuda-agent run`: the daemon. Only one runs on a host."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def run(path: str, root: str, address: str) -> int:
 
 
 def _alone(config: Config) -> Any:
-    """Two agents would run every plan twice."""
+    """Lock the agent's folder: two agents would run every plan twice."""
     folder = os.path.dirname(config.journal_file)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     lock = open(os.path.join(folder, "agent.lock"), "w")  # noqa: SIM115
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        raise ConfigError(f"another agent follows the plan of {folder}; this one ends") from None
+        raise ConfigError(f"another agent is running with {folder}; exiting") from None
     return lock
 
 
@@ -79,7 +79,7 @@ def _serve(config: Config) -> None:
 
 
 class _Connector:
-    """Lines to the server, as the files say now; they share what is known of its authorities, which is large."""
+    """Factory of API clients by the current connection files; the clients share a TLS context, which is large."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

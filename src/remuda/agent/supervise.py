@@ -1,7 +1,7 @@
-"""Keeps `run` running where no systemd does: a process of its own that starts it again whenever it ends.
+"""Supervisor for hosts without systemd: a process that restarts `run` whenever it ends.
 
-It has a session of its own, writes to a log of bounded size, and is known by a file with its pid and the time that
-process was started: a pid alone may have become somebody else's.
+It has its own session and a log of limited size. A file has its pid and its start time: the pid alone could belong to
+another process by now.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _START_SECONDS = 20.0
 
 
 def start(path: str, var: str, arguments: list[str]) -> None:
-    """Starts a supervisor, from the program at `path`, unless there is one."""
+    """Start a supervisor from the program at `path`, unless one is running."""
     if running(var):
         return
     os.makedirs(var, mode=0o700, exist_ok=True)
@@ -49,9 +49,9 @@ def start(path: str, var: str, arguments: list[str]) -> None:
 
 
 def supervise(path: str, var: str, arguments: list[str]) -> int:
-    """In the present process, until SIGTERM."""
+    """Supervise in this process, until SIGTERM."""
     if running(var) not in (0, os.getpid()):
-        log.error("there is a supervisor already; this one ends")
+        log.error("another supervisor is running; exiting")
         return 1
     disk.write(os.path.join(var, PID_FILE), f"{os.getpid()} {started(os.getpid())}\n".encode())
     try:
@@ -77,12 +77,12 @@ class _Supervisor:
                 return
             well = time.monotonic() - began > _WELL_SECONDS
             pause = _SHORTEST_PAUSE if well else min(pause * 2, _LONGEST_PAUSE)
-            log.warning(f"the agent ended with {child.returncode}; it is started again in {pause:g} s")
-            if self._is_told_to_end(pause):
+            log.warning(f"the agent exited with {child.returncode}; restarting it in {pause:g} s")
+            if self._stopped_within(pause):
                 return
 
     def _outlives(self, child: subprocess.Popen[bytes]) -> bool:
-        """Waits for its end; whether that was asked for."""
+        """Wait for the end of the agent; return whether this process was asked to stop."""
         until: float | None = None
         while child.poll() is None:
             sign = self._arrivals.wait(None if until is None else max(0.0, until - time.monotonic()))
@@ -94,7 +94,7 @@ class _Supervisor:
                 child.wait()
         return until is not None
 
-    def _is_told_to_end(self, seconds: float) -> bool:
+    def _stopped_within(self, seconds: float) -> bool:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if self._arrivals.wait(max(0.0, until - time.monotonic())) in (signal.SIGTERM, signal.SIGINT):
@@ -102,7 +102,7 @@ class _Supervisor:
         return False
 
     def _rotate(self) -> None:
-        """The log and the one before it. It is open in other hands, so its content moves, not its name."""
+        """Rotate the log, with one older copy. Other processes have it open, so its content is moved, not the file."""
         try:
             if os.stat(self._log_path).st_size > _MOST_LOG:
                 disk.write(self._log_path + ".1", disk.read(self._log_path) or b"")
@@ -115,7 +115,7 @@ class _Supervisor:
 
 
 def running(var: str) -> int:
-    """The pid of the supervisor; 0 when there is none."""
+    """Return the pid of the supervisor; 0 when there is none."""
     try:
         pid, since = (disk.read(os.path.join(var, PID_FILE)) or b"").decode().split()
         return int(pid) if since == started(int(pid)) else 0
@@ -134,7 +134,7 @@ def started(pid: int) -> str:
 
 
 def stop(var: str) -> None:
-    """Ends the supervisor, and with it the agent."""
+    """Stop the supervisor, and with it the agent."""
     pid = running(var)
     if not pid:
         return

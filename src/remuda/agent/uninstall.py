@@ -1,5 +1,5 @@
-"""`remuda-agent uninstall`: the service, its files, itself, and the manager's way into the cluster, which is no use
-without it. What else plans have installed stays."""
+"""`remuda-agent uninstall`: removes the service, its files, the program, and the tunnel service, which is useless
+without it. Other software that plans have installed stays."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from remuda.agent import disk, layout, service, supervise
 def uninstall(environment: Mapping[str, str]) -> int:
     place = layout.of(environment)
     if os.geteuid() != 0 and not place.root:
-        print("remuda-agent: this must run as root: repeat it with sudo", flush=True)
+        print("remuda-agent: must run as root; repeat the command with sudo", flush=True)
         return 1
     if place.by_systemd:
         service.systemctl("disable", "--now", layout.UNIT, check=False)
     supervise.stop(place.var)
-    _end_tunnel(place)  # nobody is left who would start it again
+    _end_tunnel(place)  # after the agent, which would start it again
     if not place.root:
         disk.remove(place.unit_file)
         disk.remove(place.environment_file)
@@ -35,7 +35,7 @@ def uninstall(environment: Mapping[str, str]) -> int:
         watch.forget(place.root)
     for path in (place.program, f"{place.program}.trial", place.uninstall_script):
         disk.remove(path)
-    print("remuda-agent: removed; what it has installed on this host stays", flush=True)
+    print("remuda-agent: removed; software that plans have installed on this host stays", flush=True)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The agent replaces itself by the one its manager serves.
+"""Self-upgrade: the agent replaces itself by the version that its manager serves.
 
 When it starts and every six hours or so it compares its own checksum with that of the manager's file. A new one is
 fetched over the same verified connection as everything else, checked against its checksum, tried (`version` must
@@ -43,12 +43,12 @@ def _watch(config: Config, follower: Follower, stop: threading.Event, path: str)
                 follower.exchange(lambda found=found: exchange(path, found))  # type: ignore[misc]
             pause = _PERIOD_SECONDS * random.uniform(0.75, 1.25)  # noqa: S311
         except Exception as error:
-            log.warning(f"whether there is a newer agent is not known: {error}; it is looked at again")
+            log.warning(f"cannot check for a newer agent: {error}; retrying")
             pause = _RETRY_SECONDS * random.uniform(0.5, 1.5)  # noqa: S311
 
 
 def look(config: Config, path: str) -> bytes | None:
-    """The manager's agent, if it is another one."""
+    """Return the manager's agent, if it differs from this one."""
     identity = connection.load(config.connection_info_file, config.servers_directory)
     trust = web.context(identity.ca_pem)
     own = hashlib.sha256(disk.read(path) or b"").hexdigest()
@@ -69,7 +69,7 @@ def _look_at(server: str, trust: ssl.SSLContext, own: str) -> bytes | None:
         raise ValueError(f"{server} answers {answer.code}")
     wanted = (answer.content.decode("ascii", "replace").split() or [""])[0]
     if not re.fullmatch("[0-9a-f]{64}", wanted):
-        raise ValueError(f"{server} serves a checksum that is none")
+        raise ValueError(f"{server} serves an invalid checksum")
     if own == wanted:
         return None
     answer = web.get(f"{server}{ASSET}", trust, {}, seconds=120, most=_MOST)
@@ -81,7 +81,7 @@ def _look_at(server: str, trust: ssl.SSLContext, own: str) -> bytes | None:
 
 
 def exchange(path: str, content: bytes) -> None:
-    """Does not return, unless the new one does not work."""
+    """Replace this program by the new one, and run it. Returns only if the new one does not work."""
     trial = f"{path}.trial"
     try:
         disk.write(trial, content, 0o755)
@@ -89,14 +89,14 @@ def exchange(path: str, content: bytes) -> None:
             program.command(trial, "version"), capture_output=True, timeout=60, check=False
         )
         if tried.returncode != 0:
-            log.error("the newer agent does not work on this host; this one stays")
+            log.error("the newer agent does not run on this host; keeping this one")
             return
         os.replace(trial, path)
         disk.sync_folder(os.path.dirname(path))
     except (OSError, subprocess.SubprocessError) as error:
-        log.error(f"the newer agent cannot be put into place: {error}; this one stays")
+        log.error(f"cannot install the newer agent: {error}; keeping this one")
         return
     finally:
         disk.remove(trial)
-    log.info("a newer agent takes over")
+    log.info("restarting as the newer agent")
     os.execv(sys.executable, program.command(path, *sys.argv[1:]))  # noqa: S606

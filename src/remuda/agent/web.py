@@ -132,14 +132,14 @@ def get(url: str, trust: ssl.SSLContext, headers: Mapping[str, str], *, seconds:
 
 def describe(error: BaseException, place: Place | None = None) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        text = f"its certificate is not accepted: {error.verify_message}"
+        text = f"cannot verify its certificate: {error.verify_message}"
         if error.verify_code in (_NOT_YET_VALID, _EXPIRED) and place is not None:
             text += f"; {_clock_of(place)}"
         return text
     if is_late(error):
         return "no answer in time"
     if isinstance(error, socket.gaierror):
-        return f"the name is not known ({error.strerror})"
+        return f"cannot resolve the name ({error.strerror})"
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return f"{type(error).__name__} {error}".strip()

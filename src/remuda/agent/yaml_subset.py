@@ -66,7 +66,7 @@ class _Reader:
             return None
         value = self.block(seen[0], 0)
         if self.peek() is not None:
-            raise self.wrong("more than one document, or a line that belongs to nothing")
+            raise self.wrong("more than one document, or a line with a wrong indentation")
         return value
 
     def peek(self) -> tuple[int, str] | None:
@@ -128,7 +128,7 @@ class _Reader:
                 raise self.wrong("neither a key with a colon nor an item of a list")
             name, rest = key
             if name in found:
-                raise self.wrong("a key that was there before")
+                raise self.wrong("a duplicate key")
             if rest and not rest.startswith("#"):
                 found[name] = self.value(indent + len(seen[1]) - len(rest), rest, indent, depth)
             else:
@@ -157,7 +157,7 @@ class _Reader:
         if content[0] in "&*!%@`|>" or content.startswith("? "):
             if content[0] in "|>":
                 return None
-            raise self.wrong(f"begins with {content[0]}: anchors, aliases, tags and complex keys are not read here")
+            raise self.wrong(f"begins with {content[0]}: anchors, aliases, tags and complex keys are not supported")
         plain = re.match(r"((?:[^:#]|:(?=[^ \t\n])|(?<=[^ \t\n])#)+?)[ \t]*:(?:[ \t]+|$)", content)
         return (plain[1], content[plain.end() :]) if plain else None
 
@@ -171,7 +171,7 @@ class _Reader:
             scanner.done()
             return found
         if content[0] in "&*!%@`,]}":
-            raise self.wrong(f"begins with {content[0]}: anchors, aliases and tags are not read here")
+            raise self.wrong(f"begins with {content[0]}: anchors, aliases and tags are not supported")
         plain = re.split(r"[ \t]#", content, maxsplit=1)[0].rstrip(" \t")
         if re.search(r":(?:[ \t]|$)", plain) or plain.startswith("- "):
             raise self.wrong("a key or an item in the middle of a line")
@@ -184,7 +184,7 @@ class _Reader:
     def text_block(self, header: str, parent: int) -> str:
         parts = _HEADER.match(header)
         if parts is None:
-            raise self.wrong("something behind the sign for a block of text")
+            raise self.wrong("unexpected text after | or >")
         self.at += 1
         start, keep = self.at, parts[2] or parts[4]
         while self.at < len(self.lines):
@@ -229,7 +229,7 @@ class _Scanner:
         end = self.text.find("\n", self.at)
         rest = self.text[self.at : end if end >= 0 else len(self.text)]
         if rest.strip(" \t") and not re.match(r"[ \t]+#", rest):
-            raise self.wrong("something behind the end of a value")
+            raise self.wrong("unexpected text after a value")
         self.reader.at = self.first + self.text.count("\n", 0, self.at) + 1
 
     def space(self) -> str:
@@ -269,7 +269,7 @@ class _Scanner:
         assert found is not None
         word = found[0].strip(" \t")
         if word[:1] in ("&", "*", "!", "|", ">", "%", "@", "`") or word == "?" or word.startswith("? "):
-            raise self.wrong(f"begins with {word[0]}: anchors, aliases and tags are not read here")
+            raise self.wrong(f"begins with {word[0]}: anchors, aliases and tags are not supported")
         self.at = found.end()
         return word
 
@@ -291,7 +291,7 @@ class _Scanner:
         while self.space() != "}":
             name = self.quoted() if self.text[self.at] in "\"'" else self.plain()
             if name in found:
-                raise self.wrong("a key that was there before")
+                raise self.wrong("a duplicate key")
             if self.space() != ":":
                 raise self.wrong("a key without a colon")
             self.at += 1

@@ -1,7 +1,8 @@
-"""Check of the clock and the authority at a start: certificates, tokens, leases and time limits depend on the time.
+"""Startup check of the clock and the certificate authority: certificates, tokens, leases and time limits depend on
+them.
 
-Nothing is refused for it. A server whose clock is wrong, or whose authority has ended, is of little use, but it is the
-one that can tell.
+A failed check does not stop the server: with a wrong clock or an expired authority it is of little use, but it can
+report the cause.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ def complaints(now: datetime, valid_from: datetime, valid_to: datetime, newest: 
     last written."""
     set_clock = f"the clock of this machine says {_shown(now)}: set it if that is wrong, and start again"
     renew = (
-        f"If it is right, remove {ca} (not its key) and start again: a new certificate of the same authority is made. "
-        "Hosts and kubeconfigs need that one"
+        f"If it is right, remove {ca} (not its key) and start again: the server creates a new certificate for the same "
+        "authority. Hosts and kubeconfigs need the new one"
     )
     found = []
     if now < valid_from:
-        found.append(f"{ca} is not valid before {_shown(valid_from)}, and nobody trusts it; {set_clock}. {renew}")
+        found.append(f"{ca} is not valid before {_shown(valid_from)}, so no client trusts it; {set_clock}. {renew}")
     elif now >= valid_to:
-        found.append(f"{ca} ended on {_shown(valid_to)}, and nobody trusts it; {set_clock}. {renew}")
+        found.append(f"{ca} expired on {_shown(valid_to)}, so no client trusts it; {set_clock}. {renew}")
     if newest is None:
         return found
     if newest - now > _TOLERATED:
-        found.append(f"an object was written on {_shown(newest)}, which is still to come; {set_clock}")
+        found.append(f"an object was written on {_shown(newest)}, which is in the future; {set_clock}")
     elif now - newest > _LONG:
         found.append(
             f"the newest object was written on {_shown(newest)}, {(now - newest).days} days ago; {set_clock}. With a "

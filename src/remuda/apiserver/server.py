@@ -237,7 +237,7 @@ class ApiServer:
                 pki.show(self._context)
                 self._write_kubeconfig()
             except (pki_module.PkiError, OSError) as error:
-                log.warning("the certificates cannot be renewed: %s", error)
+                log.warning("cannot renew the certificates: %s", error)
 
     def _write_kubeconfig(self) -> None:
         admin = self.pki.admin

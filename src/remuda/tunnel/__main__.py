@@ -1,10 +1,10 @@
-"""`python -m remuda.tunnel --config FILE`: the tunnel's client as a program, until SIGTERM.
+"""`python -m remuda.tunnel --config FILE`: runs the tunnel client until SIGTERM.
 
-All settings are in one file of JSON, which is read again before each attempt to connect, like every file it names:
-tokens, authorities and URLs can be changed while it runs. Names of files may be relative to that one. Tokens are read
-from files and never from arguments. On a host that is a folder, loopback is REMUDA_HOST_ADDRESS. If its
-loop ever stands still, a watchdog that needs nothing of Python's ends the process with a trace: whoever started it
-starts it again.
+All settings are in one JSON file. The client reads it, and every file that it names, again before each attempt to
+connect, so that tokens, authorities and URLs can change while it runs. Paths may be relative to the JSON file. Tokens
+are read from files and never from arguments. On a host that is a folder, loopback means REMUDA_HOST_ADDRESS. If the
+loop of the client hangs, a watchdog outside the interpreter ends the process with a stack trace, and its supervisor
+restarts it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _KNOWN = {
     *("urls", "authorities", "token_file", "headers", "allow", "status_file", "timing", "limits", "waits"),
     *("wait_for", "wait_for_authorities"),
 }
-_STANDS_STILL = 120.0
-_ENDS = {signal.SIGTERM, signal.SIGINT}
+_WATCHDOG_SECONDS = 120.0
+_STOP_SIGNALS = {signal.SIGTERM, signal.SIGINT}
 
 
 class ConfigError(ValueError):
@@ -38,14 +38,14 @@ class ConfigError(ValueError):
 
 
 def load(path: str) -> TunnelSettings:
-    """Raises ConfigError and OSError."""
+    """Read the settings. Raises ConfigError and OSError."""
     found = _read(path)
     headers = [(str(name), str(value)) for name, value in _typed(found, "headers", dict, {}).items()]
     if found.get("token_file"):
-        headers.append(("Authorization", f"Bearer {_text(_beside(path, found['token_file'])).strip()}"))
+        headers.append(("Authorization", f"Bearer {_text(_relative_to(path, found['token_file'])).strip()}"))
     urls = tuple(str(url) for url in _typed(found, "urls", list, []))
     if not urls:
-        raise ConfigError(f"{path}: urls: at least one is needed")
+        raise ConfigError(f"{path}: urls must list at least one URL")
     loopback = os.environ.get("REMUDA_HOST_ADDRESS") or ""
     try:
         return TunnelSettings(
@@ -53,7 +53,7 @@ def load(path: str) -> TunnelSettings:
             authorities=_texts(path, found, "authorities"),
             headers=tuple(headers),
             allow=Allow(_typed(found, "allow", list, []), loopback),
-            wait_for=_waited_for(path, found, loopback),
+            wait_for=_wait_for(path, found, loopback),
             timing=Timing(**_numbers(found, "timing", Timing._fields)),
             limits=Limits(**{name: int(value) for name, value in _numbers(found, "limits", Limits._fields).items()}),
             waits=Waits(**_numbers(found, "waits", Waits._fields)),
@@ -73,11 +73,11 @@ def _read(path: str) -> dict[str, Any]:
         raise ConfigError(f"{path} is not a JSON object")
     for name in found:
         if name not in _KNOWN:
-            raise ConfigError(f"{path}: {name}: there is no such setting; there are {', '.join(sorted(_KNOWN))}")
+            raise ConfigError(f"{path}: unknown setting {name}; known settings: {', '.join(sorted(_KNOWN))}")
     return found
 
 
-def _waited_for(path: str, found: dict[str, Any], loopback: str) -> WaitFor | None:
+def _wait_for(path: str, found: dict[str, Any], loopback: str) -> WaitFor | None:
     value = str(found.get("wait_for") or "")
     if not value:
         return None
@@ -90,22 +90,22 @@ def _waited_for(path: str, found: dict[str, Any], loopback: str) -> WaitFor | No
             at(Target("tcp", place.host, place.port), loopback), value, _texts(path, found, "wait_for_authorities")
         )
     except ValueError as error:
-        raise ConfigError(f"wait_for: {error}; tcp/127.0.0.1:6443 would be right") from None
+        raise ConfigError(f"wait_for: {error}; write it like tcp/127.0.0.1:6443") from None
 
 
 def _texts(path: str, found: dict[str, Any], name: str) -> str:
     """Return the contents of the files that the setting names, joined."""
-    return "\n".join(_text(_beside(path, file)) for file in _typed(found, name, list, []))
+    return "\n".join(_text(_relative_to(path, file)) for file in _typed(found, name, list, []))
 
 
-def _beside(path: str, file: Any) -> str:
+def _relative_to(path: str, file: Any) -> str:
     return os.path.join(os.path.dirname(os.path.abspath(path)), str(file))
 
 
 def _typed(found: dict[str, Any], name: str, kind: type, default: Any) -> Any:
     value = found.get(name, default)
     if not isinstance(value, kind):
-        raise ConfigError(f"{name}: a JSON {'object' if kind is dict else 'list'} is needed")
+        raise ConfigError(f"{name} must be a JSON {'object' if kind is dict else 'list'}")
     return value
 
 
@@ -113,7 +113,7 @@ def _numbers(found: dict[str, Any], name: str, known: tuple[str, ...]) -> dict[s
     values = _typed(found, name, dict, {})
     for key, value in values.items():
         if key not in known or isinstance(value, bool) or not isinstance(value, (int, float)) or value <= 0:
-            raise ConfigError(f"{name}.{key}: a positive number for one of {', '.join(known)} is needed")
+            raise ConfigError(f"{name}.{key}: expected a positive number for one of {', '.join(known)}")
     return dict(values)
 
 
@@ -122,28 +122,28 @@ def _text(path: str) -> str:
         return file.read()
 
 
-class _Teller:
-    """Says what changes, and keeps it in a file for others to read. The same trouble is said once."""
+class _StatusReporter:
+    """Logs each change of status once, and writes the status file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._said = ""
+        self._last_line = ""
 
-    def told(self, status: Status) -> None:
+    def report(self, status: Status) -> None:
         if status.connected_to:
             line = f"INFO tunnel to {status.connected_to} is open"
         elif status.waiting_for:
-            line = f"INFO no tunnel yet: {status.waiting_for}"
+            line = f"INFO tunnel not opened yet: {status.waiting_for}"
         else:
-            line = f"WARNING no tunnel: {status.last_disconnect_reason}; it is tried again"
-        if line != self._said:
-            self._said = line
+            line = f"WARNING tunnel is disconnected: {status.last_disconnect_reason}; retrying"
+        if line != self._last_line:
+            self._last_line = line
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
         if self._path:
-            self._keep(status)
+            self._write(status)
 
-    def _keep(self, status: Status) -> None:
+    def _write(self, status: Status) -> None:
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(status.since))
         content = json.dumps({**status._asdict(), "since": since}, indent=2) + "\n"
         part = f"{self._path}.part"
@@ -153,7 +153,7 @@ class _Teller:
                 file.write(content)
             os.replace(part, self._path)
         except OSError as error:
-            sys.stderr.write(f"WARNING the status cannot be kept in {self._path}: {error.strerror}\n")
+            sys.stderr.write(f"WARNING cannot write the status file {self._path}: {error.strerror}\n")
 
 
 def main(arguments: list[str]) -> int:
@@ -164,16 +164,16 @@ def main(arguments: list[str]) -> int:
     try:
         load(path)
         status_file = str(_read(path).get("status_file") or "")
-        status_file = status_file and _beside(path, status_file)
+        status_file = status_file and _relative_to(path, status_file)
     except (OSError, ValueError) as error:
         sys.stderr.write(f"ERROR {error}\n")
         return 1
-    # Signals wait for whoever asks for them: a handler could meet locks its own thread holds.
-    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
-    client = Client(lambda: load(path), _Teller(status_file).told, _watch_over)
+    # Block the signals and wait for them below: a handler could run while its own thread holds a lock.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
+    client = Client(lambda: load(path), _StatusReporter(status_file).report, _reset_watchdog)
     runner = threading.Thread(target=_run, args=(client,), name="tunnel")
     runner.start()
-    signal.sigwait(_ENDS)
+    signal.sigwait(_STOP_SIGNALS)
     ended_well = runner.is_alive()
     client.stop()
     runner.join()
@@ -187,8 +187,8 @@ def _run(client: Client) -> None:
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 
-def _watch_over() -> None:
-    faulthandler.dump_traceback_later(_STANDS_STILL, exit=True)
+def _reset_watchdog() -> None:
+    faulthandler.dump_traceback_later(_WATCHDOG_SECONDS, exit=True)
 
 
 if __name__ == "__main__":

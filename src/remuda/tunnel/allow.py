@@ -25,16 +25,16 @@ class Target(NamedTuple):
 class _Rule(NamedTuple):
     network: str
     hosts: frozenset[str]
-    range: object  # of ipaddress, or None; imported where there is one
+    range: object  # an ipaddress network, or None; ipaddress is imported only when needed
     first: int
     last: int
 
 
 class Allow:
-    """`loopback`: what stands for it, on a host that has an address and no loopback of its own."""
+    """Allow-list. `loopback`: address that replaces loopback, on a host that is a folder with an address."""
 
     def __init__(self, rules: Iterable[str] = (), loopback: str = "") -> None:
-        """Raises ValueError for what is no rule."""
+        """Parse the rules. Raises ValueError for an invalid one."""
         self._rules = [_parse(rule) for rule in rules]
         self._loopback = loopback
 
@@ -68,7 +68,7 @@ def parse_target(network: str, address: str) -> Target:
 
 
 def _split(address: str) -> tuple[str, str]:
-    """Host, without the brackets an IPv6 address has, and port."""
+    """Return host, without the brackets of an IPv6 address, and port."""
     host, separator, port = address.rpartition(":")
     if not separator:
         raise ValueError("an address is host:port")
@@ -92,7 +92,7 @@ def _parse(rule: str) -> _Rule:
         names = frozenset() if "/" in host else frozenset({host.lower()})
         return _Rule(network, names, _range(host), first, last)
     except ValueError as error:
-        raise ValueError(f"{rule!r} is no rule for what may be dialled: {error}") from None
+        raise ValueError(f"invalid allow rule {rule!r}: {error}") from None
 
 
 def _ports(text: str) -> tuple[int, int]:
@@ -102,14 +102,14 @@ def _ports(text: str) -> tuple[int, int]:
     if not first.isdecimal() or not (last or first).isdecimal():
         raise ValueError("not a port, a range of ports or *")
     if not 0 < int(first) <= int(last or first) < 65536:
-        raise ValueError("there are no such ports")
+        raise ValueError("ports must be from 1 to 65535, lowest first")
     return int(first), int(last or first)
 
 
 def _range(host: str) -> object:
     if not _looks_numeric(host):
         return None
-    import ipaddress  # most programs need it for a moment, many never
+    import ipaddress  # imported late: most programs never need it
 
     return ipaddress.ip_network(host)
 

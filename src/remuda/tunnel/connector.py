@@ -2,8 +2,8 @@
 
     aiohttp.ClientSession(connector=TunnelConnector(sessions, "fleet-default/one", tls=context))
 
-Pools, keep-alive and upgrades are aiohttp's. The URL's host and port are what the other end is asked to dial, unless an
-address is given; its certificate is checked against the host of the URL.
+aiohttp does pooling, keep-alive and upgrades. The other end dials the URL's host and port, or the given address. The
+certificate is verified for the host of the URL.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TunnelConnector(aiohttp.BaseConnector):
     ) -> ResponseHandler:
         secure = req.url.scheme in ("https", "wss")
         if secure and self._tls is None:
-            raise aiohttp.InvalidURL(req.url, "this connector was given no authorities to trust")
+            raise aiohttp.InvalidURL(req.url, "this connector has no certificate authorities for https")
         host = f"[{req.url.host}]" if ":" in req.url.host else req.url.host
         try:
             _, handler = await self._sessions.dial(

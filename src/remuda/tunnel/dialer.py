@@ -1,5 +1,5 @@
-"""Connections to what is near this end, made in threads of their own: a name that nobody resolves or a host that does
-not answer keeps nobody else waiting. At most `most` threads at a time, none when there is nothing to dial.
+"""Dialer of local services, with a pool of threads: a slow name resolution or a host that does not answer delays no
+other dial. The pool has at most `most` threads, and none when there is nothing to dial.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SECONDS = 15.0
 
 
 def connect(target: Target, seconds: float) -> socket.socket:
-    """A socket that does not block. Raises OSError."""
+    """Return a connected, non-blocking socket. Raises OSError."""
     if target.network == "unix":
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -33,19 +33,19 @@ def connect(target: Target, seconds: float) -> socket.socket:
     return made
 
 
-def in_words(error: BaseException) -> str:
-    """The cause first: what comes after a hundred bytes is lost on its way."""
+def describe_error(error: BaseException) -> str:
+    """Return the cause of an error, short: error messages of the protocol are cut after 100 bytes."""
     if isinstance(error, (socket.timeout, TimeoutError)):  # two things before Python 3.10
         return "no answer in time"
     if isinstance(error, socket.gaierror):
-        return f"the name is not known ({error.strerror})"
+        return f"cannot resolve the name ({error.strerror})"
     if isinstance(error, OSError):
         return (error.strerror or str(error)).lower()
     return f"{type(error).__name__} {error}".strip()
 
 
 class Dialer:
-    """`done` is called in one of its threads: with the ticket and a socket, or None and the reason."""
+    """Dialer. `done` is called in one of its threads, with the ticket and a socket, or None and the reason."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Dialer:
         threading.Thread(target=self._work, name="tunnel-dial", daemon=True).start()
 
     def drop(self) -> None:
-        """Drop all dials that have not begun: nobody waits for them any more."""
+        """Drop all dials that have not begun."""
         with self._lock:
             self._waiting.clear()
 
@@ -84,5 +84,5 @@ class Dialer:
             try:
                 made, reason = connect(target, self._seconds), ""
             except (OSError, ValueError) as error:  # ValueError: a name that IDNA cannot encode
-                made, reason = None, in_words(error)
+                made, reason = None, describe_error(error)
             self._done(ticket, made, reason)

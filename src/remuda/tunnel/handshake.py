@@ -1,7 +1,7 @@
-"""The HTTP/1.1 request that turns into a WebSocket, from both ends, without I/O.
+"""WebSocket handshake over HTTP/1.1, for both ends, without I/O.
 
-A client that is refused knows why: `HandshakeRefused` carries the status, the text of the answer and how long the
-server asks to be left alone. Redirects are not followed; a switch nobody asked for is an error. Standard library only.
+`HandshakeRefused` carries the status, the text of the response and its Retry-After. Redirects are not followed; an
+extension or protocol that was not requested is an error. Standard library only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class HandshakeError(Exception):
 
 
 class HandshakeRefused(Exception):
-    """The server answered, and does not want this connection."""
+    """The server responded and refused the connection."""
 
     def __init__(self, status: int, text: str, retry_after: float | None) -> None:
         super().__init__(f"{status}: {text}" if text else str(status))
@@ -36,7 +36,8 @@ def accept_value(key: str) -> str:
 
 
 class ClientHandshake:
-    """`request` is to be sent; then what comes is fed until `done`, and `rest` is the beginning of the frames."""
+    """Handshake of a client: send `request`, feed the response until `done`; `rest` then has the first bytes of
+    frames."""
 
     def __init__(self, host: str, target: str, headers: Iterable[tuple[str, str]] = ()) -> None:
         self._key = base64.b64encode(os.urandom(16)).decode()
@@ -50,45 +51,48 @@ class ClientHandshake:
             *(f"{name}: {value}" for name, value in headers),
         ]
         if any("\r" in line or "\n" in line for line in lines):
-            raise ValueError("a header of the tunnel's request has more than one line")
+            raise ValueError("a header of the tunnel's request contains a line break")
         self.request = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
         self.done = False
         self.rest = b""
         self._received = bytearray()
 
     def feed(self, data: bytes) -> bool:
-        """Says whether the WebSocket is there. Raises `HandshakeRefused` as soon as the server's reason has come."""
+        """Process received bytes; return whether the handshake is complete. Raises `HandshakeRefused` with the server's
+        reason."""
         self._received += data
         head, separator, body = bytes(self._received).partition(b"\r\n\r\n")
         if not separator:
             if len(head) > _LONGEST_HEAD:
-                raise HandshakeError("the answer to the tunnel's request is too long for one of HTTP")
+                raise HandshakeError("the header of the server's response is too long")
             return False
         status, headers = _parsed(head)
         if status != 101:
-            if _is_all_there(headers, body):
+            if _is_complete(headers, body):
                 raise _refusal(status, headers, body)
             return False
         if headers.get("upgrade", "").lower() != "websocket" or "upgrade" not in _tokens(headers.get("connection", "")):
-            raise HandshakeError("the server switched to something that is not a WebSocket")
+            raise HandshakeError("the server switched to another protocol than WebSocket")
         if headers.get("sec-websocket-accept") != accept_value(self._key):
-            raise HandshakeError("the server accepted another request than this one: something between answers for it")
+            raise HandshakeError(
+                "Sec-WebSocket-Accept does not match the request: a proxy may have answered instead of the server"
+            )
         if "sec-websocket-extensions" in headers or "sec-websocket-protocol" in headers:
-            raise HandshakeError("the server uses an extension or sub-protocol nobody asked for")
+            raise HandshakeError("the server uses an extension or sub-protocol that was not requested")
         self.done, self.rest = True, body
         return True
 
     def ended(self) -> Exception:
-        """The connection has ended before a WebSocket was there: what to make of it."""
+        """Return the error for a connection that ended before the handshake was complete."""
         head, separator, body = bytes(self._received).partition(b"\r\n\r\n")
         if not separator:
-            return HandshakeError("the connection ended before the server had answered")
+            return HandshakeError("the connection ended before the server responded")
         status, headers = _parsed(head)
         return _refusal(status, headers, body)
 
 
 def accepted(method: str, headers: Mapping[str, str]) -> bytes:
-    """The server's whole answer to a request that asks for a WebSocket."""
+    """Return the server's complete response to a WebSocket request."""
     lines = "".join(f"{name}: {value}\r\n" for name, value in accepted_headers(method, headers))
     return f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n{lines}\r\n".encode()
 
@@ -101,7 +105,7 @@ def accepted_headers(method: str, headers: Mapping[str, str]) -> list[tuple[str,
     if "upgrade" not in _tokens(lower.get("connection", "")):
         raise HandshakeError("websocket: 'upgrade' token not found in 'Connection' header")
     if lower.get("sec-websocket-version") != "13":
-        raise HandshakeError("websocket: only version 13 is spoken here")
+        raise HandshakeError("websocket: only version 13 is supported")
     key = lower.get("sec-websocket-key", "")
     if not _is_key(key):
         raise HandshakeError("websocket: 'Sec-WebSocket-Key' must be 16 bytes in base64")
@@ -128,7 +132,7 @@ def _parsed(head: bytes) -> tuple[int, dict[str, str]]:
     return int(words[1]), {name.strip().lower(): value.strip() for name, _, value in pairs}
 
 
-def _is_all_there(headers: Mapping[str, str], body: bytes) -> bool:
+def _is_complete(headers: Mapping[str, str], body: bytes) -> bool:
     if len(body) >= _LONGEST_TEXT:
         return True
     if "chunked" in headers.get("transfer-encoding", "").lower():
@@ -146,7 +150,7 @@ def _refusal(status: int, headers: Mapping[str, str], body: bytes) -> HandshakeR
 
 
 def _without_chunks(body: bytes) -> bytes:
-    """As far as it is understood: it is shown to people."""
+    """Decode a chunked body as far as possible: the text is only shown to people."""
     whole = b""
     while body:
         size, _, body = body.partition(b"\r\n")

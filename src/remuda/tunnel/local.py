@@ -1,7 +1,7 @@
-"""The connection to a service near this end, behind a stream: what comes out of one goes into the other.
+"""Connection to a local service, joined to a stream of the tunnel.
 
-Its socket never blocks and is watched by the session's selector for what is wanted of it: for reading while the stream
-has room, for writing while there is something it did not take.
+Its socket is non-blocking and registered with the session's selector: for reading while the stream has room, for
+writing while the stream has data that the socket did not accept.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import struct
 from collections.abc import Callable
 
 from remuda.tunnel import protocol
-from remuda.tunnel.dialer import in_words
+from remuda.tunnel.dialer import describe_error
 from remuda.tunnel.protocol import Buffer
 from remuda.tunnel.streams import Stream
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 _CHUNK = 64 * 1024  # read at once
-_CHUNKS_PER_TURN = 4  # before others get theirs
-_RESET = struct.pack("ii", 1, 0)  # SO_LINGER: whoever reads there must not take this for an orderly end
+_CHUNKS_PER_TURN = 4  # before other sockets are read
+_RESET = struct.pack("ii", 1, 0)  # SO_LINGER 0, so that the service sees a reset and not an orderly end
 
 
 class Local:
-    """`forget` is called with it when it is over."""
+    """Connection to a local service. `forget` is called with it when it has ended."""
 
     __slots__ = ("_forget", "_interest", "_selector", "_socket", "_stream")
 
@@ -57,7 +57,7 @@ class Local:
             except BlockingIOError:
                 return
             except OSError as error:
-                self._stream.fail(f"read: {in_words(error)}")
+                self._stream.fail(f"read: {describe_error(error)}")
                 self._close()
                 return
             if not data:
@@ -68,7 +68,7 @@ class Local:
                 self._watch(self._interest & ~READ)
                 return
 
-    # What the stream tells
+    # Calls of the stream
 
     def take(self, data: Buffer) -> int:
         try:
@@ -76,7 +76,7 @@ class Local:
         except BlockingIOError:
             count = 0
         except OSError as error:
-            self._stream.fail(f"write: {in_words(error)}")
+            self._stream.fail(f"write: {describe_error(error)}")
             self._close()
             return 0
         if count < len(data):
@@ -94,7 +94,7 @@ class Local:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._close()
 
-    # Its socket
+    # The socket
 
     @property
     def _is_open(self) -> bool:

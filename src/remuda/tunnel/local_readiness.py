@@ -1,6 +1,8 @@
-"""Readiness check that a client makes on its own host before it opens a tunnel: a server accepts connections there, or
-an HTTPS server answers. Servers of k3s accept connections long before their API serves, and answer 503 until then: a
-tunnel that leads there would be taken for a good one."""
+"""Readiness check of a local service, which a client makes before it opens a tunnel.
+
+The service is ready when it accepts connections or, with a URL, when it answers over HTTPS. A k3s server accepts
+connections long before its API is ready, and answers 503 until then: a tunnel to it would look usable and not be.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ _LONGEST_LINE = 1024
 
 class WaitFor(NamedTuple):
     target: Target
-    url: str = ""  # asked there; empty: who accepts connections is there
-    authorities: str = ""  # that vouch for whoever answers
+    url: str = ""  # must answer a GET; empty: the target must only accept connections
+    authorities: str = ""  # PEM, to verify the server of the URL
 
 
 def missing(wanted: WaitFor, seconds: float) -> str:
@@ -28,22 +30,23 @@ def missing(wanted: WaitFor, seconds: float) -> str:
         made = dialer.connect(wanted.target, seconds)
     except OSError as error:
         target = wanted.target
-        return f"nobody accepts connections at {target.network}/{target.host}:{target.port}: {dialer.in_words(error)}"
+        place = f"{target.network}/{target.host}:{target.port}"
+        return f"nothing accepts connections at {place}: {dialer.describe_error(error)}"
     with made:
         if not wanted.url:
             return ""
         try:
-            line = _asked(made, wanted, seconds)
+            line = _status_line(made, wanted, seconds)
         except ssl.SSLCertVerificationError as error:
-            return f"{wanted.url}: its certificate is not accepted: {error.verify_message}"
+            return f"{wanted.url}: cannot verify its certificate: {error.verify_message}"
         except OSError as error:
-            return f"{wanted.url}: {dialer.in_words(error)}"
+            return f"{wanted.url}: {dialer.describe_error(error)}"
     code = line.partition(" ")[2]
     return "" if line.startswith("HTTP/1.") and "100" <= code < "500" else f"{wanted.url} answers {code or 'nothing'}"
 
 
-def _asked(made: socket.socket, wanted: WaitFor, seconds: float) -> str:
-    """The first line of the answer."""
+def _status_line(made: socket.socket, wanted: WaitFor, seconds: float) -> str:
+    """Send a GET request and return the first line of the response."""
     place = websocket_client.parse(wanted.url)
     until = time.monotonic() + seconds
     made.settimeout(seconds)

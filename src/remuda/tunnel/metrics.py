@@ -1,7 +1,7 @@
 """Metrics of the tunnel, under remotedialer's names, so that dashboards made for it work.
 
-Nothing is counted twice, and counting costs nothing while bytes flow: each scrape adds up the counters of the sessions.
-Upstream's label with the dialled address is left out: it has no bound.
+Each scrape adds up the counters of the sessions, so that counting costs nothing while bytes flow. Upstream's label with
+the dialled address is left out, because its number of values has no bound.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class TunnelMetrics(Collector):
         self._current = current
 
     def collect(self) -> Iterator[Metric]:
-        # Not as counters: the library would add `_total` to names that others have chosen.
+        # Not as counters: the library would append `_total` to upstream's names.
         families = {name: Metric(f"session_server_total_{name}", text, "unknown") for name, text in _HELP.items()}
         for key, values in self._current():
             for name, value in values.items():

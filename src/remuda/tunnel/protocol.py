@@ -1,10 +1,10 @@
-"""The messages of remotedialer, without I/O: what one binary WebSocket message says, read and written.
+"""Codec of remotedialer's messages, without I/O: each is one binary WebSocket message.
 
-A message is three or four signed varints (number, stream, kind, and for data and connect a deadline nobody reads any
-more) and whatever is left is its payload. Whatever bytes come in, the answer is a `Message` or a `ProtocolError` which
-says what is wrong with them. Kinds nobody knows are messages too: newer ends may say more than we understand.
+A message has three or four signed varints (number, stream, kind, and for data and connect a deadline that is no longer
+used), and the rest is its payload. Decoding returns a `Message` or raises a `ProtocolError` that names the fault.
+Messages of unknown kinds are valid: newer peers may send them.
 
-Payloads are never copied here: reading gives a view, writing a header to put before the payload.
+Payloads are never copied: decoding returns a view, encoding returns a header to send before the payload.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ DATA, CONNECT, ERROR, ADD, REMOVE, PAUSE, RESUME, SYNC = range(1, 9)
 
 LONGEST_CONNECT = 266
 LONGEST_ERROR = 100
-END = "EOF"  # the text of an error that is none: the stream was closed in order
+END = "EOF"  # text of the error message that closes a stream in order
 
-_DEADLINE = b"\xb0\xea\x01"  # 15,000 ms, what everybody has always sent
+_DEADLINE = b"\xb0\xea\x01"  # 15,000 ms, the value that all implementations send
 _LONGEST_VARINT = 10
 
 
 class ProtocolError(Exception):
-    """The other end does not speak the protocol; the text says in which way."""
+    """The other end broke the protocol; the text says how."""
 
 
 class Message(NamedTuple):
     number: int
-    stream: int  # 0 where it is about none
+    stream: int  # 0 if it is not about a stream
     kind: int
     payload: Buffer
 
@@ -40,7 +40,7 @@ class Message(NamedTuple):
 
 
 def varint(value: int) -> bytes:
-    """Zig-zag, then seven bits to a byte."""
+    """Encode a signed integer: zig-zag, then seven bits to a byte."""
     rest = (value << 1) ^ (value >> 63)
     if rest < 0x80:
         return bytes((rest,))
@@ -53,12 +53,12 @@ def varint(value: int) -> bytes:
 
 
 def header(stream: int, kind: int) -> bytes:
-    """All of a header but its first varint, which is the message's number."""
+    """Return a header without its first varint, which is the message's number."""
     return varint(stream) + varint(kind) + (_DEADLINE if kind in (DATA, CONNECT) else b"")
 
 
 def encode(message: Message) -> list[Buffer]:
-    """As buffers to write one after the other; the payload is passed on as it is."""
+    """Return the buffers of a message, to be written in order; the payload is not copied."""
     head = varint(message.number) + header(message.stream, message.kind)
     return [head, message.payload] if len(message.payload) else [head]
 
@@ -69,12 +69,12 @@ def connect_text(network: str, address: str) -> bytes:
         raise ValueError(f"{network!r} and {address!r} are not a network and an address")
     text = f"{network}/{address}".encode()
     if len(text) > LONGEST_CONNECT:
-        raise ValueError(f"the address is longer than the {LONGEST_CONNECT} bytes a tunnel can carry: {address!r}")
+        raise ValueError(f"the address is longer than {LONGEST_CONNECT} bytes, the limit of the protocol: {address!r}")
     return text
 
 
 def error_text(reason: str) -> bytes:
-    """Cut where the other end would cut it, between characters."""
+    """Return the payload of an error message, cut between characters at the length that peers accept."""
     text = reason.encode("utf-8", "replace")
     return text if len(text) <= LONGEST_ERROR else text[:LONGEST_ERROR].decode("utf-8", "ignore").encode()
 
@@ -87,7 +87,7 @@ def sync_list(streams: Iterable[int]) -> bytes:
 
 
 def decode(data: Buffer) -> Message:
-    """The payload of the message is a view of `data`."""
+    """Decode a message; its payload is a view of `data`."""
     number, at = _read_varint(data, 0)
     stream, at = _read_varint(data, at)
     kind, at = _read_varint(data, at)
@@ -100,7 +100,7 @@ def decode(data: Buffer) -> Message:
 
 
 def _read_varint(data: Buffer, at: int) -> tuple[int, int]:
-    """The value, and where the next thing begins."""
+    """Return the value and the position after it."""
     value = shift = 0
     end = min(len(data), at + _LONGEST_VARINT)
     while at < end:
@@ -119,12 +119,12 @@ def _read_varint(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def read_connect(payload: Buffer) -> tuple[str, str]:
-    """Network and address."""
+    """Return network and address of a connect message."""
     if len(payload) > LONGEST_CONNECT:
-        raise ProtocolError(f"a connect is longer than {LONGEST_CONNECT} bytes")
+        raise ProtocolError(f"a connect message is longer than {LONGEST_CONNECT} bytes")
     network, separator, address = _text(payload).partition("/")
     if not separator or not network or not address:
-        raise ProtocolError("a connect does not say both network and address")
+        raise ProtocolError("a connect message lacks the network or the address")
     return network, address
 
 
@@ -133,7 +133,7 @@ def read_error(payload: Buffer) -> str:
 
 
 def read_client(payload: Buffer) -> tuple[str, int]:
-    """Key and session of a client that another server announces."""
+    """Return key and session of a client that another server announces."""
     key, separator, session = _text(payload[:100]).rpartition("/")
     if not separator or not session.isdecimal() or len(session) > 19:
         raise ProtocolError("the announcement of a client is not <key>/<session>")

@@ -1,10 +1,10 @@
-"""The server's end of tunnels: who may open one, and each session on the event loop.
+"""Server side of tunnels: admission of clients, and one session per tunnel on the event loop.
 
-`Server.admit` answers a request before anything is switched: not a WebSocket or a broken authorizer 400, not authorised
-401, in upstream's words, and 503 with a time to come back, different for everyone, when more arrive than can be
-served. What it admits takes over the connection from whatever HTTP server has accepted it: a transport, and from then
-on a protocol. A session never waits for a stream's reader, and never writes more than its transport takes: what is
-urgent goes first whenever there is room again.
+`Server.admit` decides before the connection is upgraded: 400 for a request that is not a WebSocket or an authorizer
+that fails, 401 in upstream's words for a client that is not authorized, and 503 with a random Retry-After when too many
+clients arrive at once. An admitted session takes over the connection, as a transport, from the HTTP server that has
+accepted it. A session never waits for the reader of a stream, and writes no more than its transport accepts, so that
+control messages go first as soon as there is room.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from remuda.tunnel.session_table import Key, Sessions
 from remuda.tunnel.streams import Limits, Stream
 
 try:
-    # Where there is aiohttp's, in C, it takes a fortieth of the time of ours.
+    # aiohttp's implementation in C takes a fortieth of the time of ours, but may not be built.
     from aiohttp._websocket.mask import _websocket_mask_cython as unmask  # type: ignore[import-not-found]
 except ImportError:
     from remuda.tunnel.websocket import apply_mask as unmask
 
 log = logging.getLogger(__name__)
 
-_BATCH = 128 * 1024  # written at once
-_HIGH_WATER = 256 * 1024  # in the transport: what is urgent waits behind no more than that
-_FAREWELL_SECONDS = 5.0  # for what was said last to be taken
+_BATCH = 128 * 1024  # bytes of one write
+_HIGH_WATER = 256 * 1024  # of the transport: a control message waits behind no more than that
+_CLOSE_SECONDS = 5.0  # time for the last bytes to be sent
 
 
 class Asking(NamedTuple):
-    """A request for a tunnel; names of headers in lower case."""
+    """Request for a tunnel; header names in lower case."""
 
     method: str
     headers: Mapping[str, str]
@@ -55,43 +55,47 @@ class Refusal(NamedTuple):
 
 
 class Admission(NamedTuple):
-    """`headers` belong into the 101; `accept` takes the connection over, given what the client has sent already."""
+    """Admitted request. `headers` go into the 101 response; `accept` takes over the connection, given the bytes that
+    the client has already sent."""
 
     headers: tuple[tuple[str, str], ...]
     accept: Callable[[asyncio.Transport, bytes], asyncio.Protocol]
 
 
 Authorize = Callable[[Asking], Awaitable["Key | None"]]
-"""Whose tunnel it is, or None; whatever it raises as ValueError is told to the client."""
+"""Return the key of the tunnel, or None to deny it. The text of a ValueError is sent to the client."""
 
 
 class AcceptRate:
-    """So many a second, and a few more at once. Who is turned away is told to come back within the time it takes to
-    serve those who came before."""
+    """Rate limit for new tunnels: so many per second, and a burst. A rejected client gets a random Retry-After, within
+    the time it takes to serve those that were rejected before it."""
 
     def __init__(self, per_second: float = 200.0, at_once: int = 200) -> None:
         self._rate = per_second
         self._most = float(at_once)
         self._left = self._most
-        self._turned_away = 0.0
+        self._rejected = 0.0
         self._at = -math.inf
 
     def wait(self, now: float, chance: Callable[[], float] = random.random) -> int:
-        """0: come in; else seconds."""
+        """Return 0 to admit the client, else the seconds after which it may retry."""
         passed = min(now - self._at, self._most / self._rate + 60.0)
         self._at = now
         self._left = min(self._most, self._left + passed * self._rate)
-        self._turned_away = max(0.0, self._turned_away - passed * self._rate)
+        self._rejected = max(0.0, self._rejected - passed * self._rate)
         if self._left >= 1:
             self._left -= 1
             return 0
-        self._turned_away += 1
-        return 1 + int(chance() * min(60.0, 1.0 + self._turned_away / self._rate))
+        self._rejected += 1
+        return 1 + int(chance() * min(60.0, 1.0 + self._rejected / self._rate))
 
 
 class Server:
-    """`allow` is what clients may have this end dial for them; `refused` is told of anything else they ask for: whose
-    tunnel it is, where it comes from, and what was to be dialled."""
+    """Server for tunnels.
+
+    `allow`: the addresses that clients may dial through this end. `refused` is called for every other address, with the
+    key of the tunnel, the client's address and the target.
+    """
 
     def __init__(
         self,
@@ -119,10 +123,10 @@ class Server:
             return Refusal(400, str(error))
         if key is None:
             return Refusal(401, "failed authentication")
-        # After the question who it is: a flood of strangers must not keep out those who belong here.
+        # After authorization: a flood of unauthorized clients must not use up the rate of authorized ones.
         wait = self._rate.wait(asyncio.get_running_loop().time())
         if wait:
-            return Refusal(503, "too many tunnels at once, come back later", (("Retry-After", str(wait)),))
+            return Refusal(503, "too many new tunnels; retry later", (("Retry-After", str(wait)),))
         try:
             headers = accepted_headers(asking.method, asking.headers)
         except HandshakeError as error:
@@ -138,12 +142,12 @@ class Server:
 
 
 class ServerSession(asyncio.Protocol):
-    """One tunnel. Everything happens on the event loop it was made on."""
+    """One tunnel, on the event loop on which it was created."""
 
     def __init__(self, server: Server, key: Key, address: str, confirms: bool) -> None:
         self.key = key
         self.address = address
-        self.confirms = confirms  # tells when it has connected a stream
+        self.confirms = confirms  # whether the client confirms each stream it has connected
         self._sessions = server.sessions
         self._allow = server.allow
         self._refused = server.refused
@@ -159,7 +163,7 @@ class ServerSession(asyncio.Protocol):
         self.mux = Mux(
             client=False,
             now=self._loop.time(),
-            wanted=self._wanted,
+            wanted=self._on_connect_request,
             output=self._has_output,
             timing=server.timing,
             limits=server.limits,
@@ -175,7 +179,7 @@ class ServerSession(asyncio.Protocol):
             self.data_received(rest)
 
     def end(self, reason: str, code: int = websocket.GOING_AWAY) -> None:
-        """Once; whoever still uses a stream of it hears why."""
+        """End the session, once. Users of its streams get the reason."""
         if self._ended:
             return
         self._ended = True
@@ -184,15 +188,15 @@ class ServerSession(asyncio.Protocol):
         self.mux.lost(reason)
         self._sessions.remove(self, reason)
         if self._full:
-            self._transport.abort()  # the end of a frame may never be taken: there is no saying goodbye
+            self._transport.abort()  # a frame is half sent and may never be finished: no close frame fits
         elif not self._transport.is_closing():
             close = self._frames.frame(websocket.CLOSE, websocket.close_payload(code, reason))
             self._transport.write(b"".join(close))
             self._transport.close()
-            self._loop.call_later(min(self.mux.timing.ping_every, _FAREWELL_SECONDS), self._transport.abort)
+            self._loop.call_later(min(self.mux.timing.ping_every, _CLOSE_SECONDS), self._transport.abort)
 
     def is_stalled(self, now: float) -> bool:
-        """Return whether the session has missed life signs or has ended: it may be gone, so others are preferred."""
+        """Return whether the session has ended or is overdue with a sign of life, so that others are preferred."""
         return self.mux.silent_for(now) > 1.5 * self.mux.timing.ping_every or self._ended
 
     # The transport's side
@@ -211,19 +215,19 @@ class ServerSession(asyncio.Protocol):
         except websocket.WebSocketError as error:
             self.end(f"the other end broke the protocol: {error}", error.code)
         except Exception:
-            log.exception("a tunnel of %s failed", self.key)
-            self.end("this end failed", 1011)
-        self._mind_reading()
+            log.exception("tunnel of %s failed", self.key)
+            self.end("internal error at this end", 1011)
+        self._throttle_reading()
 
-    def _mind_reading(self) -> None:
-        """Not before it is time to."""
+    def _throttle_reading(self) -> None:
+        """Pause reading until the time that the mux asks for."""
         wait = self.mux.read_at - self._loop.time()
         if wait > 0 and self._reading and not self._ended:
             self._reading = False
             self._transport.pause_reading()
-            self._loop.call_later(wait, self._read_on)
+            self._loop.call_later(wait, self._resume_reading)
 
-    def _read_on(self) -> None:
+    def _resume_reading(self) -> None:
         self._reading = True
         if not self._ended:
             self._transport.resume_reading()
@@ -243,7 +247,7 @@ class ServerSession(asyncio.Protocol):
         self.mux.progressed(self._loop.time())
         self._pump()
 
-    # What is sent
+    # Output
 
     def _has_output(self) -> None:
         if not self._pump_due:
@@ -261,7 +265,7 @@ class ServerSession(asyncio.Protocol):
         if batch:
             self._transport.write(batch)
         if self.mux.has_output and not self._full:
-            self._has_output()  # after the others have had their turn
+            self._has_output()  # in the next iteration of the loop, so that others can run
 
     def _tick(self) -> None:
         now = self._loop.time()
@@ -276,8 +280,8 @@ class ServerSession(asyncio.Protocol):
             self._transport.abort()
             return
         self._timer = self._loop.call_at(due, self._tick)
-        self._mind_reading()
+        self._throttle_reading()
 
-    def _wanted(self, stream: Stream) -> None:
+    def _on_connect_request(self, stream: Stream) -> None:
         if not answer(stream, self._allow):
             self._refused(self.key, self.address, f"{stream.network[:8]}/{stream.address[:256]}")

@@ -1,6 +1,6 @@
-"""A stream that a client asked for, joined to what the server dialled for it: the server's side of an allow-list.
+"""Streams that clients open: the server dials their target, if its allow-list permits it, and joins both.
 
-Servers normally dial through clients and not the other way round: unless told otherwise they refuse.
+Normally a server dials through its clients and not the other way round, so the default list is empty.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import cast
 
 from remuda.tunnel import protocol
 from remuda.tunnel.allow import Allow, Target
-from remuda.tunnel.dialer import SECONDS, in_words
+from remuda.tunnel.dialer import SECONDS, describe_error
 from remuda.tunnel.protocol import Buffer
 from remuda.tunnel.streams import Stream
 
@@ -38,20 +38,20 @@ async def _dial(stream: Stream, target: Target) -> None:
     try:
         async with asyncio.timeout(SECONDS):
             if target.network == "unix":
-                await loop.create_unix_connection(lambda: _Joint(stream), target.host)
+                await loop.create_unix_connection(lambda: _DialledConnection(stream), target.host)
             else:
-                await loop.create_connection(lambda: _Joint(stream), target.host, target.port)
+                await loop.create_connection(lambda: _DialledConnection(stream), target.host, target.port)
     except (OSError, ValueError) as error:
-        stream.fail(f"dial {stream.network} {stream.address}: {in_words(error)}")
+        stream.fail(f"dial {stream.network} {stream.address}: {describe_error(error)}")
 
 
-class _Joint(asyncio.Protocol):
+class _DialledConnection(asyncio.Protocol):
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._transport = cast(asyncio.Transport, None)
-        self._taking = True
+        self._can_write = True
 
-    # The service's side
+    # Calls of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -70,19 +70,19 @@ class _Joint(asyncio.Protocol):
         if error is None:
             self._stream.close()
         else:
-            self._stream.fail(f"read: {in_words(error)}")
+            self._stream.fail(f"read: {describe_error(error)}")
 
     def pause_writing(self) -> None:
-        self._taking = False
+        self._can_write = False
 
     def resume_writing(self) -> None:
-        self._taking = True
+        self._can_write = True
         self._stream.flush()
 
-    # The stream's side
+    # Calls of the stream
 
     def take(self, data: Buffer) -> int:
-        if not self._taking:
+        if not self._can_write:
             return 0
         self._transport.write(bytes(data))
         return len(data)

@@ -1,9 +1,9 @@
-"""A tunnel's session on a connected socket, on the standard library alone: one thread moves all bytes.
+"""Session of a tunnel on a connected socket, with the standard library alone: one thread moves all bytes.
 
-One thread, because an OpenSSL connection may be used by one at a time, and because threads of Python take turns anyway:
-a single loop over sockets that never block is faster than several that wait for each other, and smaller. What may
-block, dialling, has threads of its own. The session reads while it cannot write and writes while it cannot read; a
-local service that does not read, or the tunnel's own socket, costs the others nothing.
+One thread, because only one thread at a time may use an OpenSSL connection, and because Python runs one thread at a
+time anyway: a single loop over non-blocking sockets is faster and smaller than several threads that wait for each
+other. Only dialling can block, and has its own threads. Reading and writing do not wait for each other, so a local
+service that does not read, or a full tunnel, delays no other stream.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from typing import Union
 
 from remuda.tunnel import websocket
 from remuda.tunnel.allow import NOTHING, Allow
-from remuda.tunnel.dialer import Dialer, in_words
+from remuda.tunnel.dialer import Dialer, describe_error
 from remuda.tunnel.local import READ, WRITE, Local
 from remuda.tunnel.mux import Mux, Timing, TunnelLost
 from remuda.tunnel.protocol import Buffer, ProtocolError
 from remuda.tunnel.streams import Limits, Stream
 
-_RECEIVE = 256 * 1024  # at most at once from the tunnel
-_BATCH = 64 * 1024  # joined into one write, so that an urgent message never waits for more than that here
-_PER_TURN = 512 * 1024  # written before reading gets its turn
+_RECEIVE = 256 * 1024  # most bytes read from the tunnel at once
+_BATCH = 64 * 1024  # bytes of one write, so that a control message never waits for more than that here
+_PER_TURN = 512 * 1024  # bytes written before the next read
 _NOT_NOW = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _UNSENT_IN_KERNEL = 128 * 1024
 
@@ -35,7 +35,7 @@ Wire = Union[socket.socket, ssl.SSLSocket]  # noqa: UP007  # Python 3.9
 
 
 class Session:
-    """`rest` is what came behind the handshake's answer."""
+    """Session of a client. `rest`: the bytes that followed the handshake response."""
 
     def __init__(
         self,
@@ -45,30 +45,30 @@ class Session:
         allow: Allow = NOTHING,
         timing: Timing = Timing(),  # noqa: B008
         limits: Limits = Limits(),  # noqa: B008
-        turned: Callable[[], None] | None = None,
+        on_tick: Callable[[], None] | None = None,
     ) -> None:
         self._wire = wire
         self._rest = rest
         self._allow = allow
-        self._turned = turned
+        self._on_tick = on_tick
         self._frames = websocket.Frames(mask=True)
-        self.mux = Mux(client=True, now=time.monotonic(), wanted=self._wanted, timing=timing, limits=limits)
+        self.mux = Mux(client=True, now=time.monotonic(), wanted=self._on_connect_request, timing=timing, limits=limits)
         self._selector = selectors.DefaultSelector()
         self._wake, self._waker = os.pipe()
-        self._dialer = Dialer(self._dialled)
-        self._found: deque[tuple[Stream, socket.socket | None, str]] = deque()
+        self._dialer = Dialer(self._on_dialled)
+        self._dial_results: deque[tuple[Stream, socket.socket | None, str]] = deque()
         self._locals: set[Local] = set()
         self._buffer = memoryview(bytearray(_RECEIVE))
         self._batch = bytearray()
-        self._out: memoryview | None = None  # of the batch, what is not sent yet
+        self._unsent_batch: memoryview | None = None  # the part of the batch that is not sent yet
         self._wire_interest = READ
-        self._more = False  # to be read, of which the selector knows nothing
+        self._more_to_read = False  # OpenSSL may hold data that the selector does not see
         self._due = 0.0
         self._stopping = ""
-        self._over = False
+        self._ended = False
 
     def run(self) -> str:
-        """Until the tunnel is lost, or stopped; says why."""
+        """Run until the tunnel is lost or stopped; return the reason."""
         for descriptor in (self._wake, self._waker):
             os.set_blocking(descriptor, False)
         prepare(self._wire)
@@ -77,54 +77,54 @@ class Session:
         self._selector.register(self._wake, READ, self._on_wake)
         reason = ""
         try:
-            self._take_in(self._rest, time.monotonic())
+            self._process(self._rest, time.monotonic())
             while not self._stopping:
-                self._turn()
+                self._run_once()
             reason = self._stopping
-            self._say_goodbye(websocket.GOING_AWAY, reason)
+            self._send_close(websocket.GOING_AWAY, reason)
         except TunnelLost as error:
             reason = str(error)
         except (ProtocolError, websocket.WebSocketError) as error:
             reason = f"the other end broke the protocol: {error}"
-            self._say_goodbye(websocket.PROTOCOL_ERROR, str(error))
+            self._send_close(websocket.PROTOCOL_ERROR, str(error))
         except OSError as error:
-            reason = f"the connection failed: {in_words(error)}"
+            reason = f"the connection failed: {describe_error(error)}"
         finally:
-            self._end(reason or "this end failed")
+            self._end(reason or "internal error at this end")
         return reason
 
     def stop(self, reason: str) -> None:
-        """From any thread, any number of times."""
+        """End the session; may be called from any thread, any number of times."""
         self._stopping = self._stopping or reason
-        self._nudge()
+        self._wake_up()
 
-    # One turn
+    # The loop
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         now, read_at = time.monotonic(), self.mux.read_at
-        until = min(self._due, read_at) if self._more or read_at > now else self._due
+        until = min(self._due, read_at) if self._more_to_read or read_at > now else self._due
         for key, events in self._selector.select(max(0.0, until - now)):
             key.data(events)
         now = time.monotonic()
-        if self._more and now >= read_at:
+        if self._more_to_read and now >= read_at:
             self._receive(now)
         if now >= self._due:
-            self._due = self.mux.tick(now, blocked=self._out is not None)
-            if self._turned is not None:
-                self._turned()
+            self._due = self.mux.tick(now, blocked=self._unsent_batch is not None)
+            if self._on_tick is not None:
+                self._on_tick()
         self._send(now)
 
     def _on_wire(self, events: int) -> None:
         if events & READ:
-            self._more = True
+            self._more_to_read = True
 
     def _on_wake(self, _: int) -> None:
         try:
             os.read(self._wake, 4096)
         except BlockingIOError:
             pass
-        while self._found:
-            self._connected(*self._found.popleft())
+        while self._dial_results:
+            self._on_connected(*self._dial_results.popleft())
 
     def _receive(self, now: float) -> None:
         filled, ended = 0, False
@@ -136,34 +136,34 @@ class Session:
                     break
                 filled += count
         except _NOT_NOW:
-            self._more = False
+            self._more_to_read = False
         except ssl.SSLEOFError:
             ended = True
         if filled:
-            self._take_in(self._buffer[:filled], now)
+            self._process(self._buffer[:filled], now)
         if ended:
             raise TunnelLost("the other end closed the connection")
 
-    def _take_in(self, data: Buffer, now: float) -> None:
+    def _process(self, data: Buffer, now: float) -> None:
         for opcode, payload in self._frames.feed(data):
             self.mux.receive(opcode, payload, now)
 
     def _send(self, now: float) -> None:
         budget = _PER_TURN
         while budget > 0:
-            if self._out is None:
+            if self._unsent_batch is None:
                 size = self.mux.batch_into(self._batch, self._frames, _BATCH)
                 if not size:
                     self._watch_wire(READ, now)
                     return
-                self._out = memoryview(self._batch)[:size]
+                self._unsent_batch = memoryview(self._batch)[:size]
             try:
-                count = self._wire.send(self._out)
+                count = self._wire.send(self._unsent_batch)
             except _NOT_NOW:
                 break
             self.mux.progressed(now)
             budget -= count
-            self._out = self._out[count:] if count < len(self._out) else None
+            self._unsent_batch = self._unsent_batch[count:] if count < len(self._unsent_batch) else None
         self._watch_wire(READ | WRITE, now)
 
     def _watch_wire(self, interest: int, now: float) -> None:
@@ -179,9 +179,9 @@ class Session:
             self._selector.modify(self._wire, interest, self._on_wire)
         self._wire_interest = interest
 
-    # Streams the other end asks for
+    # Streams that the other end opens
 
-    def _wanted(self, stream: Stream) -> None:
+    def _on_connect_request(self, stream: Stream) -> None:
         try:
             target = self._allow.target(stream.network, stream.address)
         except ValueError as error:
@@ -192,16 +192,16 @@ class Session:
         else:
             self._dialer.dial(stream, target)
 
-    def _dialled(self, stream: Stream, made: socket.socket | None, reason: str) -> None:
-        """In a thread of the dialer."""
-        if self._over:
+    def _on_dialled(self, stream: Stream, made: socket.socket | None, reason: str) -> None:
+        """Take the result of a dial; called in a thread of the dialer."""
+        if self._ended:
             if made is not None:
                 made.close()
             return
-        self._found.append((stream, made, reason))
-        self._nudge()
+        self._dial_results.append((stream, made, reason))
+        self._wake_up()
 
-    def _connected(self, stream: Stream, made: socket.socket | None, reason: str) -> None:
+    def _on_connected(self, stream: Stream, made: socket.socket | None, reason: str) -> None:
         if made is None:
             stream.fail(f"dial {stream.network} {stream.address}: {reason}")
         elif stream.is_gone:
@@ -213,30 +213,30 @@ class Session:
             stream.consumer = local
             stream.flush()
 
-    def _nudge(self) -> None:
+    def _wake_up(self) -> None:
         try:
             os.write(self._waker, b"\0")
         except OSError:
-            pass  # full: it is awake; closed: it is over
+            pass  # the pipe is full: the loop is awake; it is closed: the session has ended
 
     # The end
 
-    def _say_goodbye(self, code: int, reason: str) -> None:
-        """If it can be said at once, and not into the middle of a frame."""
-        if self._out is None:
+    def _send_close(self, code: int, reason: str) -> None:
+        """Send a close frame if that does not block and does not break another frame."""
+        if self._unsent_batch is None:
             try:
                 self._wire.send(b"".join(self._frames.frame(websocket.CLOSE, websocket.close_payload(code, reason))))
             except OSError:
                 pass
 
     def _end(self, reason: str) -> None:
-        self._over = True
+        self._ended = True
         self._dialer.drop()
         self.mux.lost(reason)
         for local in list(self._locals):
             local.ended(reason)
-        while self._found:
-            made = self._found.popleft()[1]
+        while self._dial_results:
+            made = self._dial_results.popleft()[1]
             if made is not None:
                 made.close()
         self._selector.close()
@@ -246,8 +246,8 @@ class Session:
 
 
 def prepare(wire: Wire) -> None:
-    """An end that is gone without a word is noticed by the kernel too, and no more than a moment's worth of data waits
-    there: what is urgent would wait behind it."""
+    """Set the options of the tunnel's socket: the kernel detects a dead peer too, and buffers little unsent data,
+    because control messages wait behind it."""
     if wire.family == socket.AF_UNIX:
         return
     wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

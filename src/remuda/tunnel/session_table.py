@@ -1,10 +1,10 @@
-"""All tunnels of this process, by whose they are, and the way through them.
+"""Table of all tunnel sessions of this process, by cluster and node, and dialling through them.
 
 What must stay true:
-- A key is cluster and node. A new session of a key takes the old one's place; those of other nodes stay.
-- A dial goes to the newest session of the cluster that shows signs of life and has not just failed for this address; if
-  that one fails, to the next. Sessions that may be gone are tried last, not never.
-- Why the last session of a key ended is known as long as nobody forgets the cluster.
+- The key of a session is its cluster and node. A new session replaces the one with the same key, and no other.
+- A dial uses the newest session of the cluster that shows signs of life and has not just failed for this address. If it
+  fails, the next session is tried. Stalled sessions are tried last.
+- The reason why the last session of a key ended is stored until `forget` is called for its cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from remuda.tunnel.transport import StreamTransport, secured
 log = logging.getLogger(__name__)
 
 DIAL_SECONDS = 10.0
-_FAILED_SECONDS = 5.0  # for which a session is not the first choice for an address it could not reach
+_FAILED_SECONDS = 5.0  # how long a session that could not reach an address is not the first choice for it
 _REMEMBERED = 20_000  # keys
 _READER_LIMIT = 256 * 1024
 
@@ -52,7 +52,7 @@ class Event(NamedTuple):
 
 
 class DialError(ConnectionError):
-    """No way through; the text says what was tried and why it failed."""
+    """Failed dial; the text says which sessions were tried and why each one failed."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -72,23 +72,23 @@ class Session(Protocol):
 
 
 class Sessions:
-    def __init__(self, told: Callable[[Event], None] = lambda event: None) -> None:
-        self._listeners = [told]
+    def __init__(self, listener: Callable[[Event], None] = lambda event: None) -> None:
+        self._listeners = [listener]
         self._clusters: dict[str, dict[str, Session]] = {}  # newest last
         self._ended: dict[Key, Ended] = {}
         self._counts: dict[Key, Counts] = {}
         self._failed: dict[tuple[Key, str], float] = {}
         self.metrics = TunnelMetrics(self._current)
 
-    def listen(self, told: Callable[[Event], None]) -> None:
-        """Calls it when a session has begun, and when one has ended."""
-        self._listeners.append(told)
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Call `listener` when a session begins and when one ends."""
+        self._listeners.append(listener)
 
-    def _told(self, event: Event) -> None:
-        for told in self._listeners:
-            told(event)
+    def _notify(self, event: Event) -> None:
+        for listener in self._listeners:
+            listener(event)
 
-    # Which there are
+    # Sessions
 
     def add(self, session: Session) -> None:
         of_cluster = self._clusters.setdefault(session.key.cluster, {})
@@ -98,7 +98,7 @@ class Sessions:
         log.info("tunnel of %s from %s is open", session.key, session.address)
         if displaced is not None:
             displaced.end(f"displaced by a new session from {session.address}")
-        self._told(Event(session.key, session.address, True, ""))
+        self._notify(Event(session.key, session.address, True, ""))
 
     def remove(self, session: Session, reason: str) -> None:
         of_cluster = self._clusters.get(session.key.cluster, {})
@@ -107,17 +107,17 @@ class Sessions:
             if not of_cluster:
                 del self._clusters[session.key.cluster]
         counts = self._counts_of(session.key)
-        counts.add(_counted(session.mux))
+        counts.add(_counters(session.mux))
         counts.values["remove_websocket_session"] += 1
         self._ended.pop(session.key, None)
         self._ended[session.key] = Ended(time.time(), reason)
         if len(self._ended) > _REMEMBERED:
             del self._ended[next(iter(self._ended))]
         log.info("tunnel of %s from %s has ended: %s", session.key, session.address, reason)
-        self._told(Event(session.key, session.address, False, reason))
+        self._notify(Event(session.key, session.address, False, reason))
 
     def forget(self, cluster: str) -> None:
-        """The cluster is no more: its sessions end, and nothing is remembered of them."""
+        """End the sessions of a cluster that was deleted, and drop everything stored about them."""
         for session in list(self._clusters.get(cluster, {}).values()):
             session.end("the cluster was removed")
         for key in [key for key in {*self._ended, *self._counts} if key.cluster == cluster]:
@@ -125,7 +125,7 @@ class Sessions:
             self._counts.pop(key, None)
 
     def of(self, cluster: str) -> list[Session]:
-        """Newest first."""
+        """Return the sessions of a cluster, newest first."""
         return list(reversed(self._clusters.get(cluster, {}).values()))
 
     def clusters(self) -> list[str]:
@@ -142,7 +142,7 @@ class Sessions:
             for session in self.of(cluster):
                 session.end(reason)
 
-    # Through them
+    # Dialling
 
     async def dial(
         self,
@@ -155,7 +155,7 @@ class Sessions:
         server_name: str = "",
         seconds: float = DIAL_SECONDS,
     ) -> tuple[asyncio.Transport, P]:
-        """As the event loop's `create_connection`. Raises DialError, and ssl.SSLError if TLS comes to nothing."""
+        """Connect like the event loop's `create_connection`. Raises DialError, and ssl.SSLError if TLS fails."""
         user = make()
         transport = await self._open(cluster, network, address, seconds)
         if tls is None:
@@ -173,34 +173,36 @@ class Sessions:
         return reader, asyncio.StreamWriter(transport, user, reader, loop)
 
     async def _open(self, cluster: str, network: str, address: str, seconds: float) -> StreamTransport:
-        """A connected stream, as far as that can be known; nobody uses it yet."""
+        """Return a stream that is connected, or may be: not every client confirms it."""
         loop = asyncio.get_running_loop()
-        candidates = self._ranked(cluster, f"{network}/{address}", loop.time())
+        candidates = self._candidates(cluster, f"{network}/{address}", loop.time())
         if not candidates:
             raise DialError(f"failed to find Session for client {cluster}")
         until = loop.time() + seconds
         failures: list[str] = []
         for left, session in zip(range(len(candidates), 0, -1), candidates, strict=True):
-            # One that does not answer must leave time for the others.
+            # A session that does not answer must leave time for the others.
             share = max(0.0, until - loop.time()) / left
-            reason, transport = await self._try(loop, session, network, address, share)
+            reason, transport = await self._dial_through(loop, session, network, address, share)
             if transport is not None:
                 return transport
             self._failed[session.key, f"{network}/{address}"] = loop.time() + _FAILED_SECONDS
             failures.append(f"{session.key}: {reason}")
-        raise DialError(f"{network}/{address} is not reached through any tunnel: " + "; ".join(failures))
+        raise DialError(f"cannot reach {network}/{address} through any tunnel: " + "; ".join(failures))
 
-    async def _try(
+    async def _dial_through(
         self, loop: asyncio.AbstractEventLoop, session: Session, network: str, address: str, seconds: float
     ) -> tuple[str, StreamTransport | None]:
         try:
             stream = session.mux.open(network, address)
-        except TunnelLost as error:  # while others were tried
+        except TunnelLost as error:  # it ended while others were tried
             return str(error), None
         transport = StreamTransport(loop, stream, str(session.key))
         stream.consumer = transport
         if not session.confirms:
-            transport.answered.add_done_callback(lambda answer: self._noted(session.key, network, address, answer))
+            transport.answered.add_done_callback(
+                lambda answer: self._record_outcome(session.key, network, address, answer)
+            )
             return "", transport
         try:
             async with asyncio.timeout(seconds):
@@ -213,12 +215,12 @@ class Sessions:
             raise
         return reason, transport if reason in ("", protocol.END) else None
 
-    def _noted(self, key: Key, network: str, address: str, answer: asyncio.Future[str]) -> None:
-        """The first news of a stream whose other end does not tell when it is connected."""
+    def _record_outcome(self, key: Key, network: str, address: str, answer: asyncio.Future[str]) -> None:
+        """Record the first result of a stream whose client does not confirm connections."""
         if not answer.cancelled() and answer.result() not in ("", protocol.END):
             self._failed[key, f"{network}/{address}"] = asyncio.get_running_loop().time() + _FAILED_SECONDS
 
-    def _ranked(self, cluster: str, target: str, now: float) -> list[Session]:
+    def _candidates(self, cluster: str, target: str, now: float) -> list[Session]:
         self._failed = {what: until for what, until in self._failed.items() if until > now}
         return sorted(
             self.of(cluster), key=lambda session: (session.is_stalled(now), (session.key, target) in self._failed)
@@ -236,12 +238,12 @@ class Sessions:
             values = dict(counts.values)
             session = self._clusters.get(key.cluster, {}).get(key.node)
             if session is not None:
-                for name, value in _counted(session.mux).items():
+                for name, value in _counters(session.mux).items():
                     values[name] += value
             yield str(key), values
 
 
-def _counted(mux: Mux) -> dict[str, int]:
+def _counters(mux: Mux) -> dict[str, int]:
     return {
         "add_connections": mux.opened,
         "remove_connections": mux.closed,

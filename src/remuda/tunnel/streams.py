@@ -1,13 +1,13 @@
-"""One stream of a tunnel, without I/O: what has come for it, what is to be sent of it, and how it ends.
+"""One stream of a tunnel, without I/O: its received data, its unsent data, and its end.
 
 What must stay true:
-- Bytes reach the consumer in order, each once. What it does not take is held, and the other end is asked to pause above
-  `Limits.pause_above` and to go on below `Limits.resume_below`. Above `Limits.crowded_above` the tunnel is
-  read slowly while more comes: the sender may not have heard yet. One that does not listen loses this stream, and only
-  this one, at `Limits.most`. However small the pieces, what is held takes about as much memory as it has bytes.
-- Being paused by the other end and having paused it are two things: neither ever undoes the other.
-- A stream closed in order has sent all it was given; one that failed, nothing more. The consumer hears of the end
-  once, after the last byte that came before it.
+- Bytes reach the consumer in order, each once. Data that the consumer does not take is buffered. The other end is asked
+  to pause above `Limits.pause_above` and to resume below `Limits.resume_below`. Above `Limits.crowded_above` the tunnel
+  is read slowly, because the request to pause may still be on its way. A sender that ignores it loses this stream, and
+  only this one, at `Limits.most`. The buffer takes about as much memory as it has bytes, however small the pieces.
+- The pause that the other end asks for and the pause that this end asks for are independent.
+- A stream that was closed in order has sent all its data; a stream that failed sends nothing more. The consumer is
+  told of the end once, after the last byte.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ if TYPE_CHECKING:
         """Consumer of a stream at this end. None of these methods may block, and each may call the stream."""
 
         def take(self, data: Buffer) -> int:
-            """Return how many of these bytes it has taken; the rest is kept until it calls `Stream.flush`."""
+            """Take bytes and return how many; the stream buffers the rest until the consumer calls `Stream.flush`."""
 
         def room(self) -> None:
-            """After a write that was one too many: more may be written again."""
+            """Resume writing, after a write returned False."""
 
         def opened(self) -> None:
-            """The other end has told that it is connected. Not all ends tell."""
+            """The other end has confirmed that it is connected. Not all implementations do."""
 
         def ended(self, reason: str) -> None:
-            """No more will come; `protocol.END` if that is in order, else why."""
+            """The stream has ended; `reason` is `protocol.END` if it was closed in order."""
 
 
 class Limits(NamedTuple):
-    """Bytes, but for `streams` and `urgent`, which count."""
+    """Limits in bytes, except `streams` and `urgent`, which are counts."""
 
     pause_above: int = 2 * 1024 * 1024
     resume_below: int = 256 * 1024
     crowded_above: int = 8 * 1024 * 1024
     most: int = 32 * 1024 * 1024
     chunk: int = 64 * 1024  # of one message
-    unsent: int = 256 * 1024  # of one stream, from which on its writer should wait
-    all_unsent: int = 4 * 1024 * 1024  # of all, from which on each should wait with two chunks
+    unsent: int = 256 * 1024  # of one stream; its writer should wait above it
+    all_unsent: int = 4 * 1024 * 1024  # of all streams; above it each writer should wait at two chunks
     streams: int = 4096  # that the other end may have open
-    urgent: int = 16384  # messages that wait for an end that reads nothing
+    urgent: int = 16384  # control messages queued for an end that reads nothing
 
 
-OPEN, ENDING, DRAINING, GONE = range(4)  # ENDING: closed here, not all sent; DRAINING: over, not all taken
+OPEN, ENDING, DRAINING, GONE = range(4)  # ENDING: closed here, data unsent; DRAINING: ended, data untaken
 _PIECE = 64 * 1024
 
 
@@ -63,13 +63,13 @@ class Stream:
         "_header",
         "_held",
         "_mux",
+        "_outgoing",
         "_paused",
         "_pieces",
         "_queued",
         "_reason",
         "_state",
         "_unsent",
-        "_waiting",
         "address",
         "confirmed",
         "consumer",
@@ -86,9 +86,9 @@ class Stream:
         self.address = address
         self.since = now
         self.consumer: Consumer | None = None
-        self.confirmed = False  # the other end has told that it is connected
-        self.missed = False  # in the other end's last list of streams
-        self.waits_for_room = False  # the last write was one too many
+        self.confirmed = False  # the other end has confirmed that it is connected
+        self.missed = False  # was missing in the other end's last list of streams
+        self.waits_for_room = False  # the last write returned False
         self._mux = mux
         self._header = protocol.header(number, protocol.DATA)
         self._state = OPEN
@@ -96,7 +96,7 @@ class Stream:
         self._pieces: deque[bytearray | memoryview] = deque()
         self._held = 0
         self._asked_to_pause = False
-        self._waiting: deque[Buffer] = deque()
+        self._outgoing: deque[Buffer] = deque()
         self._unsent = 0
         self._paused = False
         self._queued = False
@@ -111,7 +111,7 @@ class Stream:
 
     @property
     def held(self) -> int:
-        """Bytes that have come and nobody has taken."""
+        """Return how many received bytes the consumer has not taken."""
         return self._held
 
     @property
@@ -124,14 +124,15 @@ class Stream:
         most = limits.unsent if self._mux.unsent < limits.all_unsent else 2 * limits.chunk
         return self._state == OPEN and self._unsent < most
 
-    # What this end does
+    # Calls of this end
 
     def write(self, data: Buffer) -> bool:
-        """Says whether more is welcome; if not, the consumer's `room` will. The data must not change afterwards."""
+        """Queue data; return whether more may be written now. If not, `room` of the consumer is called later. The data
+        must not change afterwards."""
         if self._state != OPEN:
             return False
         if data:
-            self._waiting.append(data)
+            self._outgoing.append(data)
             self._unsent += len(data)
             self._mux.unsent += len(data)
             if not self._queued and not self._paused:
@@ -140,13 +141,15 @@ class Stream:
         return not self.waits_for_room
 
     def confirm(self) -> None:
-        """Tells the other end that this one is connected; one that does not know this takes it for what it says, so it
-        is not said before what has come meanwhile has been taken."""
+        """Confirm to the other end that this one is connected, by a RESUME message.
+
+        Ends that do not know this meaning take it for a plain RESUME, so it is not sent while this end wants a pause.
+        """
         if self._state == OPEN and not self._asked_to_pause:
             self._mux.urge(self.number, protocol.RESUME)
 
     def close(self) -> None:
-        """In order: what was written is sent first. Nothing that comes from now on is of interest."""
+        """Close the stream after its unsent data has been sent. Received data is dropped from now on."""
         if self._state == DRAINING:
             self._forget()
         elif self._state == OPEN:
@@ -154,19 +157,19 @@ class Stream:
             self._drop_held()
             if self._unsent:
                 self._mux.ending(self)
-                self._resume()  # else two ends that paused each other and both close would wait for each other
+                self._resume()  # or two ends that have paused each other and both close would wait for each other
             else:
                 self.sent_all()
 
     def fail(self, reason: str) -> None:
-        """At once; the other end hears why."""
+        """End the stream at once, and send the reason to the other end."""
         if self._state in (OPEN, ENDING):
             self._mux.urge(self.number, protocol.ERROR, protocol.error_text(reason))
             self._mux.remove(self)
         self._forget()
 
     def flush(self) -> None:
-        """The consumer takes again."""
+        """Pass buffered data to the consumer, which can take more."""
         while self._pieces and self.consumer is not None:
             piece = self._pieces.popleft()
             taken = self.consumer.take(piece)
@@ -177,14 +180,14 @@ class Stream:
                 break
         if self._state == OPEN and self._held < self._mux.limits.resume_below:
             self._resume()
-        self._tell_end()
+        self._notify_end()
 
     def _resume(self) -> None:
         if self._asked_to_pause:
             self._asked_to_pause = False
             self._mux.urge(self.number, protocol.RESUME)
 
-    # What the other end does
+    # Messages from the other end
 
     def arrived(self, payload: Buffer) -> None:
         if self._state != OPEN:
@@ -216,30 +219,30 @@ class Stream:
             self._queue()
 
     def over(self, reason: str) -> None:
-        """The other end has closed it, or is gone. What has come may still be taken."""
+        """End the stream because the other end has closed it or is lost. Received data can still be taken."""
         if self._state == ENDING:
             self._forget()
         elif self._state == OPEN:
             self._state = DRAINING
             self._reason = reason
             self._drop_unsent()
-            self._tell_end()
+            self._notify_end()
 
-    # What is sent
+    # Output
 
     def next_chunk(self) -> Buffer:
-        """At most one message's worth, of what waits; small pieces go together."""
+        """Return the data of the next message; small pieces are joined."""
         limit = self._mux.limits.chunk
-        first = self._waiting.popleft()
+        first = self._outgoing.popleft()
         if len(first) > limit:
             view = memoryview(first)
-            self._waiting.appendleft(view[limit:])
+            self._outgoing.appendleft(view[limit:])
             first = view[:limit]
-        elif self._waiting and len(first) + len(self._waiting[0]) <= limit:
+        elif self._outgoing and len(first) + len(self._outgoing[0]) <= limit:
             parts, size = [first], len(first)
-            while self._waiting and size + len(self._waiting[0]) <= limit:
-                size += len(self._waiting[0])
-                parts.append(self._waiting.popleft())
+            while self._outgoing and size + len(self._outgoing[0]) <= limit:
+                size += len(self._outgoing[0])
+                parts.append(self._outgoing.popleft())
             first = b"".join(parts)
         self._unsent -= len(first)
         self._mux.unsent -= len(first)
@@ -277,14 +280,14 @@ class Stream:
             self._pieces.append(bytearray(data))
 
     def _overflow(self) -> None:
-        """The other end was asked to pause, and did not."""
-        reason = f"{self._held} bytes are held for a reader that does not read; its sender was asked to pause"
+        """Fail the stream: the other end was asked to pause and did not."""
+        reason = f"{self._held} bytes are unread, and the sender did not pause when asked to"
         consumer = self.consumer
         self.fail(reason)
         if consumer is not None:
             consumer.ended(reason)
 
-    def _tell_end(self) -> None:
+    def _notify_end(self) -> None:
         if self._state == DRAINING and not self._pieces and self.consumer is not None:
             consumer = self.consumer
             self._forget()
@@ -295,7 +298,7 @@ class Stream:
         self._held = 0
 
     def _drop_unsent(self) -> None:
-        self._waiting.clear()
+        self._outgoing.clear()
         self._mux.unsent -= self._unsent
         self._unsent = 0
 

@@ -1,8 +1,7 @@
-"""A stream of the tunnel as asyncio sees a connection: a transport, with back-pressure in both directions, and TLS
-inside it if wanted.
+"""asyncio transport for a stream of the tunnel, with back-pressure in both directions, and TLS inside it on request.
 
-What a user of one stream does wrong, an exception in `data_received` or a reader that never reads, is that stream's
-alone: the tunnel goes on.
+A fault of the user of one stream, such as an exception in `data_received` or a reader that never reads, affects only
+that stream.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class StreamTransport(asyncio.Transport):
-    """The consumer of a stream that this end has opened."""
+    """Transport, and consumer, of a stream that this end has opened."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, stream: Stream, peer: str) -> None:
         super().__init__({"peername": (peer, 0), "stream": stream.number})
@@ -31,22 +30,22 @@ class StreamTransport(asyncio.Transport):
         self._reading = True
         self._writing_paused = False
         self._closing = False
-        self._lost = self._by_peer = False
+        self._lost = self._ended_by_peer = False
         self._error: Exception | None = None
-        self.answered: asyncio.Future[str] = loop.create_future()  # empty: connected; else how it ended before
+        self.answered: asyncio.Future[str] = loop.create_future()  # "": connected; else why it ended before that
 
     def begin(self, user: asyncio.BaseProtocol) -> None:
         self._protocol = user
         user.connection_made(self)
-        if self._lost:  # before anybody used it
-            self._loop.call_soon(self._say_lost)
+        if self._lost:  # before it had a protocol
+            self._loop.call_soon(self._notify_lost)
         else:
             self._stream.flush()
 
-    # What the stream tells
+    # Calls of the stream
 
     def take(self, data: Buffer) -> int:
-        self._answer("")
+        self._set_answered("")
         if not self._reading or self._protocol is None:
             return 0
         try:
@@ -55,7 +54,7 @@ class StreamTransport(asyncio.Transport):
             else:
                 cast(asyncio.Protocol, self._protocol).data_received(bytes(data))
         except Exception:
-            log.exception("a user of stream %d of the tunnel failed; the stream is closed", self._stream.number)
+            log.exception("receiver of stream %d failed; closing the stream", self._stream.number)
             self.abort()
         return len(data)
 
@@ -66,33 +65,37 @@ class StreamTransport(asyncio.Transport):
                 self._protocol.resume_writing()
 
     def opened(self) -> None:
-        self._answer("")
+        self._set_answered("")
 
     def ended(self, reason: str) -> None:
-        self._answer(reason)
+        self._set_answered(reason)
         self._closing = True
-        self._lose(None if reason == protocol.END else ConnectionResetError(reason), ended=True)
+        self._mark_lost(None if reason == protocol.END else ConnectionResetError(reason), ended=True)
 
-    def _answer(self, reason: str) -> None:
+    def _set_answered(self, reason: str) -> None:
         if not self.answered.done():
             self.answered.set_result(reason)
 
-    def _lose(self, error: Exception | None, *, ended: bool = False) -> None:
+    def _mark_lost(self, error: Exception | None, *, ended: bool = False) -> None:
         if not self._lost:
-            self._lost, self._error, self._by_peer = True, error, ended
+            self._lost, self._error, self._ended_by_peer = True, error, ended
             if self._protocol is not None:
-                self._loop.call_soon(self._say_lost)
+                self._loop.call_soon(self._notify_lost)
 
-    def _say_lost(self) -> None:
-        """Not from within a call of the user's own."""
+    def _notify_lost(self) -> None:
+        """Call `connection_lost`; scheduled on the loop, and never from within a call of the protocol."""
         user = self._protocol
         if user is None:
             return
-        if self._by_peer and self._error is None and isinstance(user, (asyncio.Protocol, asyncio.BufferedProtocol)):
+        if (
+            self._ended_by_peer
+            and self._error is None
+            and isinstance(user, (asyncio.Protocol, asyncio.BufferedProtocol))
+        ):
             user.eof_received()
         user.connection_lost(self._error)
 
-    # What its user asks for
+    # Calls of the protocol
 
     def write(self, data: Buffer) -> None:
         if self._closing or not data:
@@ -107,13 +110,13 @@ class StreamTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def can_write_eof(self) -> bool:
-        return False  # an end in one direction is one in both
+        return False  # streams cannot be half-closed
 
     def close(self) -> None:
         if not self._closing:
             self._closing = True
             self._stream.close()
-            self._lose(None)
+            self._mark_lost(None)
 
     def abort(self) -> None:
         self._force_close(None)
@@ -121,8 +124,8 @@ class StreamTransport(asyncio.Transport):
     def _force_close(self, error: Exception | None) -> None:
         """Close the stream with an error. asyncio's TLS calls this when it has failed."""
         self._closing = True
-        self._stream.fail("closed by its user")
-        self._lose(error)
+        self._stream.fail("closed by the client of the tunnel")
+        self._mark_lost(error)
 
     def is_closing(self) -> bool:
         return self._closing
@@ -146,7 +149,7 @@ class StreamTransport(asyncio.Transport):
         return self._stream.unsent
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        pass  # the tunnel's own are for all streams alike
+        pass  # the limits of the tunnel apply to all streams
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return cast(asyncio.BaseProtocol, self._protocol)
@@ -174,7 +177,7 @@ class _Tls(sslproto.SSLProtocol):
 async def secured(
     transport: StreamTransport, user: asyncio.BaseProtocol, context: ssl.SSLContext, server_name: str, seconds: float
 ) -> asyncio.Transport:
-    """TLS inside the stream. The event loop's own `start_tls` takes none but its own transports."""
+    """Run TLS inside the stream. The event loop's `start_tls` accepts only its own transports."""
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[None] = loop.create_future()
     make: Any = _Tls
@@ -184,8 +187,8 @@ async def secured(
     transport.begin(tls)
     try:
         await waiter
-        if transport.is_closing():  # an end within the handshake wakes it too
-            raise ConnectionResetError("the connection ended before TLS was agreed on")
+        if transport.is_closing():  # the end of the stream also wakes the waiter
+            raise ConnectionResetError("the connection ended during the TLS handshake")
     except BaseException:
         transport.abort()
         raise

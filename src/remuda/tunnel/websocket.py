@@ -1,11 +1,11 @@
 """WebSocket (RFC 6455) without I/O: bytes in, whole messages out; messages in, buffers out.
 
-No extensions, no sub-protocols: the tunnel needs neither. Whatever a peer sends, the answer is messages or a
-`WebSocketError` with the close code to tell it, and memory stays bounded: one unfinished message of at most `limit`
-bytes, however small the pieces it comes in. Standard library only: this travels to hosts with the agent.
+There are no extensions and no sub-protocols. Input results in messages or in a `WebSocketError` with the close code to
+send, and memory is bounded: one unfinished message of at most `limit` bytes, however small its fragments. Standard
+library only, because the agent ships this module to hosts.
 
-A client masks what it sends (`mask=True`) with a fresh random key per frame, as the RFC wants; pure Python does that at
-some 600 MB/s. A server only takes masks off, and may hand in a faster function for that.
+A client masks its frames (`mask=True`) with a random key per frame, as the RFC requires; pure Python does that at about
+600 MB/s. A server only removes masks, and may pass a faster function for that.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MASKED = 0x80 | 126  # its second byte
 Buffer = Union[bytes, bytearray, memoryview]  # noqa: UP007  # evaluated, by Python 3.9 too
 Payload = Union[bytes, bytearray]  # noqa: UP007
 Unmask = Callable[[bytes, bytearray], None]
-"""Applies a key of four bytes to a buffer in place."""
+"""Function that applies a mask of four bytes to a buffer in place."""
 
 
 class WebSocketError(Exception):
@@ -39,7 +39,7 @@ class WebSocketError(Exception):
 
 
 class Frames:
-    """Both directions of one connection; `mask` says that this end is the client."""
+    """Encoder and decoder of one connection. `mask`: this end is the client."""
 
     def __init__(self, mask: bool, limit: int = DEFAULT_LIMIT, unmask: Unmask | None = None) -> None:
         self._mask = mask
@@ -55,11 +55,11 @@ class Frames:
         self._message = bytearray()
 
     def feed(self, data: Buffer) -> Iterator[tuple[int, Payload]]:
-        """The messages that are now whole, each as opcode and payload; control frames when they come, be it between
-        the fragments of a message. To be consumed to its end before the next call."""
+        """Yield the messages that are now complete, as opcode and payload; a control frame may come between the
+        fragments of a message. Consume the iterator before the next call."""
         if self._head:
             data, self._head = self._head + data, b""
-        data = memoryview(data)  # whose slices are no copies
+        data = memoryview(data)  # slices of it are not copied
         at, end = 0, len(data)
         while True:
             if self._opcode < 0:
@@ -89,8 +89,9 @@ class Frames:
                 yield whole
 
     def _continue(self, data: memoryview, at: int, end: int) -> int:
-        """Takes whole fragments from the middle of a message, and says where the next frame begins. Upstream's clients
-        send each message in eight, so these have a way that does at once what `_open` and `_close` do."""
+        """Read complete fragments from the middle of a message; return the position of the next frame. Upstream's
+        clients send each message in eight fragments, so this fast path does the work of `_open` and `_close` at
+        once."""
         message, unmask = self._message, self._unmask
         while end - at > _FRAGMENT.size:
             first, second, size, key = _FRAGMENT.unpack_from(data, at)
@@ -105,7 +106,7 @@ class Frames:
         return at
 
     def _open(self, data: Buffer, at: int, end: int) -> int:
-        """Reads the header of a frame at `at`, and says where its payload begins; -1 if there is not all of it."""
+        """Read the header of a frame at `at`; return the position of its payload, or -1 if the header is incomplete."""
         if end - at < 2:
             return -1
         first, second = data[at], data[at + 1]
@@ -132,9 +133,11 @@ class Frames:
     def _check(self, first: int, masked: bool, size: int) -> None:
         opcode = first & 0x0F
         if first & 0x70:
-            raise WebSocketError(PROTOCOL_ERROR, "a frame uses an extension, and none was agreed on")
+            raise WebSocketError(PROTOCOL_ERROR, "a frame uses an extension that was not negotiated")
         if masked == self._mask:
-            raise WebSocketError(PROTOCOL_ERROR, "a server masked a frame" if masked else "a client masked nothing")
+            raise WebSocketError(
+                PROTOCOL_ERROR, "a server sent a masked frame" if masked else "a client sent an unmasked frame"
+            )
         if opcode >= CLOSE:
             if opcode > PONG:
                 raise WebSocketError(PROTOCOL_ERROR, f"a frame has the unknown opcode {opcode}")
@@ -145,13 +148,14 @@ class Frames:
             raise WebSocketError(PROTOCOL_ERROR, f"a frame has the unknown opcode {opcode}")
         if (opcode == CONTINUATION) != (self._message_opcode >= 0):
             raise WebSocketError(
-                PROTOCOL_ERROR, "a message began within another" if opcode else "a fragment continues no message"
+                PROTOCOL_ERROR,
+                "a message began before the last one had ended" if opcode else "a fragment continues no message",
             )
         if len(self._message) + size > self._limit:
             raise WebSocketError(TOO_BIG, f"a message is larger than {self._limit} bytes")
 
     def _close(self, payload: Payload) -> tuple[int, Payload] | None:
-        """The frame has ended: the message that is whole by that, if any."""
+        """End the frame; return the message that it completes, if any."""
         opcode, self._opcode = self._opcode, -1
         if opcode >= CLOSE or (self._final and self._message_opcode < 0):
             return opcode, payload
@@ -165,7 +169,7 @@ class Frames:
         return opcode, message
 
     def frame(self, opcode: int, *buffers: Buffer) -> list[Buffer]:
-        """One whole message as what to write: without a mask the buffers themselves behind a header."""
+        """Return the buffers of one message, to be written; without a mask, a header and the given buffers."""
         if not self._mask:
             return [self._header(opcode, sum(map(len, buffers))), *buffers]
         framed = bytearray()
@@ -173,8 +177,8 @@ class Frames:
         return [framed]
 
     def put(self, into: bytearray, at: int, opcode: int, buffers: Sequence[Buffer]) -> int:
-        """One whole message at this place, and where it ends there. A buffer that is written over again and
-        again stays in the processor's cache, and costs no memory to be found for each message; it grows if it must."""
+        """Write one message into a buffer at `at`, and return its end. Reusing one buffer, which grows as needed, keeps
+        it in the processor's cache and saves an allocation per message."""
         size = sum(map(len, buffers))
         head = self._header(opcode, size)
         key = os.urandom(4) if self._mask else b""
@@ -207,21 +211,21 @@ def close_payload(code: int, reason: str = "") -> bytes:
 
 
 def close_reason(payload: Payload) -> tuple[int, str]:
-    """Code and reason of a close frame; 1005 stands for none, as everywhere."""
+    """Return code and reason of a close frame; the code is 1005 if it has none."""
     if len(payload) < 2:
         return 1005, ""
     return int.from_bytes(payload[:2], "big"), bytes(payload[2:]).decode(errors="replace")
 
 
-# Masks. Of the ways the standard library has, translating every fourth byte of a bytearray, four times, is the fastest
-# for bulk (bytes.translate takes almost twice as long), and two integers for a few bytes.
+# Masks. With the standard library, the fastest way for long buffers is to translate every fourth byte of a bytearray,
+# four times (bytes.translate takes almost twice as long); for a few bytes it is XOR of two integers.
 
 _FEW = 64
 _tables: dict[int, bytes] = {}
 
 
 def apply_mask(key: bytes, buffer: bytearray, start: int = 0, end: int | None = None) -> None:
-    """In place; a second time takes it off again."""
+    """Apply a mask in place; applying it twice restores the data."""
     end = len(buffer) if end is None else end
     size = end - start
     if size <= _FEW:

@@ -1,5 +1,5 @@
-"""From a URL to an open WebSocket: through the proxy of the environment if there is one, TLS always verified, all of it
-within a bound. What goes wrong is told in words, with the address it happened at.
+"""WebSocket connection of the client: through the proxy of the environment if there is one, always with verified TLS,
+and within a time limit. Errors name the address at which they happened.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
-from remuda.tunnel.dialer import in_words
+from remuda.tunnel.dialer import describe_error
 from remuda.tunnel.handshake import ClientHandshake, HandshakeError, HandshakeRefused
 from remuda.tunnel.proxies import is_exempt
 
@@ -22,7 +22,7 @@ _LONGEST_PROXY_ANSWER = 64 * 1024
 
 
 class Unreachable(Exception):
-    """No tunnel; the text says where and why. `retry_after` is how long the server asked to be left alone."""
+    """Failed connection; the text says where and why. `retry_after`: seconds that the server asks to wait."""
 
     def __init__(self, text: str, retry_after: float | None = None) -> None:
         super().__init__(text)
@@ -47,15 +47,16 @@ class Proxy(NamedTuple):
 
 
 def parse(url: str) -> Place:
-    """Raises ValueError. There is no tunnel without TLS."""
+    """Parse the URL of a tunnel, which must use TLS. Raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in ("wss", "https") or not parts.hostname or parts.username is not None:
-        raise ValueError(f"{url!r} is not a URL with wss or https and a host, and nothing else before the path")
+        raise ValueError(f"{url!r} is not a wss or https URL of the form https://host[:port]/path")
     return Place(parts.hostname, parts.port or 443, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
 
 
 def trust(authorities: str) -> ssl.SSLContext:
-    """These authorities (PEM) and no others; without any, those of this system. Raises ValueError."""
+    """Return a TLS context that trusts only these authorities (PEM), or those of the system if there are none. Raises
+    ValueError."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     if authorities:
@@ -71,7 +72,8 @@ def trust(authorities: str) -> ssl.SSLContext:
 def reach(
     url: str, context: ssl.SSLContext, headers: Iterable[tuple[str, str]], seconds: float
 ) -> tuple[ssl.SSLSocket, bytes]:
-    """The socket, and what came behind the server's answer. Raises Unreachable and ValueError."""
+    """Open a WebSocket; return the socket and the bytes that followed the response. Raises Unreachable and
+    ValueError."""
     place = parse(url)
     until = time.monotonic() + seconds
     raw: socket.socket | None = None
@@ -81,7 +83,7 @@ def reach(
         handshake = ClientHandshake(place.authority, place.target, headers)
         wire.sendall(handshake.request)
         while not handshake.done:
-            wire.settimeout(max(0.001, until - time.monotonic()))  # one that answers byte by byte is too late as well
+            wire.settimeout(max(0.001, until - time.monotonic()))  # also limits a server that answers byte by byte
             data = wire.recv(_CHUNK)
             if not data:
                 raise handshake.ended()
@@ -92,9 +94,9 @@ def reach(
     except HandshakeError as error:
         reason = Unreachable(f"{url}: {error}")
     except ssl.SSLCertVerificationError as error:
-        reason = Unreachable(f"{url}: its certificate is not accepted: {error.verify_message}")
+        reason = Unreachable(f"{url}: cannot verify its certificate: {error.verify_message}")
     except OSError as error:
-        reason = Unreachable(f"{url}: {in_words(error)}")
+        reason = Unreachable(f"{url}: {describe_error(error)}")
     except BaseException:
         if raw is not None:
             raw.close()
@@ -109,14 +111,14 @@ def _connect(place: Place, proxy: Proxy | None, seconds: float) -> socket.socket
         return socket.create_connection((place.host, place.port), seconds)
     made = socket.create_connection((proxy.host, proxy.port), seconds)
     try:
-        _pass_through(made, place, proxy)
+        _connect_through_proxy(made, place, proxy)
     except BaseException:
         made.close()
         raise
     return made
 
 
-def _pass_through(made: socket.socket, place: Place, proxy: Proxy) -> None:
+def _connect_through_proxy(made: socket.socket, place: Place, proxy: Proxy) -> None:
     host = f"[{place.host}]" if ":" in place.host else place.host
     lines = [f"CONNECT {host}:{place.port} HTTP/1.1", f"Host: {host}:{place.port}"]
     if proxy.authorization:
@@ -124,13 +126,13 @@ def _pass_through(made: socket.socket, place: Place, proxy: Proxy) -> None:
     made.sendall(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1"))
     answer = b""
     while not answer.endswith(b"\r\n\r\n"):
-        byte = made.recv(1)  # what follows the head is TLS, and not ours to read
+        byte = made.recv(1)  # the TLS layer must read what follows the header
         if not byte or len(answer) > _LONGEST_PROXY_ANSWER:
-            raise HandshakeError(f"the proxy {proxy.host}:{proxy.port} ended the connection")
+            raise HandshakeError(f"proxy {proxy.host}:{proxy.port} closed the connection")
         answer += byte
     words = answer.split(b"\r\n", 1)[0].decode("latin-1").split(" ", 2)
     if len(words) < 2 or words[1] != "200":
-        raise HandshakeError(f"the proxy {proxy.host}:{proxy.port} answered {' '.join(words[1:]) or 'nothing'}")
+        raise HandshakeError(f"proxy {proxy.host}:{proxy.port} answered {' '.join(words[1:]) or 'nothing'}")
 
 
 def proxy_for(place: Place, environment: Mapping[str, str]) -> Proxy | None:
@@ -139,7 +141,7 @@ def proxy_for(place: Place, environment: Mapping[str, str]) -> Proxy | None:
         return None
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme != "http" or not parts.hostname:
-        raise Unreachable("HTTPS_PROXY is not a URL with http and a host")
+        raise Unreachable("HTTPS_PROXY must be an http URL with a host")
     authorization = ""
     if parts.username is not None:
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()

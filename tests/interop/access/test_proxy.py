@@ -101,9 +101,9 @@ async def test_what_somebody_may_do_there_is_decided_there(bo: Path, tmp_path: P
 async def test_a_cluster_that_is_not_connected_is_told_in_words(kubectl: Tool, place: Proxied) -> None:
     await place.end_tunnels()
     error = await kubectl("get", "nodes", ok=False)
-    assert f"Warning: the cluster {ID} is not connected since " in error
+    assert f"Warning: the cluster {ID} has not been connected since " in error
     error = await kubectl("get", "--raw", "/api/v1/nodes", ok=False)
-    assert f"the cluster {ID} is not connected since " in error
+    assert f"the cluster {ID} has not been connected since " in error
 
 
 async def test_get_w_ends_with_a_clear_message_when_the_tunnel_is_lost(
@@ -120,7 +120,7 @@ async def test_get_w_ends_with_a_clear_message_when_the_tunnel_is_lost(
             pass
         await place.end_tunnels()
         out, err = await watching.communicate()
-    assert f"the cluster {ID} is not connected since " in (out + err).decode()
+    assert f"the cluster {ID} has not been connected since " in (out + err).decode()
 
 
 async def test_informers_see_through_it_what_they_see_directly(ann: Path, run_tag: str) -> None:

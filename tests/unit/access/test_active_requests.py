@@ -35,7 +35,7 @@ class Judge:
         return self.underway.begin(Caller(name=name), "c", lasting=lasting).__enter__()
 
     async def until(self, asked: int) -> None:
-        await eventually(lambda: len(self.asked) >= asked and not self.underway._judging)
+        await eventually(lambda: len(self.asked) >= asked and not self.underway._checking)
 
 
 async def eventually(true: Callable[[], object]) -> None:
@@ -48,7 +48,7 @@ async def test_only_those_concerned_are_judged_and_each_caller_once() -> None:
     judge = Judge()
     calls = [judge.call("ann"), judge.call("ann"), judge.call("bob")]
     judge.why["ann"] = "no grant"
-    judge.underway.look_again(lambda call: call.caller.name == "ann")
+    judge.underway.recheck(lambda call: call.caller.name == "ann")
     await judge.until(1)
     assert judge.asked == ["ann"]
     assert [call.why for call in calls] == ["no grant", "no grant", ""]
@@ -57,8 +57,8 @@ async def test_only_those_concerned_are_judged_and_each_caller_once() -> None:
 async def test_where_nothing_goes_on_nobody_is_asked() -> None:
     judge = Judge()
     judge.call("ann").__exit__()
-    judge.underway.look_again(lambda call: True, twice=True)
-    assert not judge.underway._judging
+    judge.underway.recheck(lambda call: True, twice=True)
+    assert not judge.underway._checking
 
 
 async def test_what_expires_is_judged_then_and_goes_on_if_it_was_prolonged() -> None:
@@ -77,7 +77,7 @@ async def test_whoever_cannot_be_judged_now_goes_on_and_is_judged_again(monkeypa
     judge = Judge()
     judge.error, judge.why["ann"] = service_unavailable("no etcd"), "no grant"
     call = judge.call("ann")
-    judge.underway.look_again(lambda call: True)
+    judge.underway.recheck(lambda call: True)
     await eventually(lambda: len(judge.asked) >= 2)
     assert not call.why
     judge.error = None
@@ -90,7 +90,7 @@ async def test_a_refused_token_tells_why_in_the_words_for_the_log() -> None:
     judge.error = unauthorized("not good")
     judge.error.__cause__ = RuntimeError("it was revoked")
     call = judge.call("ann")
-    judge.underway.look_again(lambda call: True)
+    judge.underway.recheck(lambda call: True)
     await judge.until(1)
     assert call.why == "it was revoked"
 

@@ -78,7 +78,7 @@ async def test_everything_else_is_for_the_engine_to_judge(authorization: str) ->
 @pytest.mark.parametrize("stranger", [None, Caller(name="system:anonymous")])
 async def test_whoever_proves_nothing_is_told_to(stranger: Caller | None) -> None:
     known, _ = tokens()
-    with pytest.raises(StatusError, match="must be proven") as caught:
+    with pytest.raises(StatusError, match="authentication required") as caught:
         await identifier(known, knowing(stranger))(request())
     assert caught.value.code == 401
 
@@ -88,7 +88,7 @@ async def test_service_accounts_have_no_business_in_clusters() -> None:
         return True
 
     account = Caller(name="system:serviceaccount:fleet-default:plan", groups=("system:masters",))
-    with pytest.raises(StatusError, match="not reached by service accounts") as caught:
+    with pytest.raises(StatusError, match="service accounts cannot reach clusters") as caught:
         await reaching(everything)(account, "c")
     assert caught.value.code == 403
 

@@ -163,9 +163,9 @@ async def test_where_a_tunnel_is_to_come_back_one_waits_for_the_direct_way_and_t
     with pytest.raises(StatusError) as told:
         await place.ways.of(ID)
     assert told.value.code == 503
-    assert told.value.message.startswith(f"the cluster {ID} is not connected since ")
-    assert f"(the tunnel of roan); {pit} cannot be reached: no connection within " in told.value.message
-    assert told.value.message.endswith("; its servers open the tunnel again by themselves")
+    assert told.value.message.startswith(f"the cluster {ID} has not been connected since ")
+    assert f"(tunnel of roan); cannot reach {pit}: no connection within " in told.value.message
+    assert told.value.message.endswith("; its servers reconnect automatically")
     await place.tunnel(ID)
     assert (await place.ways.of(ID)).through == "tunnel"
 
@@ -190,7 +190,7 @@ async def test_what_cannot_be_verified_is_not_used(place: Proxied, far: FarClust
     await place.cluster(ID, config)
     with pytest.raises(StatusError) as refused:
         await place.ways.of(ID)
-    assert "does not say how to verify" in refused.value.message
+    assert "cannot be used to verify" in refused.value.message
 
 
 # Our own controllers
@@ -203,16 +203,16 @@ async def test_controllers_are_told_how_a_cluster_stands_and_not_only_what_their
     why = "no answer in time"
     never = place.ways.told(key, why)
     assert never.startswith(
-        f"the cluster {ID} has not connected yet; {why}; no server of it has opened a tunnel since "
+        f"the cluster {ID} has not connected yet; {why}; none of its servers has opened a tunnel since "
     )
     tunnel = await place.tunnel(ID)
     behind = place.ways.told(key, why)
-    assert behind == f"the cluster {ID} is connected; what was asked through its tunnel failed: {why}"
+    assert behind == f"the cluster {ID} is connected, but the request through its tunnel failed: {why}"
     tunnel.stop()
     await place.until(lambda: not place.sessions.has(ID))
     lost = place.ways.told(key, why)
-    assert lost.startswith(f"the cluster {ID} is not connected since ")
-    assert lost.endswith(f"(the tunnel of roan); {why}; its servers open the tunnel again by themselves")
+    assert lost.startswith(f"the cluster {ID} has not been connected since ")
+    assert lost.endswith(f"(tunnel of roan); {why}; its servers reconnect automatically")
     assert place.ways.told(Key(NAMESPACE, "somebody-elses"), why) == why
 
 

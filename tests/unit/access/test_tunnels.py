@@ -180,7 +180,9 @@ async def test_the_token_of_one_cluster_opens_nothing_of_another(gate: Gate, ref
     await gate.cluster("meadow", b"another key")
     uid = await gate.machine("roan", "prairie")
     await gate.machine("bay", "meadow")
-    await refused(gate, refusals, token("c-meadow", "bay", uid, b"one key"), "the token is not that of this Machine")
+    await refused(
+        gate, refusals, token("c-meadow", "bay", uid, b"one key"), "the token does not belong to this Machine"
+    )
 
 
 async def test_a_cluster_that_takes_the_id_of_another_gets_no_tunnel_by_it(
@@ -201,11 +203,11 @@ async def test_a_cluster_that_takes_the_id_of_another_gets_no_tunnel_by_it(
 @pytest.mark.parametrize(
     ("cluster", "machine", "why"),
     [
-        ("c-nowhere", "roan", "there is no such cluster"),
+        ("c-nowhere", "roan", "no cluster has this id"),
         ("c-prairie", "nobody", "the cluster has no such Machine"),
         ("c-prairie", "stranger", "the cluster has no such Machine"),
-        ("c-prairie", "mule", "the Machine is not of the control plane"),
-        ("c-prairie", "bay", "the token is not that of this Machine"),
+        ("c-prairie", "mule", "the Machine is not part of the control plane"),
+        ("c-prairie", "bay", "the token does not belong to this Machine"),
     ],
 )
 async def test_whoever_is_not_a_node_of_the_control_plane_is_refused(
@@ -246,7 +248,7 @@ async def test_the_token_of_a_machine_that_had_the_name_before_is_refused(
     await gate.until(lambda: gate.machines.get(NAMESPACE, "roan") is None)
     new = await gate.machine("roan", "prairie")
     assert new != old
-    await refused(gate, refusals, token("c-prairie", "roan", old), "the token is not that of this Machine")
+    await refused(gate, refusals, token("c-prairie", "roan", old), "the token does not belong to this Machine")
 
 
 @pytest.mark.parametrize("forge", ["other key", "empty", "cut", "turned"])
@@ -261,7 +263,7 @@ async def test_a_forged_mac_is_refused(gate: Gate, refusals: Callable[[], list[s
         "turned": good[:-2] + ("1" if good[-2] == "0" else "0") + good[-1],
     }
     assert forged[forge] != good
-    await refused(gate, refusals, forged[forge], "the token is not that of this Machine")
+    await refused(gate, refusals, forged[forge], "the token does not belong to this Machine")
 
 
 async def test_where_there_is_no_key_nobody_has_a_token(gate: Gate, refusals: Callable[[], list[str]]) -> None:
@@ -270,14 +272,14 @@ async def test_where_there_is_no_key_nobody_has_a_token(gate: Gate, refusals: Ca
     assert await gate.ask(token("c-prairie", "roan", uid, b"")) is None
     await gate.client.create(SECRETS, NAMESPACE, _state("prairie", b" "))
     assert await gate.ask(token("c-prairie", "roan", uid, b"")) is None
-    assert "cannot be read" in refusals()[0]
+    assert "cannot read the key" in refusals()[0]
 
 
 @pytest.mark.parametrize("shown", [None, "", ".", "..", "a.b", "a..c", "c-prairie", "é.b.c", "a.b." + "c" * 600])
 async def test_what_is_no_token_is_refused(gate: Gate, refusals: Callable[[], list[str]], shown: str | None) -> None:
     assert await gate.ask(shown) is None
     (line,) = refusals()
-    assert "it shows no token of a tunnel" in line
+    assert "it has no tunnel token" in line
 
 
 async def test_a_token_in_another_scheme_is_none(gate: Gate) -> None:
@@ -322,7 +324,7 @@ async def test_a_session_ends_with_its_machine_and_stays_out(gate: Gate) -> None
     await gate.until(lambda: "401" in client.status.last_disconnect_reason)
     ended = gate.sessions.last_end(Key("c-prairie", "roan"))
     assert ended is not None
-    assert ended.reason == "its Machine is gone"
+    assert ended.reason == "its Machine was deleted"
 
 
 async def test_a_session_ends_when_its_machine_leaves_the_control_plane(gate: Gate) -> None:
@@ -388,12 +390,12 @@ async def test_a_node_that_has_this_end_dial_something_is_refused_and_it_is_told
 
     def ask() -> None:
         """From the client's own thread."""
-        session._turned = None
+        session._on_tick = None
         session.mux.open("tcp", wanted).write(b"GET / HTTP/1.1\r\n\r\n")
 
-    session._turned = ask
+    session._on_tick = ask
     await gate.until(lambda: audit.lines)
     (line,) = audit.lines
     assert (line["user"], line["cluster"], line["code"]) == ("tunnel:c-prairie:roan", "c-prairie", 403)
-    assert f"wanted this end to dial tcp/{wanted}" in line["why"]
+    assert f"requested a connection to tcp/{wanted}" in line["why"]
     assert line["from"].startswith("127.0.0.1:")

@@ -72,7 +72,7 @@ def test_what_is_wrong_is_said(tmp_path: Path, content: str, words: str) -> None
 def test_a_file_others_could_have_written_is_not_believed(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must have mode 0600, not 0644"):
         load(private(tmp_path / "config.yaml", UPSTREAM, 0o644))
-    with pytest.raises(ConfigError, match="cannot be read: No such file"):
+    with pytest.raises(ConfigError, match=r"cannot read .*: No such file"):
         load(str(tmp_path / "none.yaml"))
 
 
@@ -115,7 +115,7 @@ def test_the_connection_info_as_yaml_and_as_json() -> None:
         (info(kubeconfig("https://m", AUTHORITY.pem, "")), "neither a token nor a client certificate"),
         (
             info(kubeconfig("https://m\n    insecure-skip-tls-verify: true", AUTHORITY.pem, "t")),
-            "turns verification off",
+            "disables TLS verification",
         ),
     ],
 )

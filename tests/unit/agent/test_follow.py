@@ -148,7 +148,7 @@ def test_a_restart_never_runs_again_what_has_finished(pair: Pair) -> None:
     before = secret.version()
     assert host.stop() == 0
     host.start()
-    eventually(lambda: f"plan {checksum[:12]} is here" in host.said().split("stopped", 1)[-1])
+    eventually(lambda: f"received plan {checksum[:12]}" in host.said().split("stopped", 1)[-1])
     host.stop()
     assert host.lines("runs") == ["x"]
     assert secret.version() == before
@@ -171,7 +171,7 @@ def test_a_result_that_could_not_be_reported_is_reported_after_a_restart(pair: P
     host.start()
     secret.applied(checksum)
     assert host.lines("runs") == ["x"]
-    assert "had finished already" in host.said()
+    assert "had already finished" in host.said()
 
 
 def test_a_kill_in_the_middle_begins_the_same_attempt_anew(pair: Pair) -> None:
@@ -397,7 +397,7 @@ def test_a_second_agent_of_the_same_host_ends_at_once(pair: Pair) -> None:
     command = [sys.executable, str(host.program), "run", "--config", str(host.config)]
     second = subprocess.run(command, capture_output=True, timeout=LIMIT_SECONDS)
     assert second.returncode == 1
-    assert b"another agent follows the plan" in second.stderr
+    assert b"another agent is running" in second.stderr
 
 
 def test_a_plan_waits_while_a_restart_is_pending(pair: Pair) -> None:

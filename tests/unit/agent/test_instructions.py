@@ -44,16 +44,16 @@ def test_where_and_with_what_a_command_runs(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_without_a_command_run_sh_of_the_folder_is_run(tmp_path: Path) -> None:
-    with pytest.raises(InstructionError, match=r"run\.sh is not there"):
+    with pytest.raises(InstructionError, match=r"run\.sh does not exist"):
         go(Instruction(), tmp_path)
 
 
 def test_what_cannot_be_started_is_said(tmp_path: Path) -> None:
-    with pytest.raises(InstructionError, match="no-such-program is not there"):
+    with pytest.raises(InstructionError, match="no-such-program does not exist"):
         go(Instruction(command="no-such-program"), tmp_path)
     script = tmp_path / "script"
     script.write_text("x")
-    with pytest.raises(InstructionError, match="cannot be executed"):
+    with pytest.raises(InstructionError, match="is not executable"):
         run(Instruction(command=str(script)), str(tmp_path / "b"), attempt=1, config=Config(), stop=threading.Event())
 
 

@@ -59,7 +59,7 @@ def test_authorities_and_client_certificates_are_files_of_the_host(tmp_path: Pat
         host = Host(str(root))
         whole = Probe("p", url, ca_cert="/ca", client_cert="/cert", client_key="/key", timeout_seconds=PATIENT)
         assert trouble(whole, host) == ""
-        assert "not accepted" in trouble(whole._replace(ca_cert="/else"), host)
+        assert "cannot verify" in trouble(whole._replace(ca_cert="/else"), host)
         assert trouble(whole._replace(ca_cert="/else", insecure=True), host) == ""
         assert trouble(whole._replace(client_cert=""), host) != ""
         assert "No such file" in trouble(whole._replace(ca_cert="/missing"), host)

@@ -28,11 +28,11 @@ def test_right_time_has_no_complaint(newest: datetime.datetime | None) -> None:
     ("now", "newest", "told"),
     [
         (FROM - HOUR, None, ["/data/pki/ca.crt is not valid before 2026-02-21 00:00 UTC"]),
-        (TO, None, ["/data/pki/ca.crt ended on 2036-02-19 00:00 UTC"]),
-        (NOW, NOW + 2 * DAY, ["written on 2026-06-03 00:00 UTC, which is still to come"]),
+        (TO, None, ["/data/pki/ca.crt expired on 2036-02-19 00:00 UTC"]),
+        (NOW, NOW + 2 * DAY, ["written on 2026-06-03 00:00 UTC, which is in the future"]),
         (NOW, NOW - 400 * DAY, ["400 days ago"]),
-        (TO + DAY, NOW, ["ended on", "days ago"]),
-        (FROM - DAY, NOW, ["not valid before", "still to come"]),
+        (TO + DAY, NOW, ["expired on", "days ago"]),
+        (FROM - DAY, NOW, ["not valid before", "in the future"]),
     ],
 )
 def test_wrong_time_is_told_with_what_to_do(
@@ -43,7 +43,7 @@ def test_wrong_time_is_told_with_what_to_do(
     for complaint, part in zip(found, told, strict=True):
         assert part in complaint
         assert f"the clock of this machine says {now:%Y-%m-%d %H:%M} UTC: set it if that is wrong" in complaint
-        is_of_authority = "valid" in part or "ended" in part
+        is_of_authority = "valid" in part or "expired" in part
         assert ("remove /data/pki/ca.crt (not its key)" in complaint) == is_of_authority
 
 
@@ -56,7 +56,7 @@ async def test_server_tells_of_an_authority_that_has_ended(
     server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0))
     await server.stop()
     (complaint,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
-    assert f"{tmp_path}/pki/ca.crt ended on" in complaint
+    assert f"{tmp_path}/pki/ca.crt expired on" in complaint
     caplog.clear()
     (tmp_path / "pki" / "ca.crt").unlink()  # as it was told
     server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0))
@@ -77,4 +77,4 @@ async def test_server_tells_of_a_clock_behind_its_objects(tmp_path: Path, caplog
         clock.use(None)
     told = " ".join(caplog.messages)
     assert "not valid before" in told
-    assert "still to come" in told
+    assert "in the future" in told

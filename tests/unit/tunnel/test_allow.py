@@ -81,5 +81,5 @@ def test_what_is_no_address_is_said_to_be_none(network: str, address: str) -> No
     ],
 )
 def test_what_is_no_rule_is_named(rule: str) -> None:
-    with pytest.raises(ValueError, match="no rule"):
+    with pytest.raises(ValueError, match="invalid allow rule"):
         Allow([rule])

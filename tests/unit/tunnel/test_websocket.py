@@ -175,7 +175,7 @@ def test_what_is_no_websocket_is_refused_with_its_code_before_more_of_it_is_read
 
 
 def test_a_client_that_does_not_mask_is_refused() -> None:
-    with pytest.raises(WebSocketError, match="masked nothing"):
+    with pytest.raises(WebSocketError, match="unmasked frame"):
         _fed(Frames(mask=False), _frame(BINARY, b"x"))
 
 

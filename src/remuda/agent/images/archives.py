@@ -98,7 +98,7 @@ def _json(content: bytes, name: str) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError):
-        raise ImageError(f"its {name} is no JSON") from None
+        raise ImageError(f"its {name} is not JSON") from None
 
 
 def _match(reference: Reference, path: str, lists: dict[str, Any]) -> Found | None:
@@ -160,7 +160,7 @@ class _Content:
         entry = self._entries.get(_plain_name(name)) if isinstance(name, str) else None
         file = self._archive.extractfile(entry) if entry is not None else None
         if file is None:
-            raise ImageError(f"it holds no {name!s}")
+            raise ImageError(f"it has no {name!s}")
         return file
 
     def blob(self, digest: str) -> IO[bytes]:
@@ -190,7 +190,7 @@ def _unpack_saved(content: _Content, saved: dict[str, Any], tree: Tree) -> None:
     rootfs = config.get("rootfs") if isinstance(config, dict) else None
     digests = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
     if not isinstance(names, list) or not isinstance(digests, list) or len(names) != len(digests):
-        raise ImageError("its lists of layers and of their digests do not fit together")
+        raise ImageError("its lists of layers and digests do not match")
     for name, digest in zip(names, digests):  # noqa: B905 - not in Python 3.9; the lengths are the same
         with content.open(name) as file:
             layers.unpack(file, tree, str(digest))

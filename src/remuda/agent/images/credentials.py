@@ -45,7 +45,7 @@ def from_auth(auth: Any) -> Credentials | None:
         try:
             username, _, password = base64.b64decode(both, validate=True).decode().rstrip("\0").partition(":")
         except (binascii.Error, UnicodeDecodeError):
-            raise ImageError("an `auth` of a registry is no base64 of name:password") from None
+            raise ImageError("an `auth` of a registry is not name:password in base64") from None
     return Credentials(username, password, token) if username or token else None
 
 

@@ -65,7 +65,7 @@ def _apply(entry: tarfile.TarInfo, content: IO[bytes] | None, tree: Tree) -> Non
     elif name.startswith(_WHITEOUT):
         hidden = name[len(_WHITEOUT) :]
         if hidden in ("", ".", ".."):
-            raise ImageError(f"the image holds {shown(entry.name)}, which would take away more than a file")
+            raise ImageError(f"the image holds {shown(entry.name)}, a whiteout that would remove more than a file")
         tree.hide(posixpath.join(folder, hidden))
     elif entry.isdir():
         tree.directory(entry.name)
@@ -83,4 +83,4 @@ def _drain(stream: _Hashed) -> None:
     while piece := stream.read(_PIECE):
         left -= len(piece)
         if left < 0:
-            raise ImageError("a layer goes on long after its end")
+            raise ImageError("a layer has data after its end")

@@ -48,5 +48,5 @@ def _number(environment: Mapping[str, str], name: str, default: int) -> int:
     if not text:
         return default
     if not text.isdecimal():
-        raise ImageError(f"{name} is no number")
+        raise ImageError(f"{name} is not a number")
     return int(text)

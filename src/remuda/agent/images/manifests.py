@@ -52,18 +52,18 @@ def layers(content: bytes, host: Platform, fetch: Callable[[str], bytes]) -> lis
             raise ImageError("an index names an image without a digest")
         content = fetch(str(digest))
         check(content, str(digest), "a manifest")
-    raise ImageError("its index names an index that names an index")
+    raise ImageError("its index refers to an index of indexes")
 
 
 def _document(content: bytes) -> dict[str, Any]:
     try:
         document = json.loads(content)
     except (ValueError, RecursionError):
-        raise ImageError("its manifest is no JSON") from None
+        raise ImageError("its manifest is not JSON") from None
     if not isinstance(document, dict):
-        raise ImageError("its manifest is no JSON object")
+        raise ImageError("its manifest is not a JSON object")
     if document.get("schemaVersion") == 1:
-        raise ImageError("its manifest is of schema 1, which registries have given up; push the image again")
+        raise ImageError("its manifest is of schema 1, which is obsolete; push the image again")
     return document
 
 

@@ -40,7 +40,7 @@ def parse(text: str) -> Reference:
     """The reference, whole; ImageError if it is none."""
     name, at, digest = text.partition("@")
     if at and not is_digest(digest):
-        raise ImageError(f"{shown(text)} is no reference to an image: what follows @ is no sha256 or sha512 digest")
+        raise ImageError(f"{shown(text)} is not an image reference: the digest after @ is not sha256 or sha512")
     first, slash, rest = name.partition("/")
     if slash and ("." in first or ":" in first or first == "localhost"):
         registry = first
@@ -48,16 +48,16 @@ def parse(text: str) -> Reference:
         registry, rest = DOCKER_HUB, name
     repository, colon, tag = rest.partition(":")
     if colon and not _TAG.fullmatch(tag):
-        raise ImageError(f"{shown(text)} is no reference to an image: what follows the colon is no tag")
+        raise ImageError(f"{shown(text)} is not an image reference: the tag after the colon is invalid")
     if registry in _HUB_NAMES:
         registry = DOCKER_HUB
         if repository and "/" not in repository:
             repository = f"library/{repository}"
     if not _HOST.fullmatch(registry):
-        raise ImageError(f"{shown(text)} is no reference to an image: its registry is no host name")
+        raise ImageError(f"{shown(text)} is not an image reference: its registry is not a host name")
     if not is_repository(repository):
         raise ImageError(
-            f"{shown(text)} is no reference to an image: a repository is made of lower case letters, digits and . _ - /"
+            f"{shown(text)} is not an image reference: a repository is made of lower case letters, digits and . _ - /"
         )
     return Reference(registry, repository, tag if tag or digest else "latest", digest)
 

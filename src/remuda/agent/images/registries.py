@@ -122,7 +122,7 @@ def _endpoint(address: str, repository: str, reference: Reference, where: str) -
     whole = address if "://" in address else f"https://{address}"
     url = urlsplit(whole)
     if url.scheme not in ("http", "https") or not url.hostname or url.username or url.query or url.fragment:
-        raise ImageError(f"{where}.endpoint has {shown(address)}, which is no address of a registry")
+        raise ImageError(f"{where}.endpoint has {shown(address)}, which is not a registry address")
     path = os.path.normpath(url.path) if url.path.strip("/") else "/v2"
     is_itself = url.netloc in (reference.registry, _HUB_HOST if reference.registry == DOCKER_HUB else "")
     return Endpoint(
@@ -139,10 +139,12 @@ def _rewritten(repository: str, rewrites: dict[str, Any], where: str) -> str:
         try:
             changed = re.sub(pattern, lambda found: _filled(str(replacement), found), repository)  # noqa: B023
         except re.error as error:
-            raise ImageError(f"{where}.rewrite has {shown(pattern)}, which is no regular expression: {error}") from None
+            raise ImageError(
+                f"{where}.rewrite has {shown(pattern)}, which is not a regular expression: {error}"
+            ) from None
         if changed != repository:
             if not is_repository(changed):
-                raise ImageError(f"{where}.rewrite makes {shown(changed)} of {repository}, which is no repository")
+                raise ImageError(f"{where}.rewrite makes {shown(changed)} of {repository}, which is not a repository")
             return changed
     return repository
 
@@ -164,7 +166,7 @@ def _mapping(value: Any, where: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ImageError(f"{where} is no mapping")
+        raise ImageError(f"{where} is not a mapping")
     return value
 
 
@@ -172,5 +174,5 @@ def _list(value: Any, where: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ImageError(f"{where} is no list")
+        raise ImageError(f"{where} is not a list")
     return value

@@ -80,7 +80,7 @@ class Registry:
             if got == layer.size:
                 break
         else:
-            raise Unreachable(f"its blob {layer.digest} broke off {_TRIES} times")
+            raise Unreachable(f"its blob {layer.digest} was interrupted {_TRIES} times")
         if found.hexdigest() != expected:
             raise ImageError(f"its blob {layer.digest} is not what its digest says")
 
@@ -122,7 +122,7 @@ class Registry:
     def _redirected(self, url: str, location: str) -> str:
         target = urljoin(url, location)
         if url.startswith("https:") and not target.startswith("https:"):
-            raise ImageError(f"{urlsplit(url).netloc} leads from https to an address without it")
+            raise ImageError(f"{urlsplit(url).netloc} redirects from https to http")
         return target
 
     def _authorize(self, challenges: list[str]) -> str:
@@ -142,7 +142,7 @@ class Registry:
     def _token(self, challenge: dict[str, str], credentials: Credentials | None) -> str:
         realm = challenge.get("realm", "")
         if not realm.startswith(("https://", "http://") if self.endpoint.base.startswith("http:") else "https://"):
-            raise ImageError(f"{self.endpoint.host} names no token server that is spoken to by https")
+            raise ImageError(f"{self.endpoint.host} names no https token server")
         asked = {"scope": challenge.get("scope") or f"repository:{self.endpoint.repository}:pull"}
         if challenge.get("service"):
             asked["service"] = challenge["service"]

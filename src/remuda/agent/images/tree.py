@@ -71,7 +71,7 @@ class Tree:
         source = os.path.join(folder, of[-1]) if folder is not None else ""
         found = _look(source) if source else None
         if found is None or stat.S_ISDIR(found.st_mode):
-            raise ImageError(f"the hard link {shown(name)} is to {shown(target)}, which is no file of the image")
+            raise ImageError(f"the hard link {shown(name)} is to {shown(target)}, which is not a file of the image")
         path = self._place(parts)
         existing = _look(path)
         if existing is not None and os.path.samestat(existing, found):
@@ -129,7 +129,7 @@ class Tree:
             part = left.pop()
             if part == "..":
                 if path == self.root:
-                    raise ImageError("a symbolic link of the image leads out of it, and a file is to be written there")
+                    raise ImageError("the image writes a file through a symbolic link that leads out of the image")
                 path = os.path.dirname(path)
                 continue
             further = os.path.join(path, part)
@@ -137,7 +137,7 @@ class Tree:
             if found is not None and stat.S_ISLNK(found.st_mode):
                 hops += 1
                 if hops > _HOPS:
-                    raise ImageError("symbolic links of the image lead in a circle")
+                    raise ImageError("symbolic links of the image form a loop")
                 target = os.readlink(further)
                 path = self.root if target.startswith("/") else path
                 left.extend(part for part in reversed(target.split("/")) if part not in ("", "."))
@@ -165,14 +165,14 @@ def split(name: str) -> tuple[str, ...]:
     if ".." in parts:
         raise ImageError(f"the image holds {shown(name)}: a path with .. is refused")
     if "\0" in name or any(len(os.fsencode(part)) > 255 for part in parts) or len(parts) > 200:
-        raise ImageError(f"the image holds {shown(name)}, which is no path")
+        raise ImageError(f"the image holds {shown(name)}, which is not a path")
     return parts
 
 
 def _named(name: str) -> tuple[str, ...]:
     parts = split(name)
     if not parts:
-        raise ImageError(f"the image holds {shown(name)}, which names nothing")
+        raise ImageError(f"the image holds {shown(name)}, which is an empty path")
     return parts
 
 

@@ -41,7 +41,7 @@ class Answer:
         try:
             return self._response.read(size)
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"{self._host} broke off: {_words(error)}") from None
+            raise Unreachable(f"{self._host} closed the connection: {_words(error)}") from None
 
 
 class Web:
@@ -56,7 +56,7 @@ class Web:
         """GET, or POST of a form."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ImageError("a registry leads to an address that is none of http or https")
+            raise ImageError("a registry redirects to an address that is neither http nor https")
         connection, target = self._connect(parts)
         sent = {"User-Agent": _AGENT, "Connection": "close", **headers}
         if form is not None:
@@ -81,7 +81,7 @@ class Web:
         try:
             host, port = url.hostname, url.port or (443 if url.scheme == "https" else 80)
         except ValueError:
-            raise ImageError("a registry leads to an address with a wrong port") from None
+            raise ImageError("a registry redirects to an address with an invalid port") from None
         target = (url.path or "/") + (f"?{url.query}" if url.query else "")
         proxy = proxy_for(url.scheme, host, port, self._environment)
         if proxy is None:
@@ -109,7 +109,7 @@ def proxy_for(scheme: str, host: str, port: int, environment: Mapping[str, str])
         return None
     proxy = urlsplit(address if "://" in address else f"http://{address}")
     if proxy.scheme != "http" or not proxy.hostname:
-        raise ImageError(f"the proxy in {scheme.upper()}_PROXY is none that is spoken to by http")
+        raise ImageError(f"the proxy in {scheme.upper()}_PROXY must be an http URL")
     return proxy
 
 

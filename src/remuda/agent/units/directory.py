@@ -217,5 +217,5 @@ def full(name: str) -> str:
     """A unit's name, as people shorten it. Raises BadUnit."""
     name = name if name.endswith(_SUFFIX) else f"{name}{_SUFFIX}"
     if "/" in name or name.startswith(".") or name == _SUFFIX:
-        raise BadUnit(f"{name!r} is no name of a unit")
+        raise BadUnit(f"{name!r} is not a unit name")
     return name

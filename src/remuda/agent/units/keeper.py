@@ -1,8 +1,7 @@
-"""Keeps one unit running: one process for each unit, in a session of its own.
+"""Keeper: supervises one unit, as a process with its own session.
 
-SIGTERM ends it with its unit; SIGUSR1 starts the unit anew. It waits for whatever comes first of a signal, the end of
-the program, and the program's word that it is ready, and sleeps otherwise. Killed, it leaves the program running, and
-the next keeper of the unit goes on with that.
+SIGTERM ends it with its unit; SIGUSR1 restarts the unit. It sleeps until a signal arrives, the program ends, or the
+program reports that it is ready. If it is killed, the program keeps running, and the next keeper takes it over.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _TICK_SECONDS = 0.1
 _STOP, _ANEW, _ENDED, _READY, _LATE = "stop", "anew", "ended", "ready", "late"
 
 
-class _Told(Exception):
-    """A signal came while something was on its way."""
+class _Interrupted(Exception):
+    """A signal arrived while a command was running."""
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -40,7 +39,7 @@ class _Told(Exception):
 
 
 class _Failed(Exception):
-    """In words."""
+    """Failure of the unit; the text says why."""
 
     def __init__(self, words: str, code: int | None = None) -> None:
         super().__init__(words)
@@ -48,7 +47,7 @@ class _Failed(Exception):
 
 
 class _Process:
-    """A program of the unit: our child, or one that a keeper before us has started."""
+    """Program of the unit: a child of this process, or started by an earlier keeper."""
 
     def __init__(self, pid: int, handle: int, child: subprocess.Popen[bytes] | None) -> None:
         self.pid = pid
@@ -57,7 +56,7 @@ class _Process:
         self._child = child
 
     def code(self) -> int | None:
-        """After its end; None: nobody knows, because it was not our child."""
+        """Return the exit code after the end; None if it is unknown, because the program was not our child."""
         os.close(self.handle)
         return self._child.wait() if self._child is not None else None
 
@@ -89,37 +88,37 @@ class Keeper:
         self._state = self._before._replace(restarts=0, result="", **own)  # type: ignore[arg-type]
         self._unit: Unit | None = None
         self._environment: dict[str, str] = {}
-        self._words: socket.socket | None = None  # where the program says that it is ready
+        self._notify_socket: socket.socket | None = None  # on which the program reports that it is ready
         self._code: int | None = 0
         self._trouble = ""
 
     def keep(self) -> None:
         process = self._adopted()
         if process is None and not self._place.wants(self._name):
-            return  # it was stopped after somebody had decided to start this keeper
+            return  # the unit was stopped before this keeper had started
         self._state = self._state._replace(state=self._state.state if process else "activating")
         self._place.write(self._name, self._state)
         while True:
             why = self._run(process)
             process = None
             if why == _STOP:
-                return self._say("inactive", pid=0)
+                return self._set_state("inactive", pid=0)
             if why == _ANEW:
                 continue
             if self._unit is None or not self._unit.restarts_after(self._code):
                 self._place.want_no_more(self._name)
-                return self._say("failed" if self._trouble else "inactive", pid=0, result=self._trouble)
-            log.info(f"{self._name} has ended ({self._trouble or 'well'}); it is started again")
-            self._say("activating", pid=0, result=self._trouble, restarts=self._state.restarts + 1)
+                return self._set_state("failed" if self._trouble else "inactive", pid=0, result=self._trouble)
+            log.info(f"{self._name} ended ({self._trouble or 'successfully'}); restarting it")
+            self._set_state("activating", pid=0, result=self._trouble, restarts=self._state.restarts + 1)
             if self._wait(None, max(self._unit.restart_seconds, _LEAST_PAUSE)) == _STOP:
-                return self._say("inactive", pid=0)
+                return self._set_state("inactive", pid=0)
 
     def _adopted(self) -> _Process | None:
-        """The program that a killed keeper has left running."""
+        """Return the program that a killed keeper has left running."""
         handle = processes.opened(self._before.pid, self._before.started) if self._before.pid else None
         if handle is None:
             return None
-        log.info(f"{self._name} runs, and is looked after again")
+        log.info(f"{self._name} is running; supervising it again")
         return _Process(self._before.pid, handle, None)
 
     # -- one run, from a start to an end -----------------------------------------------------------------------------
@@ -131,8 +130,8 @@ class Keeper:
             self._unit = self._place.unit(self._name)
             self._environment = self._variables(self._unit)
             why = self._attend(self._unit, process or self._begin(self._unit), adopted)
-        except _Told as told:
-            why = told.what
+        except _Interrupted as interrupted:
+            why = interrupted.what
         except (BadUnit, OSError, _Failed) as error:
             why, self._trouble, self._code = _ENDED, str(error), getattr(error, "code", None)
             log.warning(f"{self._name}: {error}")
@@ -142,7 +141,7 @@ class Keeper:
 
     def _begin(self, unit: Unit) -> _Process:
         name = f"remuda-{secrets.token_hex(16)}"
-        self._say("activating", pid=0, runs=self._state.runs + 1, notify=name)
+        self._set_state("activating", pid=0, runs=self._state.runs + 1, notify=name)
         self._end_rest(unit)
         self._listen(unit)
         for command in (*unit.before, *unit.start[:-1]):
@@ -150,7 +149,7 @@ class Keeper:
         return self._start(unit.start[-1])
 
     def _attend(self, unit: Unit, process: _Process, adopted: bool) -> str:
-        """Stays with the program until it ends, or is to be ended."""
+        """Wait until the program ends or must be stopped."""
         active = adopted and self._before.state == "active"
         ready = active or unit.type in ("simple", "exec")
         if adopted and not ready:
@@ -159,10 +158,10 @@ class Keeper:
         if unit.start_seconds and unit.type == "notify" and not ready:
             until = time.monotonic() + unit.start_seconds
         while True:
-            self._say("active" if active else "activating", pid=process.pid, started=process.started)
+            self._set_state("active" if active else "activating", pid=process.pid, started=process.started)
             if ready and not active:
-                if told := self._follow_up(unit, process):
-                    return told
+                if interrupted := self._follow_up(unit, process):
+                    return interrupted
                 active = True
                 continue
             what = self._wait(process, None if until is None else until - time.monotonic())
@@ -173,19 +172,21 @@ class Keeper:
                 break
             elif what == _LATE:
                 self._end(unit, process)
-                raise _Failed(f"it did not say within {unit.start_seconds:g} s that it is ready")
+                raise _Failed(f"it did not report readiness within {unit.start_seconds:g} s")
             else:
-                self._say("deactivating")
+                self._set_state("deactivating")
                 self._end(unit, process)
                 return what
         if self._code != 0:
-            self._trouble = "it ended unseen" if self._code is None else f"it ended with {self._code}"
+            self._trouble = (
+                "it ended with an unknown exit code" if self._code is None else f"it ended with {self._code}"
+            )
             return _ENDED
         if unit.type == "oneshot":
             for command in unit.started:
                 self._command(command)
         if unit.remain:
-            self._say("active", pid=0)
+            self._set_state("active", pid=0)
             return self._wait(None, None)
         return _ENDED
 
@@ -194,17 +195,17 @@ class Keeper:
         try:
             for command in unit.started:
                 self._command(command)
-        except _Told as told:
-            self._say("deactivating")
+        except _Interrupted as interrupted:
+            self._set_state("deactivating")
             self._end(unit, process)
-            return told.what
+            return interrupted.what
         except _Failed:
             self._end(unit, process)
             raise
         return None
 
     def _end(self, unit: Unit, process: _Process) -> None:
-        """Asks it to end, then makes it."""
+        """Stop the program: SIGTERM first, SIGKILL after the time limit."""
         for command in unit.stop:
             self._command_anyway(command)
         process.send(signal.SIGTERM)
@@ -220,9 +221,9 @@ class Keeper:
         self._end_rest(unit)
         for command in unit.after:
             self._command_anyway(command)
-        if self._words is not None:
-            self._words.close()
-            self._words = None
+        if self._notify_socket is not None:
+            self._notify_socket.close()
+            self._notify_socket = None
 
     def _end_rest(self, unit: Unit) -> None:
         """Kill the processes that the program left behind, unless the unit's KillMode excludes them."""
@@ -242,35 +243,39 @@ class Keeper:
         while True:
             watched = [self._arrivals.fileno()]
             watched += [process.handle] if process is not None else []
-            watched += [self._words.fileno()] if self._words is not None else []
+            watched += [self._notify_socket.fileno()] if self._notify_socket is not None else []
             left = None if until is None else max(0.0, until - time.monotonic())
             found = select.select(watched, [], [], left)[0]
             if self._arrivals.fileno() in found:
                 return _ANEW if self._arrivals.wait() == ANEW else _STOP
-            if self._words is not None and self._words.fileno() in found and self._hears_ready(self._words):
+            if (
+                self._notify_socket is not None
+                and self._notify_socket.fileno() in found
+                and self._received_ready(self._notify_socket)
+            ):
                 return _READY
             if process is not None and process.handle in found:
                 return _ENDED
             if until is not None and time.monotonic() >= until:
                 return _LATE
 
-    def _hears_ready(self, words: socket.socket) -> bool:
+    def _received_ready(self, words: socket.socket) -> bool:
         try:
             return b"READY=1" in words.recv(4096, socket.MSG_DONTWAIT).split(b"\n")
         except OSError:
             return False
 
     def _listen(self, unit: Unit) -> None:
-        """At a name that nobody can guess: paths of sockets have to be short, and those of hosts are not."""
+        """Listen for readiness on an abstract socket with a random name: paths of sockets must be short."""
         if unit.type == "notify":
-            self._words = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._words.bind(f"\0{self._state.notify}")
+            self._notify_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._notify_socket.bind(f"\0{self._state.notify}")
             self._environment["NOTIFY_SOCKET"] = f"@{self._state.notify}"
 
     # -- programs ----------------------------------------------------------------------------------------------------
 
     def _command(self, command: Command) -> None:
-        """Before the program, or as soon as it is ready; a signal ends it."""
+        """Run a command before the program, or when it is ready; a signal ends it."""
         process = self._start(command)
         what = self._wait(process, None)
         while what == _READY:
@@ -279,13 +284,13 @@ class Keeper:
             process.send(signal.SIGKILL)
             select.select([process.handle], [], [])
             process.code()
-            raise _Told(what)
+            raise _Interrupted(what)
         code = process.code()
         if code and not command.may_fail:
             raise _Failed(f"{command.words[0]} ended with {code}", code)
 
     def _command_anyway(self, command: Command) -> None:
-        """After the program: nothing depends on how it ends."""
+        """Run a command after the program; its result is ignored."""
         try:
             process = self._start(command)
         except (OSError, _Failed) as error:
@@ -317,7 +322,7 @@ class Keeper:
             except OSError as error:
                 if command.may_fail:
                     return self._start(Command(("/bin/true",), True))
-                raise _Failed(f"{words[0]} cannot be started: {error.strerror}") from None
+                raise _Failed(f"cannot start {words[0]}: {error.strerror}") from None
         return _Process(child.pid, os.pidfd_open(child.pid), child)
 
     def _variables(self, unit: Unit) -> dict[str, str]:
@@ -325,13 +330,13 @@ class Keeper:
         for name in unit.environment_files:
             content = disk.read(self._place.below(name.lstrip("-")))
             if content is None and not name.startswith("-"):
-                raise _Failed(f"EnvironmentFile {name} is not there")
+                raise _Failed(f"EnvironmentFile {name} does not exist")
             found.update(environment_of((content or b"").decode("utf-8", "replace")))
         found[processes.UNIT_VARIABLE] = self._name
         return found
 
     def _log(self) -> str:
-        """The log and the one before it. It is open in other hands, so its content moves, not its name."""
+        """Rotate the log, with one older copy. The program has it open, so its content is moved, not the file."""
         path = self._place.log(self._name)
         if not os.path.exists(path):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -340,7 +345,7 @@ class Keeper:
             os.truncate(path, 0)
         return path
 
-    def _say(self, state: str, **facts: object) -> None:
+    def _set_state(self, state: str, **facts: object) -> None:
         said = self._state._replace(state=state, **facts)  # type: ignore[arg-type]
         if said != self._state:
             self._state = said

@@ -1,6 +1,6 @@
-"""`systemctl` on a host that is a folder: the verbs, options, words and exit codes that scripts of plans use.
+"""`systemctl` on a host that is a folder: the verbs, options, output and exit codes that scripts of plans use.
 
-It changes what is wanted, starts keepers and tells them what to do; all that lasts is theirs.
+It records which units are wanted, starts keepers and signals them; the keepers do the lasting work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WITHOUT_MEANING = ("--no-pager", "--system", "--force", "-f", "--full", "-l", "
 
 
 class Usage(ValueError):
-    """In words."""
+    """Invalid command line."""
 
 
 class Options:
@@ -50,11 +50,11 @@ class Options:
             elif each == "--value":
                 self.value = True
             elif each.startswith("-") and each not in _WITHOUT_MEANING:
-                raise Usage(f"the option {each} is not known to the systemctl of this host")
+                raise Usage(f"unknown option {each}")
             elif not each.startswith("-"):
                 words.append(each)
         if not words:
-            raise Usage("which verb?")
+            raise Usage("no verb given")
         self.verb, self.names = words[0], [full(word) for word in words[1:]]
 
 
@@ -63,9 +63,9 @@ def main(root: str, arguments: list[str]) -> int:
         options = Options(arguments)
         verb = _VERBS.get(options.verb)
         if verb is None:
-            raise Usage(f"the systemctl of this host knows no verb {options.verb}")
+            raise Usage(f"unknown verb {options.verb}")
         if not options.names and options.verb not in _FOR_ALL:
-            raise Usage(f"{options.verb}: which unit?")
+            raise Usage(f"{options.verb}: no unit given")
         return verb(Systemctl(UnitDirectory(root)), options)
     except NoSuchUnit as error:
         sys.stderr.write(f"Failed to do it: {error}\n")
@@ -102,7 +102,7 @@ class Systemctl:
         missing = [name for name in options.names if not self._place.has(name) and not self._place.wants(name)]
         for name in options.names:
             self._place.want_no_more(name)
-            self._tell(name, signal.SIGTERM)
+            self._signal_keeper(name, signal.SIGTERM)
         while options.block and any(self._place.has_keeper(name) for name in options.names):
             time.sleep(_LOOK_SECONDS)
         for name in missing:
@@ -113,7 +113,7 @@ class Systemctl:
         self._place.unit(name)
         self._place.want(name)
         before = self._place.said(name).runs
-        ran = self._tell(name, ANEW if anew else 0)
+        ran = self._signal_keeper(name, ANEW if anew else 0)
         if not ran:
             self._keeper(name)
         if not options.block:
@@ -130,12 +130,12 @@ class Systemctl:
 
     def _has_failed(self, name: str, state: State) -> int:
         if state.state == "inactive" and not state.result:
-            return 0  # it has done what it had to
+            return 0  # a oneshot unit that has finished
         sys.stderr.write(f"Job for {name} failed: {state.result}. See {self._place.log(name)}\n")
         return 1
 
-    def _tell(self, name: str, number: int) -> bool:
-        """Sends its keeper a signal, if the unit runs; one whose keeper was killed gets a new one first."""
+    def _signal_keeper(self, name: str, number: int) -> bool:
+        """Signal the keeper of a running unit, and return whether it runs. A killed keeper is replaced first."""
         if not self._place.has_keeper(name):
             if not self._place.said(name).program_lives:
                 return False
@@ -149,7 +149,7 @@ class Systemctl:
         return False
 
     def _keeper(self, name: str) -> None:
-        """Nobody's child when this program has ended; it says nothing to whoever called us."""
+        """Start a keeper that outlives this program and does not use its output."""
         with open(self._place.log("units.service"), "ab") as written:
             started = subprocess.Popen(  # noqa: S603
                 program.command(program.own_path(), "keep", "--root", self._place.root, name),
@@ -163,7 +163,7 @@ class Systemctl:
         until = time.monotonic() + _KEEPER_SECONDS
         while not self._place.has_keeper(name) and started.poll() is None:
             if time.monotonic() > until:
-                raise OSError(f"whoever is to look after {name} does not start")
+                raise OSError(f"the keeper of {name} did not start")
             time.sleep(_LOOK_SECONDS)
 
     # -- what is to run ----------------------------------------------------------------------------------------------
@@ -184,23 +184,25 @@ class Systemctl:
         return 0
 
     def nothing(self, options: Options) -> int:
-        """Files are read whenever a unit is started."""
+        """Do nothing: unit files are read whenever a unit is started."""
         return 0
 
     # -- what is known -----------------------------------------------------------------------------------------------
 
     def is_active(self, options: Options) -> int:
-        return self._tells(options, [self._place.state(name).state for name in options.names], "active", _NOT_ACTIVE)
+        return self._print_states(
+            options, [self._place.state(name).state for name in options.names], "active", _NOT_ACTIVE
+        )
 
     def is_failed(self, options: Options) -> int:
-        return self._tells(options, [self._place.state(name).state for name in options.names], "failed", 1)
+        return self._print_states(options, [self._place.state(name).state for name in options.names], "failed", 1)
 
     def is_enabled(self, options: Options) -> int:
         enabled = self._place.enabled()
         words = ["enabled" if name in enabled else "disabled" for name in options.names]
-        return self._tells(options, words, "enabled", 1)
+        return self._print_states(options, words, "enabled", 1)
 
-    def _tells(self, options: Options, words: list[str], wanted: str, otherwise: int) -> int:
+    def _print_states(self, options: Options, words: list[str], wanted: str, otherwise: int) -> int:
         if not options.quiet:
             print("\n".join(words))
         return 0 if wanted in words else otherwise

@@ -69,10 +69,10 @@ def parse(name: str, text: str) -> Unit:
 
     kind = last("Type", "simple")
     if kind not in _TYPES:
-        raise BadUnit(f"{name}: Type={kind} is not possible on this host: {', '.join(_TYPES)} are")
+        raise BadUnit(f"{name}: Type={kind} is not supported on this host; supported: {', '.join(_TYPES)}")
     start = _commands(name, found.get("ExecStart", []))
     if not start or (kind != "oneshot" and len(start) > 1):
-        raise BadUnit(f"{name}: it needs one ExecStart=")
+        raise BadUnit(f"{name}: one ExecStart= is required")
     return Unit(
         name=name,
         type=kind,
@@ -129,7 +129,7 @@ def _commands(name: str, lines: list[str]) -> tuple[Command, ...]:
         signs = line[: len(line) - len(bare)]
         words = _words(name, bare)
         if not words:
-            raise BadUnit(f"{name}: {line!r} is no command")
+            raise BadUnit(f"{name}: invalid command {line!r}")
         found.append(Command(words, "-" in signs))
     return tuple(found)
 
@@ -143,7 +143,7 @@ def _words(name: str, text: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
-        raise BadUnit(f"{name}: {text!r} cannot be read: {error}") from None
+        raise BadUnit(f"{name}: cannot parse {text!r}: {error}") from None
 
 
 def seconds(text: str, default: float) -> float:
@@ -156,7 +156,7 @@ def seconds(text: str, default: float) -> float:
     while at < len(text):
         match = _SPAN.match(text, at)
         if match is None or match[2] not in _UNITS:
-            raise BadUnit(f"{text!r} is no span of time")
+            raise BadUnit(f"{text!r} is not a time span")
         total += float(match[1]) * _UNITS[match[2]]
         at = match.end()
     return total

@@ -1,6 +1,6 @@
-"""The agent's part: it puts `systemctl` where scripts find it, and sees to it that units that are wanted have a keeper.
+"""Watch of units by the agent: installs `systemctl` for scripts, and replaces missing keepers of wanted units.
 
-It starts none itself: what is started is nobody's child, so it goes on when the agent does not.
+It starts keepers through `systemctl`, so that they are not its children and outlive the agent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LEAST_SECONDS = 60.0
 
 
 def begin(root: str, address: str, stop: threading.Event) -> None:
-    """Nothing, where this program is not the one file that can be started again."""
+    """Begin to watch units; do nothing if this program does not run from a single file."""
     path = program.own_path()
     if not path:
         return
@@ -42,10 +42,10 @@ def _watch(place: UnitDirectory, command: list[str], stop: threading.Event) -> N
         for name in place.wanted():
             try:
                 if place.has(name) and not place.has_keeper(name):
-                    log.info(f"the unit {name} is wanted, and nobody looks after it: it is seen to")
+                    log.info(f"unit {name} is wanted but has no keeper; starting one")
                     _start(command, name, stop)
             except (OSError, subprocess.SubprocessError) as error:
-                log.warning(f"the unit {name} cannot be seen to: {error}")
+                log.warning(f"cannot start a keeper for unit {name}: {error}")
         if stop.wait(_LOOK_SECONDS):
             return
 

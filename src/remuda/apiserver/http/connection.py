@@ -375,7 +375,7 @@ class Connection(asyncio.Protocol):
             pass  # the client left, or `end_stream` says that this answer is over
         except CutShort as reason:
             whole = False
-            log.info("stream of %s %s is cut short: %s", request.method, request.path, reason)
+            log.info("stream of %s %s was cut short: %s", request.method, request.path, reason)
         except Exception:
             whole = False
             log.exception("stream of %s %s failed", request.method, request.path)

@@ -129,23 +129,23 @@ class Presented:
             chain = self._read()
             self._judge(chain)
             self._context, self.chain = self._with(chain), chain
-        except Exception as error:  # nobody's connection fails for it
-            log.warning("%s has changed and is not used; the one before is shown further on: %s", *self._told(error))
+        except Exception as error:  # no connection may fail because of it
+            log.warning("new certificate %s rejected; still serving the previous one: %s", *self._file_and_error(error))
             return
         self._warn_of_stricter()
         log.info("%s was renewed: valid until %s", self._certificate, self.chain.leaf.not_valid_after_utc)
 
-    def _told(self, error: Exception) -> tuple[Path, str]:
+    def _file_and_error(self, error: Exception) -> tuple[Path, str]:
         return self._certificate, str(error).removeprefix(f"{self._certificate}: ")
 
     def _warn(self) -> None:
-        """Once a day, while there is somebody who asks."""
+        """Warn once a day about an expiring certificate, when clients connect."""
         now = clock.time()
         left = self.chain.days_left(_now())
         if left < _WARN_DAYS and now - self._warned >= _DAY_SECONDS:
             self._warned = now
             log.warning(
-                "%s expires in %d days, on %s: a renewed one is read from the same files, without a restart",
+                "%s expires in %d days, on %s; replace the files with a renewed certificate, no restart is needed",
                 self._certificate,
                 left,
                 f"{self.chain.leaf.not_valid_after_utc:%Y-%m-%d}",
@@ -154,7 +154,7 @@ class Presented:
     def _warn_of_stricter(self) -> None:
         if why := chains.refusal(self.chain, self._host, self.authorities, strict=True):
             log.warning(
-                "%s: hosts with Python 3.13 or newer, which are stricter, would not believe it: %s",
+                "%s: hosts with Python 3.13 or newer verify more strictly and would reject it: %s",
                 self._certificate,
                 why,
             )

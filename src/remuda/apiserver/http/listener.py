@@ -69,7 +69,7 @@ class Listener:
         until = self.loop.time() + grace
         while busy := sum(not connection.said_all for connection in self.connections):
             if self.loop.time() >= until:
-                log.warning("%d connections did not end within %s s and are dropped", busy, grace)
+                log.warning("%d connections did not end within %s s; dropping them", busy, grace)
                 break
             await self._wait_emptied(_LOOK_AGAIN_SECONDS)
         await self._wait_emptied(_FAREWELL_SECONDS)

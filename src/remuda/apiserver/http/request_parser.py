@@ -140,5 +140,5 @@ class RequestReader:
 def _refusal(cause: BaseException | None) -> Malformed:
     if isinstance(cause, Malformed):
         return Malformed(cause.status)
-    log.error("reading a request failed", exc_info=cause)
+    log.error("cannot read a request: internal error", exc_info=cause)
     return Malformed(400)

@@ -248,7 +248,7 @@ def _read_manifest(tar: tarfile.TarFile) -> Manifest:
 def _unpack_one(tar: tarfile.TarFile, header: tarfile.TarInfo, expected: Member | None, home: Path) -> None:
     name = header.name
     if expected is None or header.type != tarfile.REGTYPE or not _PLAIN_NAME.fullmatch(name):
-        raise ArchiveError(f"{tar.name!s} has a member that does not belong there: {name}")
+        raise ArchiveError(f"{tar.name!s} has an unexpected member: {name}")
     content = tar.extractfile(header)
     if content is None or header.size != expected.size:
         raise ArchiveError(f"{name} in {tar.name!s} has the wrong size")

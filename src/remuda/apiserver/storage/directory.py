@@ -29,7 +29,7 @@ def prepare(path: Path) -> None:
         if not path.is_dir():
             raise StoreUnusable(f"{path} is not a directory") from None
     except OSError as error:
-        raise StoreUnusable(f"cannot make the data directory {path}: {error.strerror}") from error
+        raise StoreUnusable(f"cannot create the data directory {path}: {error.strerror}") from error
     else:
         sync_directory(path.parent)
 

@@ -151,7 +151,7 @@ class Disk:
         with _explained(self.path):
             objects = rows.read_objects(self._connection)
             if objects.index_is_wrong and not objects.damaged:
-                _log.warning("the index of %s was damaged; made anew from the objects", self.path)
+                _log.warning("the index of %s was damaged; rebuilt it from the objects", self.path)
                 self._connection.execute("REINDEX objects_by_key")
             history, revision = self._load_history(objects.tables, max_events, max_bytes)
         return Loaded(objects.tables, history, revision, objects.damaged)
@@ -214,7 +214,7 @@ class Disk:
             try:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             except Exception as error:
-                _log.warning("the write-ahead log could not be copied into the database: %s", error)
+                _log.warning("cannot copy the write-ahead log into the database: %s", error)
 
     def save_space(self, is_full: bool) -> None:
         """While the disk is full, the WAL is kept short and no free page is kept."""
@@ -224,14 +224,14 @@ class Disk:
             try:
                 self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
             except Exception as error:
-                _log.warning("the write-ahead log could not be copied into the database: %s", error)
+                _log.warning("cannot copy the write-ahead log into the database: %s", error)
 
     def tidy(self, floor: Revision) -> None:
         """One small step of the upkeep that commits have left over. What fails is tried again after more commits."""
         try:
             self.needs_tidying = self._tidy(floor)
         except Exception as error:
-            _log.warning("the database could not be tidied: %s", error)
+            _log.warning("cannot compact the database: %s", error)
             self.needs_tidying = False
             self._abandon()
 
@@ -366,7 +366,7 @@ class Disk:
             try:
                 self._connection.execute("ROLLBACK")
             except Exception as error:
-                _log.warning("a failed transaction could not be rolled back: %s", error)
+                _log.warning("cannot roll back a failed transaction: %s", error)
 
 
 def _create_private(path: Path) -> None:
@@ -379,8 +379,9 @@ def _create_private(path: Path) -> None:
 
 
 def _refuse_stump(path: Path) -> None:
-    """SQLite takes a file shorter than its smallest page for a new one and would begin anew over what was there. A
-    journal beside it tells that our very first write was cut short: that one may begin anew."""
+    """Raise StoreCorrupt for a truncated database. SQLite takes a file that is shorter than its smallest page for a new
+    one and would overwrite it. A journal beside it means that our very first write was interrupted: it may start
+    over."""
     if 0 < path.stat().st_size < 512 and not path.with_name(f"{path.name}-journal").exists():
         raise StoreCorrupt(_corrupt(path, "it is cut short"))
 
@@ -392,7 +393,7 @@ def _corrupt(path: Path, why: str) -> str:
 
 @contextmanager
 def _explained(path: Path) -> Iterator[None]:
-    """SQLite's complaints in the words of whoever starts the server."""
+    """Turn SQLite's errors into messages for the person who starts the server."""
     try:
         yield
     except (apsw.CorruptError, apsw.NotADBError) as error:

@@ -69,7 +69,7 @@ class Reserve:
             self._path.unlink(missing_ok=True)
             if error.errno in _FULL:
                 return False
-            _log.warning("no space can be kept for a full disk in %s: %s", self._path, error.strerror)
+            _log.warning("cannot reserve disk space in %s: %s", self._path, error.strerror)
         return True
 
     def complaint(self) -> str:

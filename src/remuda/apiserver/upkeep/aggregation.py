@@ -33,7 +33,7 @@ class AggregationDuty(KeyedDuty):
         try:
             await self._reconcile(_ALL)
         except ObjectsDamaged as error:
-            log.warning("ClusterRoles are not aggregated: %s", error)
+            log.warning("cannot aggregate ClusterRoles: %s", error)
 
     def observe(self, events: Sequence[Event]) -> None:
         if any(event.entry.table == TABLE for event in events):

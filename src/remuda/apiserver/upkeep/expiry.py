@@ -69,7 +69,7 @@ class ExpiryDuty:
             try:
                 await self.sweep(datetime.fromtimestamp(clock.time(), UTC))
             except StorageFailed as error:
-                log.warning("old events stay for now: %s", error)
+                log.warning("cannot delete expired events: %s; retrying", error)
 
     async def sweep(self, now: datetime) -> None:
         oldest = clock.rfc3339((now - self._ttl).timestamp())

@@ -48,7 +48,7 @@ class GarbageDuty(KeyedDuty):
             if current is not None:
                 self._look_at(self._ownership.see(current))
         if self.registry.store.damaged:
-            log.warning("no garbage is collected while objects are damaged on disk")
+            log.warning("garbage collection is suspended while objects are damaged on disk")
         else:
             self.worker.release()
 

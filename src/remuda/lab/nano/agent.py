@@ -103,7 +103,7 @@ class Agent:
             await self._learn(caller, server)
         except Answered as answered:
             if answered.code == 401:
-                raise FatalError(f"{server} does not let this node join: {answered.text}") from None
+                raise FatalError(f"{server} refused to let this node join: {answered.text}") from None
             raise
         finally:
             await caller.close()

@@ -59,7 +59,7 @@ def prepare(layout: Layout) -> Authorities:
             write_file(key_path, certificates.key_pem(certificates.new_key()))
         key = _load_key(key_path)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise FatalError(f"{certificate_path} is missing: it cannot be made for the key that is there")
+            raise FatalError(f"{certificate_path} is missing, and cannot be created for the existing key")
         now = datetime.datetime.now(datetime.UTC)
         made = certificates.make_ca(
             key, f"{common_name.format(program=layout.flavour.name)}@{int(now.timestamp())}", CA_DAYS, now
@@ -82,7 +82,7 @@ def accept(layout: Layout, given: Mapping[str, bytes]) -> None:
     for name in shared_names():
         content = given.get(name)
         if content is None:
-            raise FatalError(f"the server that was asked to join has sent no {name}")
+            raise FatalError(f"the server of the cluster sent no {name}")
         present = read_or_none(layout.tls / name)
         if present is None:
             write_file(layout.tls / name, content, 0o644 if name.endswith(".crt") else 0o600)

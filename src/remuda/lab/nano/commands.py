@@ -60,7 +60,7 @@ def _new_token() -> str:
 async def _create(flavour: Flavour, ttl: str, description: str) -> int:
     found = _TIME.fullmatch(ttl)
     if found is None:
-        raise FatalError(f"--ttl {ttl}: a time like 24h, 30m or 90s")
+        raise FatalError(f"--ttl {ttl}: expected a duration such as 24h, 30m or 90s")
     seconds = int(found[1]) * {"s": 1, "m": 60, "h": 3600}[found[2]]
     made = _new_token()
     identifier, secret = made.split(".")
@@ -157,14 +157,14 @@ def _check(layout: Layout, *, as_json: bool) -> int:
 def _rotate(layout: Layout) -> int:
     """Copies everything aside first, as K3s does. Authorities stay."""
     if not layout.tls.is_dir():
-        raise FatalError(f"{layout.tls} is not there: this host is no server")
+        raise FatalError(f"{layout.tls} does not exist: this host is not a server")
     kept = layout.server / f"tls-{int(clock.time())}"
     shutil.copytree(layout.tls, kept)
     folders = ("", "etcd", "kube-controller-manager", "kube-scheduler")
     for path in [path for folder in folders for path in (layout.tls / folder).glob("*.*")]:
         if path.suffix in (".crt", ".key") and not path.stem.endswith("-ca") and not path.stem.startswith("service"):
             path.unlink()
-    print(f"certificates put aside in {kept}; start {layout.flavour.name} to have new ones")
+    print(f"moved the certificates to {kept}; start {layout.flavour.name} to create new ones")
     return 0
 
 

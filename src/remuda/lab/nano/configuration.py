@@ -146,7 +146,7 @@ def _load(path: Path) -> Mapping[str, Any]:
     if document is None:
         return {}
     if not isinstance(document, dict):
-        raise FatalError(f"{path} holds no map of keys and values")
+        raise FatalError(f"{path} is not a YAML mapping")
     return document
 
 

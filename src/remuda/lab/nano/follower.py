@@ -106,13 +106,13 @@ class Follower:
             except (NoAnswer, Answered, msgspec.DecodeError, msgspec.ValidationError):
                 continue
             if known.term > self._members.term:
-                log.warning("the data is with %s now", known.keeper)
+                log.warning("%s is the leader now", known.keeper)
                 self.remember(known)
                 return
 
     def _say_silent(self, why: str) -> None:
         if not self._silent:
-            log.warning("the server that keeps the data does not answer: %s", why)
+            log.warning("the leader does not answer: %s", why)
         self._silent = True
 
     def _now(self) -> float:

@@ -55,7 +55,7 @@ class Forwarder:
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            log.info("%s %s cannot be passed on: %s", request.method, request.path, error)
+            log.info("cannot forward %s %s: %s", request.method, request.path, error)
             return error_response(request, StatusError(503, "ServiceUnavailable", NO_LEADER))
         headers = _passed_back(answer)
         length = answer.content_length
@@ -101,7 +101,7 @@ def _copying(answer: aiohttp.ClientResponse, *, may_end: bool) -> Callable[[Sink
         except (aiohttp.ClientError, OSError) as error:
             if not may_end:
                 raise
-            log.info("a watch ends with the server that keeps the data: %s", error)
+            log.info("a watch ended because the leader was lost: %s", error)
         finally:
             answer.close()
 

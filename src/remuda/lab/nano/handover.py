@@ -69,12 +69,12 @@ class Leaving:
             await mark_removed(self._client, node, own, self._layout.flavour)
         self._keeper.handing_over = LEADER_CHANGED
         self._intent, self._confirmed = intent, False
-        log.warning("etcd: %s leaves; the data goes to %s", own, intent.heir.name)
+        log.warning("etcd: %s is leaving; handing its data over to %s", own, intent.heir.name)
         try:
             await asyncio.to_thread(self._prepare, intent)
             taken = await self._ask(intent)
         except (ArchiveError, OSError) as error:
-            log.warning("the data cannot be copied: %s", error)
+            log.warning("cannot copy the data: %s", error)
             taken = False
         if taken or await self._has_taken(intent):
             finish(self._layout, intent)
@@ -103,7 +103,7 @@ class Leaving:
                 seconds=_TAKE_SECONDS,
             )
         except (NoAnswer, Answered) as error:
-            log.warning("%s does not say that it has taken the data: %s", intent.heir.name, error)
+            log.warning("%s has not confirmed that it received the data: %s", intent.heir.name, error)
             return False
         return True
 
@@ -179,7 +179,9 @@ async def settle(layout: Layout, caller: Caller) -> None:
         return
     intent = msgspec.json.decode(content, type=Intent)
     while (taken := await has_taken(caller, layout, intent)) is None:
-        log.warning("the data was being given to %s, which does not say whether it has it", intent.heir.name)
+        log.warning(
+            "the data was being handed over to %s, which has not confirmed that it received it", intent.heir.name
+        )
         await asyncio.sleep(_AGAIN_SECONDS)
     if taken:
         finish(layout, intent)
@@ -210,11 +212,11 @@ class Inheriting:
             )
             self._follower.remember(intent.successor)
         except (NoAnswer, Answered, ArchiveError, OSError) as error:
-            log.warning("the data cannot be taken over: %s", error)
+            log.warning("cannot take over the data: %s", error)
             return text(503, f"{error}\n")
         finally:
             self._busy = False
-        log.warning("etcd: this server keeps the data from now on")
+        log.warning("etcd: this server now holds the data")
         asyncio.get_running_loop().call_later(0.1, self.inherited.set)  # after the answer is on its way
         return text(200, "ok")
 

@@ -46,7 +46,7 @@ async def join_as_server(
 ) -> Members:
     """Tries until it is let in. Raises FatalError when it never will be."""
     if token.user and token.user != tokens.SERVER:
-        raise FatalError("a server joins with the server token, and this is the token of agents")
+        raise FatalError("this is an agent token; a server needs the server token to join")
     said = ""
     while True:
         try:
@@ -55,7 +55,7 @@ async def join_as_server(
             why = str(error)
         except Answered as answered:
             if answered.code in (401, 403):
-                raise FatalError(f"{server} does not let this server join: {answered.text}") from None
+                raise FatalError(f"{server} refused to let this server join: {answered.text}") from None
             why = answered.text
         if why != said:
             log.warning("waiting to join %s: %s", server, why)

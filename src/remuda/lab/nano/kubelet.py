@@ -165,7 +165,7 @@ async def _persist(access: ApiAccess, work: Work) -> None:
             except StatusError as error:
                 if str(error) != said:
                     said = str(error)
-                    log.warning("the API refuses or does not answer: %s", said)
+                    log.warning("cannot reach the API: %s", said)
                 if error.code >= 500:
                     await access.failed(error)
         await asyncio.sleep(_AGAIN_SECONDS)

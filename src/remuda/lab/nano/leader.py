@@ -115,7 +115,7 @@ class Keeper:
                 try:
                     self._keep(self._members.promote(name, alive), f"{name} has caught up and votes from now on")
                 except MemberRefused as refused:
-                    log.warning("%s is not promoted: %s", name, refused)
+                    log.warning("cannot promote %s: %s", name, refused)
 
     def _keep(self, members: Members, what: str) -> None:
         if members == self._members:

@@ -167,7 +167,7 @@ class LeaderApi:
         try:
             return json_answer(self._keeper.join(report.as_member()))
         except MemberRefused as refused:
-            log.warning("%s may not join now: %s", report.member, refused)
+            log.warning("denied %s to join: %s", report.member, refused)
             return text(503, f"{refused}\n")
 
     async def _heartbeat(self, request: Request, who: Who) -> Response:

@@ -72,5 +72,5 @@ def grace_seconds(configuration: Configuration) -> float:
     text = configuration.argument("kube-controller-manager-arg", "node-monitor-grace-period", "40s")
     number, unit = text.rstrip("ms"), text.lstrip("0123456789.")
     if unit not in ("s", "m", "ms") or not number:
-        raise FatalError(f"kube-controller-manager-arg: node-monitor-grace-period={text} is no time like 40s")
+        raise FatalError(f"kube-controller-manager-arg: node-monitor-grace-period={text} is not a duration such as 40s")
     return float(number) * {"s": 1.0, "m": 60.0, "ms": 0.001}[unit]

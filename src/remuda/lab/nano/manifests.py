@@ -52,7 +52,7 @@ class Manifests:
                 for document in await asyncio.to_thread(documents, path):
                     await self._apply(document)
             except (StatusError, yaml.YAMLError, ValueError, OSError) as error:
-                log.warning("%s is not applied: %s", path.relative_to(self._folder), error)
+                log.warning("cannot apply %s: %s", path.relative_to(self._folder), error)
                 well = False
             else:
                 self._applied[path] = stamp
@@ -107,7 +107,7 @@ def documents(path: Path) -> list[dict[str, Any]]:
         if document is None:
             continue
         if not isinstance(document, dict):
-            raise ValueError("it holds something else than objects")
+            raise ValueError("it contains a document that is not an object")
         items = document.get("items")
         found += items if str(document.get("kind", "")).endswith("List") and isinstance(items, list) else [document]
     return found

@@ -83,7 +83,7 @@ class Nodes:
                     if change.type in ("ADDED", "MODIFIED", "DELETED"):
                         await self._take(change.type, msgspec.json.decode(change.value))
             except StatusError as error:
-                log.info("the watch of Nodes ends: %s", error)
+                log.info("the watch of Nodes ended: %s", error)
             await asyncio.sleep(_AGAIN_SECONDS)
 
     async def _take(self, kind: str, node: Obj) -> None:
@@ -97,7 +97,7 @@ class Nodes:
             try:
                 await passwords.forget(self._client, self._flavour.name, name)
             except StatusError as error:
-                log.warning("the password of %s is not forgotten: %s", name, error)
+                log.warning("failed to delete node password of %s: %s", name, error)
         self._wake.set()
 
     # -- etcd ----------------------------------------------------------------------------------------------------
@@ -125,10 +125,10 @@ class Nodes:
                 elif node is not None and (status := voter_patch(node, member)):
                     await self._client.patch(NODES, "", member.node, status, kind="strategic", subresource="status")
             except MemberRefused as refused:
-                log.warning("%s cannot be removed now: %s", member.name, refused)
+                log.warning("cannot remove %s now: %s", member.name, refused)
                 waiting = True
             except StatusError as error:
-                log.info("what etcd is on Node %s is not written: %s", member.node, error)
+                log.info("cannot write the etcd annotations of Node %s: %s", member.node, error)
                 waiting = True
         return waiting
 
@@ -141,7 +141,7 @@ class Nodes:
                 try:
                     await mark_removed(self._client, node["metadata"]["name"], name, self._flavour)
                 except StatusError as error:
-                    log.info("Node %s does not say yet that its member has left: %s", node["metadata"]["name"], error)
+                    log.info("cannot mark Node %s as left etcd yet: %s", node["metadata"]["name"], error)
                     waiting = True
         return waiting
 
@@ -173,7 +173,7 @@ class Nodes:
                     if seen.silence(name, now) > self._grace and ready_status(node) != "Unknown":
                         await self._mark_unknown(node)
             except StatusError as error:
-                log.info("Nodes are not looked after: %s", error)
+                log.info("cannot check Nodes: %s", error)
 
     async def _mark_unknown(self, node: Obj) -> None:
         name = node["metadata"]["name"]

@@ -84,7 +84,7 @@ def secure_port(configuration: Configuration, name: str) -> int:
     """Raises FatalError."""
     port = configuration.argument(f"{name}-arg", "secure-port", str(_COMPONENTS[name]))
     if not port.isdigit():
-        raise FatalError(f"{name}-arg: secure-port={port} is no port")
+        raise FatalError(f"{name}-arg: secure-port={port} is not a port")
     return int(port)
 
 
@@ -123,7 +123,7 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
     try:
         context.load_cert_chain(certificate, key)
     except (OSError, ssl.SSLError) as error:
-        raise FatalError(f"{certificate} and {key} are no certificate with its key: {error}") from None
+        raise FatalError(f"{certificate} and {key} are not a certificate and its key: {error}") from None
     return context
 
 

@@ -241,7 +241,7 @@ class Server:
                     await join.node_certificates(caller, self.supervisor_url, self.facts, self.layout, password)
                     return
                 except (Answered, NoAnswer) as error:
-                    log.warning("the node on this server has no certificates yet: %s", error)
+                    log.warning("cannot get certificates for the node of this server yet: %s", error)
                 await asyncio.sleep(join.AGAIN_SECONDS)
         finally:
             await caller.close()
@@ -345,14 +345,14 @@ class Server:
 def _port(configuration: Configuration) -> int:
     text = configuration.text("https-listen-port", "6443")
     if not text.isdigit() or not 0 < int(text) < 65536:
-        raise FatalError(f"https-listen-port: {text} is no port")
+        raise FatalError(f"https-listen-port: {text} is not a port")
     return int(text)
 
 
 def _check(configuration: Configuration) -> None:
     for key in ("cluster-reset", "cluster-reset-restore-path", "datastore-endpoint"):
         if configuration.text(key) and configuration.text(key) != "false":
-            raise FatalError(f"--{key}: nano has no snapshots and no other datastore than its own")
+            raise FatalError(f"--{key}: nano supports neither snapshots nor other datastores")
     try:
         for key in ("service-cidr", "cluster-cidr"):
             for network in configuration.split(key):

@@ -74,7 +74,7 @@ class StaticPodServer(Server):
     ) -> None:
         await asyncio.sleep(SYNC_SECONDS)
         if not process.is_current():
-            log.warning("static Pods are replaced")
+            log.warning("replacing static Pods")
             await process.replace()
         apiservers: list[str] = []
         work = [self._keep_running(process), self._register(own, apiservers, identity, passwords)]
@@ -95,7 +95,7 @@ class StaticPodServer(Server):
                 raise FatalError(REMOVED.format(self.layout.db))
             if process.lives():
                 continue
-            log.warning("static Pods have ended; they are started again")
+            log.warning("static Pods have ended; restarting them")
             await asyncio.sleep(_BACK_OFF_SECONDS)
             process.start()
 

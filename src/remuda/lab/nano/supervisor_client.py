@@ -120,7 +120,7 @@ async def trusted_authorities(server: str, token: Token, on_disk: bytes | None) 
     except ValueError:
         raise NoAnswer(f"{server}/cacerts is not a certificate in PEM") from None
     if not token.ca_hash:
-        log.warning("the token names no CA: trusting what %s shows", server)
+        log.warning("the token has no CA hash; trusting the CA that %s presents", server)
     elif found != token.ca_hash:
         raise FatalError(
             f"token CA hash does not match the Cluster CA certificate hash: {token.ca_hash[:8]}… != {found[:8]}…"

@@ -49,10 +49,10 @@ async def serve(config: Path, cloud_directory: Path, namespace: str, stop: async
 
 async def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m remuda.lab.simulator", description="Runs the simulated provider.")
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="of the management cluster")
-    parser.add_argument("--cloud", type=Path, required=True, help="the directory that holds servers and workloads")
-    parser.add_argument("--namespace", default="", help="look at this namespace only")
-    parser.add_argument("--verbose", action="store_true", help="say more in the log")
+    parser.add_argument("--kubeconfig", type=Path, required=True, help="kubeconfig of the management cluster")
+    parser.add_argument("--cloud", type=Path, required=True, help="directory with the servers and workloads")
+    parser.add_argument("--namespace", default="", help="reconcile this namespace only")
+    parser.add_argument("--verbose", action="store_true", help="log more")
     options = parser.parse_args()
     lines = logging.StreamHandler()
     lines.setFormatter(TextFormatter())

@@ -119,7 +119,7 @@ def test_what_could_not_be_read_is_told_when_the_image_is_nowhere(settings: Sett
     (images / ".hidden.tar").write_bytes(docker_save(image, NAME))
     (images / "readme.txt").write_text("x")
     (settings.folder / "registries.yaml").write_text("mirrors: {example.com: {endpoint: 5}}")
-    with pytest.raises(ImageError, match=r"mirrors\[example\.com\]\.endpoint is no list"):
+    with pytest.raises(ImageError, match=r"mirrors\[example\.com\]\.endpoint is not a list"):
         stage(NAME, str(settings.folder / "work" / "0"), settings)
     from remuda.agent.images import archives
     from remuda.agent.images.references import parse

@@ -49,7 +49,7 @@ def test_an_index_may_name_an_index_but_not_for_ever() -> None:
     deepest = [loop]
     for _ in range(5):
         deepest.append(json.dumps({"manifests": [{"digest": digest(deepest[-1])}]}).encode())
-    with pytest.raises(ImageError, match="names an index that names an index"):
+    with pytest.raises(ImageError, match="refers to an index of indexes"):
         layers(deepest[-1], HOST, {digest(content): content for content in deepest}.__getitem__)
 
 
@@ -61,7 +61,7 @@ def test_a_manifest_is_what_its_digest_says() -> None:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ([], "no JSON object"),
+        ([], "not a JSON object"),
         ({"schemaVersion": 1}, "schema 1"),
         ({}, "names no layers"),
         ({"layers": [{"digest": "sha256:../../x", "size": 1}]}, "without a digest"),

@@ -34,7 +34,7 @@ def test_names_have_dockers_defaults(text: str, expected: Reference) -> None:
      "a:", "https://example.com/a", "a\n", "example.com/a/" + "b" * 300],
 )  # fmt: skip
 def test_what_is_no_name_is_refused_in_words(text: str) -> None:
-    with pytest.raises(ImageError, match="is no reference to an image"):
+    with pytest.raises(ImageError, match="is not an image reference"):
         parse(text)
 
 

@@ -69,7 +69,7 @@ def test_rewrites_are_for_mirrors_only(rewrites: dict[str, str], expected: str |
         }
     }
     if expected is None:
-        with pytest.raises(ImageError, match="which is no repository"):
+        with pytest.raises(ImageError, match="which is not a repository"):
             asked(document, "rancher/k3s")
         return
     assert [repository for _, repository, _ in asked(document, "rancher/k3s")] == [expected, "rancher/k3s"]
@@ -78,12 +78,12 @@ def test_rewrites_are_for_mirrors_only(rewrites: dict[str, str], expected: str |
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        ([], "is no mapping"),
-        ({"mirrors": []}, "mirrors is no mapping"),
-        ({"mirrors": {"docker.io": {"endpoint": "https://x"}}}, r"mirrors\[docker.io\].endpoint is no list"),
-        ({"mirrors": {"docker.io": {"endpoint": ["ftp://x"]}}}, "no address of a registry"),
-        ({"mirrors": {"docker.io": {"endpoint": ["https://user:secret@x"]}}}, "no address of a registry"),
-        ({"mirrors": {"docker.io": {"endpoint": ["https://x"], "rewrite": {"(": "x"}}}}, "no regular expression"),
+        ([], "is not a mapping"),
+        ({"mirrors": []}, "mirrors is not a mapping"),
+        ({"mirrors": {"docker.io": {"endpoint": "https://x"}}}, r"mirrors\[docker.io\].endpoint is not a list"),
+        ({"mirrors": {"docker.io": {"endpoint": ["ftp://x"]}}}, "not a registry address"),
+        ({"mirrors": {"docker.io": {"endpoint": ["https://user:secret@x"]}}}, "not a registry address"),
+        ({"mirrors": {"docker.io": {"endpoint": ["https://x"], "rewrite": {"(": "x"}}}}, "not a regular expression"),
     ],
 )
 def test_what_is_wrong_in_the_file_is_said(document: Any, said: str) -> None:

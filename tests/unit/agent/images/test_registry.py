@@ -191,7 +191,7 @@ def test_redirects_end(serve: Callable[..., _Server]) -> None:
     with pytest.raises(ImageError, match="answered 302"):
         registry(server).manifest("v1")
     assert len(server.requests) == 6
-    with pytest.raises(ImageError, match="from https to an address without it"):
+    with pytest.raises(ImageError, match="redirects from https to http"):
         registry(server)._redirected("https://a.example.com/x", "http://a.example.com/x")
 
 
@@ -243,5 +243,5 @@ def test_a_blob_is_what_its_digest_says(serve: Callable[..., _Server]) -> None:
         registry(serve(lambda path, headers, body: (200, {}, changed))).blob(LAYER, io.BytesIO())
     with pytest.raises(ImageError, match="longer than the manifest says"):
         registry(serve(lambda path, headers, body: (200, {}, BLOB + b"x"))).blob(LAYER, io.BytesIO())
-    with pytest.raises(ImageError, match="broke off 4 times"):
+    with pytest.raises(ImageError, match="was interrupted 4 times"):
         registry(serve(lambda path, headers, body: (200, {}, BLOB[:5]))).blob(LAYER, io.BytesIO())

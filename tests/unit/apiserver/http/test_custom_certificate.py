@@ -102,7 +102,7 @@ def test_a_renewal_that_nobody_could_use_is_told_of_once_and_not_shown(
     assert one.chain == before
     (message,) = caplog.messages
     assert said in message
-    assert "is not used" in message
+    assert "still serving the previous one" in message
     write(tmp_path, *RANCH.certificate(NAME))
     assert shown(NAME) == "Ranch"
     assert one.chain != before

@@ -253,7 +253,7 @@ def crafted(original: bytes, name: str, kind: bytes = tarfile.REGTYPE, *, listed
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "pki/../../evil", "..", "./evil", "pki//evil", "a\\b"])
 async def test_a_path_out_of_the_directory_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_bytes(crafted(await archived(tmp_path), name))
-    with pytest.raises(ArchiveError, match="does not belong"):
+    with pytest.raises(ArchiveError, match="unexpected member"):
         restore(tmp_path / "file", tmp_path / "restored")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data", "file"]
 
@@ -270,7 +270,7 @@ async def test_a_member_the_manifest_does_not_name_or_names_once_is_refused(tmp_
     original = await archived(tmp_path)
     for name in ("pki/extra", "pki/ca.key"):
         (tmp_path / "file").write_bytes(crafted(original, name, listed=False))
-        with pytest.raises(ArchiveError, match="does not belong"):
+        with pytest.raises(ArchiveError, match="unexpected member"):
             restore(tmp_path / "file", tmp_path / "restored")
 
 

@@ -74,7 +74,7 @@ def test_manifests_are_found_in_folders_unless_they_are_skipped_or_disabled(tmp_
     assert [path.relative_to(tmp_path).as_posix() for path in found] == ["b.yaml", "sub/a.yml"]
     assert manifests.documents(tmp_path / "b.yaml") == [{"a": "b"}, {"x": "y"}]
     (tmp_path / "b.yaml").write_text("- 1\n")
-    with pytest.raises(ValueError, match="something else"):
+    with pytest.raises(ValueError, match="not an object"):
         manifests.documents(tmp_path / "b.yaml")
 
 
