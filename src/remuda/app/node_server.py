@@ -36,15 +36,15 @@ from remuda.runtime.webhooks import certificates
 
 log = logging.getLogger(__name__)
 
-SECRET_NAME = "remuda-nodes"  # noqa: S105 - where the certificates are, not what they are
+SECRET_NAME = "remuda-nodes"  # noqa: S105 - name of the Secret
 _COMMON_NAME = "remuda"
 _GRACE_SECONDS = 5.0
 _LONGEST_SLEEP_SECONDS = 24 * 3600.0
-_AGAIN_SECONDS = 300.0
+_RETRY_SECONDS = 300.0
 
 
 class NodeServer:
-    """Made before the controllers, which need its Site; serving begins with `add`."""
+    """HTTPS server for hosts. Created before the controllers, which need its Site; `add` makes it serve."""
 
     def __init__(self, client: Client, access: Access, listen: Address, site: SiteSettings, namespace: str) -> None:
         self._client = client
@@ -74,7 +74,7 @@ class NodeServer:
         try:
             await self._renew()
         except StatusError as error:
-            raise StartRefused(f"cannot keep the certificate for hosts in Secret {self._secret}: {error}") from None
+            raise StartRefused(f"cannot store the certificate for hosts in Secret {self._secret}: {error}") from None
         own = self._serving.ca_pem
         return self._settings.settled(self._listen, own if self._presented is None else self._presented.trusted(own))
 
@@ -87,7 +87,7 @@ class NodeServer:
         more: Mapping[str, Handler] | None = None,
         on_denied: nodes.OnDenied = lambda request, code, why: None,
     ) -> None:
-        """Served from the moment the caches are filled until the manager ends."""
+        """Serve from when the caches are filled until the manager ends."""
         served = Endpoints(site, registration, self._settings.assets, on_denied)
         self._passthrough.on_denied = on_denied
         found = nodes.routes(served, kept) | dict(more or {})
@@ -117,7 +117,7 @@ class NodeServer:
     # -- the certificate -----------------------------------------------------------------------------------------
 
     async def _renew(self) -> None:
-        """In use from the next handshake on."""
+        """Renew the certificate; the next handshake uses it."""
         serving = await certificates.ensure(self._client, self._secret, self._names, common_name=_COMMON_NAME)
         load_pair(self._context, serving.certificate_pem, serving.key_pem, f"the Secret {self._secret}")
         self._serving = serving
@@ -131,8 +131,8 @@ class NodeServer:
             try:
                 await self._renew()
             except Exception as error:
-                log.warning("the certificate for hosts cannot be renewed: %s", error)
-                await asyncio.sleep(_AGAIN_SECONDS)
+                log.warning("cannot renew the certificate for hosts: %s; retrying in %.0f s", error, _RETRY_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _context() -> ssl.SSLContext:

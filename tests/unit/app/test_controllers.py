@@ -34,7 +34,7 @@ def test_a_name_that_is_none_is_told_with_those_that_are() -> None:
     with pytest.raises(StartRefused) as refused:
         controllers.choose(("machine", "machines", "kore"))
     said = str(refused.value)
-    assert said.startswith("no controller or group is called machines or kore; there are the groups core, providers")
+    assert said.startswith("unknown controller or group machines and kore; the groups are core, providers")
     assert "machinehealthcheck" in said
 
 
