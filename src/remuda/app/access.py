@@ -69,7 +69,9 @@ class Access:
         self.clusters = Clusters(manager.caches)
         authorizer = Authorizer(manager.client, manager.caches, self.clusters, self.sessions, self.audit)
         self._tunnels = tunnel_handler(Server(authorizer, self.sessions, refused=authorizer.refused_to_dial))
-        self.ways = TransportPool(manager.client, manager.caches, self.clusters, self.sessions, own_url=site.server_url)
+        self.transports = TransportPool(
+            manager.client, manager.caches, self.clusters, self.sessions, own_url=site.server_url
+        )
         self.tokens = Tokens(manager.caches) if self.proxied else None
         self._handlers = self._build_handlers(engine, manager, endpoints or {})
         self._ending = False
@@ -93,14 +95,14 @@ class Access:
         underway = ActiveRequests(still_reaching(self.tokens, may_reach), self.tokens.expires)
         end_what_is_taken_back(underway, manager.caches)
         manager.at_end(underway.close)
-        proxy = Proxy(identify, may_reach, self.ways, underway=underway, audit=self.audit)
+        proxy = Proxy(identify, may_reach, self.transports, underway=underway, audit=self.audit)
         own = SelfServiceApi(manager.client, manager.caches, self.clusters, identify, may_reach, self.audit)
         return {PREFIX: proxy.serve, OWN: own.serve, ADMINISTRATION: administration.serve}
 
     def add(self, manager: Manager, remote: RemoteClusters) -> None:
         """Add the controllers. Connections to clusters are re-established when their transport changes."""
-        self.ways.on_change(remote.nudge)
-        remote.explained_by(self.ways.told)
+        self.transports.on_change(remote.nudge)
+        remote.explained_by(self.transports.told)
         setup.add(manager, remote, self.clusters, self._site, only=self._chosen)
 
     def on_denied(self, request: Request, code: int, why: str) -> None:
@@ -122,7 +124,7 @@ class Access:
     async def _close(self) -> None:
         self._ending = True
         self.sessions.end_all("the manager is stopping")
-        await self.ways.close()
+        await self.transports.close()
 
 
 # -- the embedded engine

@@ -83,7 +83,7 @@ def check(chosen: Sequence[str]) -> None:
         raise StartRefused("the group access needs the group providers: add providers to --controllers")
 
 
-def told(chosen: Sequence[str]) -> str:
+def ready_text(chosen: Sequence[str]) -> str:
     """Return the text for the ready line."""
     return f"runs {', '.join(chosen)}"
 
@@ -94,12 +94,12 @@ async def install(client: Client, chosen: Sequence[str]) -> None:
         await install_definitions(client, _definitions(chosen))
         await inventory.install(client, *_entries(chosen))
     except ForeignDefinitions as error:
-        beside = (
+        advice = (
             " To run next to the other program, use --controllers=providers,provisioning,access."
             if has_core(chosen)
             else ""
         )
-        raise StartRefused(f"{error}{beside}") from None
+        raise StartRefused(f"{error}{advice}") from None
     except NotEstablished as error:
         raise StartRefused(str(error)) from None
     except StatusError as error:
@@ -166,7 +166,7 @@ def add(
     cluster_access: Access | None = None,
 ) -> providers.Providers | None:
     """Add the chosen controllers. `settings` and `cluster_access`: required for the group providers."""
-    dial = cluster_access.ways.dial if cluster_access is not None else None
+    dial = cluster_access.transports.dial if cluster_access is not None else None
     remote = setup.add_controllers(manager, only=chosen, dial=dial) if has_core(chosen) else None
     provisioning.add(manager, only=chosen)
     if not has_providers(chosen):

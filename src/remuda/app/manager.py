@@ -162,7 +162,7 @@ async def _manage(
         mode = "with leader election" if election else "without leader election"
         process.announce(
             f"remuda manager ready after {time.monotonic() - started:.2f} s, pid {os.getpid()}, "
-            f"{mode}, {controllers.told(chosen)}"
+            f"{mode}, {controllers.ready_text(chosen)}"
         )
 
     def announce_lead() -> None:
@@ -204,23 +204,23 @@ async def _add_controllers(
     machine = settings.machine
     if settings.data_dir is not None:
         machine = msgspec.structs.replace(machine, driver_directory=str(settings.data_dir.absolute() / "drivers"))
-    kept = settings.site.kept_artefacts(settings.data_dir)
+    store = settings.site.artefact_store(settings.data_dir)
     job_settings = _job_settings(settings, client)
-    endpoints = administration.endpoints(client, kept, None if job_settings is None else job_settings.hosts)
+    endpoints = administration.endpoints(client, store, None if job_settings is None else job_settings.hosts)
     access = Access(manager, site, kubernetes(client), chosen, endpoints)
     wanted = providers.ProviderSettings(
         site=site,
         bootstrap=settings.bootstrap,
         machine=machine,
         jobs=job_settings,
-        artefacts=kept,
+        artefacts=store,
         tunnels=True,
-        silence=access.ways.silent_since,
+        silence=access.transports.silent_since,
         proxied=access.proxied,
     )
     added = controllers.add(manager, chosen, wanted, access)
     if added is not None and added.registration is not None:
-        server.add(manager, site, added.registration, kept, access.routes(), access.on_denied)
+        server.add(manager, site, added.registration, store, access.routes(), access.on_denied)
     if not settings.namespace:
         await controllers.register_drivers(client, chosen)
 

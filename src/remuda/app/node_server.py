@@ -2,8 +2,7 @@
 
 Every replica serves, whether or not it leads. The certificate and its CA are in a Secret that all replicas share; hosts
 pin that CA, so it stays for as long as it is valid. A certificate of the user's own is served beside it, to clients
-that ask for a name it is valid for. The embedded engine needs none of this: there the same endpoints are on the API's
-own port (`nodes.mount`).
+that ask for a name it is valid for. The embedded API server serves the same endpoints on its own port (`nodes.mount`).
 """
 
 from __future__ import annotations
@@ -83,14 +82,14 @@ class NodeServer:
         manager: Manager,
         site: Site,
         registration: Registration,
-        kept: Artefacts | None = None,
+        store: Artefacts | None = None,
         more: Mapping[str, Handler] | None = None,
         on_denied: nodes.OnDenied = lambda request, code, why: None,
     ) -> None:
         """Serve from when the caches are filled until the manager ends."""
         served = Endpoints(site, registration, self._settings.assets, on_denied)
         self._passthrough.on_denied = on_denied
-        found = nodes.routes(served, kept) | dict(more or {})
+        found = nodes.routes(served, store) | dict(more or {})
         self._routes = {prefix: found[prefix] for prefix in sorted(found, key=len, reverse=True)}
         manager.at_start(self.start)
         manager.at_end(self.stop)

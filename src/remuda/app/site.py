@@ -3,8 +3,8 @@
 A URL that no host could use is refused. One that only this machine can use is fine for hosts that are processes of this
 machine, so it only causes a message; so does a name that does not resolve here, which hosts may well resolve.
 
-Hosts are told to trust a set of CAs: always our own, and with it the one of --server-ca and the root of a certificate
-of the user's own. So users can distribute a new authority before it is needed, and no host loses its connection.
+Hosts trust a set of CAs: always our own, the one of --server-ca, and the root of the user's own certificate. So users
+can distribute a new authority before it is needed, and no host loses its connection.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
             )
         return found
 
-    def kept_artefacts(self, data_dir: Path | None) -> Packing | None:
+    def artefact_store(self, data_dir: Path | None) -> Packing | None:
         """Return the artefact store: at the given path, else in the data directory, if there is one."""
         place = self.artefacts or (data_dir / "artefacts" if data_dir is not None else None)
         return None if place is None else Packing(place.absolute())

@@ -102,9 +102,9 @@ async def _add(manager: Manager, server: ApiServer, settings: UpSettings, chosen
     await warn_of_unknown_name(site)
     data = settings.server.data_dir.absolute()
     machine = msgspec.structs.replace(settings.machine, driver_directory=str(data / "drivers"))
-    kept = settings.site.kept_artefacts(data)
+    store = settings.site.artefact_store(data)
     job_settings = jobs.settings(data, server.url, server.authorities)
-    endpoints = administration.endpoints(server.client(), kept, job_settings.hosts)
+    endpoints = administration.endpoints(server.client(), store, job_settings.hosts)
     access = Access(manager, site, embedded(server), chosen, endpoints)
     audit_denied_requests(server, access.audit)
     if access.tokens is not None:
@@ -115,15 +115,15 @@ async def _add(manager: Manager, server: ApiServer, settings: UpSettings, chosen
         bootstrap=settings.bootstrap,
         machine=machine,
         jobs=job_settings,
-        artefacts=kept,
+        artefacts=store,
         tunnels=True,
-        silence=access.ways.silent_since,
+        silence=access.transports.silent_since,
         proxied=access.proxied,
     )
     added = controllers.add(manager, chosen, wanted, access)
     assert added is not None
     if added.registration is not None:
-        nodes.mount(server.front, site, added.registration, settings.site.assets, kept, access.on_denied)
+        nodes.mount(server.front, site, added.registration, settings.site.assets, store, access.on_denied)
     manager.at_start(lambda: _mount(server, access))
     if added.job_runner is not None:
         server.pod_logs.add(added.job_runner.log_source)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from remuda.providers.machine.leaks import Found
 
 _LEAKS, _UNKNOWN = 1, 2
-_COLUMNS = ("DRIVER", "WHAT", "ID", "NAME", "STATE", "MADE FOR", "CLUSTER")
+_COLUMNS = ("DRIVER", "TYPE", "ID", "NAME", "STATE", "MACHINE", "CLUSTER")
 _PATH = "/k8s/manager/leaks"
 _TIMEOUT_SECONDS = 300.0
 
@@ -54,12 +54,12 @@ def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: 
     async def find(client: HttpClient) -> Found:
         if place is not None:
             return await leaks.find(client, place, only)
-        there = await _at_manager(client, only) if await leaks.has_local_drivers(client, only) else Found([], [])
-        here = await leaks.find(client, Place(local=False), only)
+        local = await _at_manager(client, only) if await leaks.has_local_drivers(client, only) else Found([], [])
+        remote = await leaks.find(client, Place(local=False), only)
         return Found(
-            leaks.in_order((*there.leaks, *here.leaks)),
-            [*there.unknown, *here.unknown],
-            [*there.looked, *here.looked],
+            leaks.in_order((*local.leaks, *remote.leaks)),
+            [*local.unknown, *remote.unknown],
+            [*local.looked, *remote.looked],
         )
 
     found = connected(kubeconfig, find, timeout_seconds=_TIMEOUT_SECONDS)

@@ -36,7 +36,7 @@ command.add_command(machine.logs, "machine")
 
 @command.command(context_settings=HELP)
 @click.argument("name", shell_complete=shell_completion.clusters)
-@click.option("-f", "--follow", is_flag=True, help="Follow the log until its Job or command ends.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines.")
 @namespace_option("cluster")
 @kubeconfig_option
 def cluster(name: str, follow: bool, namespace: str, kubeconfig: Path | None) -> None:

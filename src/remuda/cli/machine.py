@@ -67,7 +67,7 @@ def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | No
 
 @command.command(context_settings=HELP)
 @click.argument("name", shell_complete=shell_completion.machines)
-@click.option("-f", "--follow", is_flag=True, help="Follow the log until its Job or command ends.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines.")
 @click.option("--agent", is_flag=True, help="Show the log of the agent on the machine, over SSH.")
 @namespace_option("machine")
 @kubeconfig_option

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _SECTIONS = {
     "Management plane": {
         "up": ("up", "Run the management plane on this machine."),
-        "manager": ("manager", "Run the controllers on an existing Kubernetes."),
+        "manager": ("manager", "Run the controllers on a Kubernetes cluster."),
         "apiserver": ("apiserver", "Run only the embedded Kubernetes API server."),
         "backup": ("backup", "Back up a data directory to one file."),
         "restore": ("restore", "Create a data directory from a backup."),

@@ -17,8 +17,8 @@ from remuda.cli.server_options import split_address
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Kubeconfig of the Kubernetes that stores the objects. Default: $KUBECONFIG, this Pod's service account, "
-    "~/.kube/config.",
+    help="Kubeconfig of the Kubernetes cluster that stores the objects. Default: $KUBECONFIG, this Pod's service "
+    "account, ~/.kube/config.",
 )
 @click.option("--context", default="", help="Context of the kubeconfig. Default: its current context.")
 @controllers_option
@@ -130,7 +130,7 @@ def command(
     log_level: str | None,
     verbose: int,
 ) -> None:
-    """Run the controllers on an existing Kubernetes.
+    """Run the controllers on an existing Kubernetes cluster.
 
     The manager installs and updates its CRDs, and stands by while another replica leads. Where upstream's Cluster API
     is installed, it refuses to start and changes nothing: run it there with

@@ -63,7 +63,7 @@ _OPTIONS = (
         default="2h",
         show_default=True,
         callback=_seconds,
-        help="Maximum time from the order of a server until its agent registers.",
+        help="Maximum time from the request for a server until its agent registers.",
     ),
     click.option(
         "--job-timeout",

@@ -22,13 +22,13 @@ def show(found: Preview, *, changes_only: bool = False) -> None:
     for wait in found.waits:
         click.echo(f"blocked: {wait}")
     steps = [step for step in found.steps if not (changes_only and step.action == _KEEP)]
-    kept = len(found.steps) - len(steps)
+    unchanged = len(found.steps) - len(steps)
     if steps:
         _table([_row(step) for step in steps])
-    elif not kept:
+    elif not unchanged:
         click.echo("no machines affected")
-    if kept:
-        click.echo(f"{kept} machine{'s' if kept > 1 else ''} unchanged")
+    if unchanged:
+        click.echo(f"{unchanged} machine{'s' if unchanged > 1 else ''} unchanged")
 
 
 def _table(rows: list[tuple[str, ...]]) -> None:

@@ -40,7 +40,7 @@ _DEFINITIONS = Target("apiextensions.k8s.io/v1", "customresourcedefinitions")
 _PATHS = ("/version", "/healthz", "/readyz?verbose", "/metrics")
 _PEOPLE = ("users", "tokens")  # of management.cattle.io: they belong to no cluster
 _LOG_LINES = 2000
-_MOST_CLUSTERS = 100  # whose trees are drawn
+_MOST_CLUSTERS = 100  # most clusters in the bundle with a tree
 _AT_ONCE = 8
 
 

@@ -158,8 +158,8 @@ def _fields(name: str, wanted: Mapping[str, str], indent: int) -> str:
 def _is_variable(found: Mapping[str, Any]) -> bool:
     """Return whether a field becomes a variable. A default that a template cannot express is left to the driver."""
     default = found.get("default")
-    said = default if isinstance(default, list | tuple) else (default,)
-    plain = all(_PLAIN.fullmatch(_text(one)) for one in said)
+    defaults = default if isinstance(default, list | tuple) else (default,)
+    plain = all(_PLAIN.fullmatch(_text(one)) for one in defaults)
     return plain and found.get("format") != PASSWORD and found.get("type") != "object"
 
 

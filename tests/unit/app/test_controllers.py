@@ -39,7 +39,7 @@ def test_a_name_that_is_none_is_told_with_those_that_are() -> None:
 
 
 def test_what_runs_is_told() -> None:
-    assert controllers.told(("cluster", "machine")) == "runs cluster, machine"
+    assert controllers.ready_text(("cluster", "machine")) == "runs cluster, machine"
 
 
 def test_every_admission_function_has_its_webhook_if_its_controllers_run() -> None:
