@@ -1,13 +1,12 @@
-"""The demo (`make demo`): from nothing to a cluster of three machines that is changed in place, with the commands
-that anybody would type. Each is shown before it runs, so that the demo can be repeated by hand.
+"""The demo (`make demo`): creates a cluster of three machines from nothing and changes it in place, with the commands
+that a user would type. Each command is printed before it runs, so that you can repeat the demo by hand.
 
-Everything is in one folder, ./remuda-demo. What a demo started is stopped by its end with DEMO_EXIT=1, by Ctrl-C, or by
-`make demo-clean`; the cluster is deleted first, so that none of its machines is left. Only the standard library is
-used here.
+All files are in ./remuda-demo. DEMO_EXIT=1, Ctrl-C and `make demo-clean` stop the demo and delete the cluster first, so
+that no machines are left. The demo needs only the standard library.
 
-    DEMO_EXIT=1         clean up and end with the result, instead of leaving everything running
-    DEMO_DRIVER=process where machines are made; nspawn is taken for root on a machine that has it, process else
-    DEMO_DISTRO=k3s     real k3s on hosts in nspawn, instead of nano; DEMO_K3S=FILE says where its program is
+    DEMO_EXIT=1         clean up at the end, instead of leaving everything running
+    DEMO_DRIVER=process driver of the machines; default: nspawn for root on a machine that has it, else process
+    DEMO_DISTRO=k3s     real k3s on nspawn hosts, instead of nano; DEMO_K3S=FILE names its binary
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ BOLD, DIM, GREEN, RED, PLAIN = (
 
 
 class Failed(Exception):
-    """The demo cannot go on; the text says why."""
+    """The demo cannot continue; the text says why."""
 
 
-# ---- on paper --------------------------------------------------------------------------------------------------------
+# ---- output ----------------------------------------------------------------------------------------------------------
 
 
 def say(text: str = "") -> None:
@@ -55,7 +54,7 @@ def title(text: str) -> None:
 
 
 def type_(command: str) -> None:
-    """As on a terminal of 80 columns."""
+    """Print a command, wrapped as on a terminal of 80 columns."""
     lines = textwrap.wrap(command, 74, break_long_words=False, break_on_hyphens=False)
     say(f"{DIM}${PLAIN} {BOLD}" + " \\\n    ".join(lines) + PLAIN)
 
@@ -68,7 +67,7 @@ def show(text: str) -> None:
 
 
 def remuda(*words: str, into: Path | None = None, kubeconfig: Path = ADMIN) -> None:
-    """One command as it would be typed, with what it prints."""
+    """Print a command, and run it with its output."""
     shown = shlex.join(("remuda", *words)) + (f" > {into}" if into else "")
     type_(shown)
     target = into.open("w") if into else None
@@ -78,14 +77,16 @@ def remuda(*words: str, into: Path | None = None, kubeconfig: Path = ADMIN) -> N
         if target:
             target.close()
     if done.returncode:
-        raise Failed(f"`{shown}` ended with {done.returncode}")
+        raise Failed(f"`{shown}` failed with exit code {done.returncode}")
 
 
 def ask(*words: str, kubeconfig: Path = ADMIN) -> str:
-    """What a command prints, without showing it."""
+    """Return the output of a command without printing it."""
     done = subprocess.run([REMUDA, *words], env=_environment(kubeconfig), capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Failed(f"`{shlex.join(('remuda', *words))}` ended with {done.returncode}: {done.stderr.strip()}")
+        raise Failed(
+            f"`{shlex.join(('remuda', *words))}` failed with exit code {done.returncode}: {done.stderr.strip()}"
+        )
     return done.stdout
 
 
@@ -103,7 +104,7 @@ def start(ground: Ground) -> None:
 
 
 def launch(words: list[str]) -> str:
-    """In a session of its own, so that a Ctrl-C at the demo is not one at it. Returns its ready line."""
+    """Start `remuda up` in its own session, so that Ctrl-C does not reach it, and return its ready line."""
     LOG.touch(mode=0o600)
     began = LOG.stat().st_size
     with LOG.open("ab") as log:
@@ -113,18 +114,18 @@ def launch(words: list[str]) -> str:
     PID.write_text(str(process.pid))
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
-        said = LOG.read_bytes()[began:].decode(errors="replace").splitlines()
-        for line in said:
+        printed = LOG.read_bytes()[began:].decode(errors="replace").splitlines()
+        for line in printed:
             if line.startswith("remuda ready at "):
                 return line
         if process.poll() is not None:
-            raise Failed("\n".join(["`remuda up` has ended:", *said[-5:]]))
+            raise Failed("\n".join(["`remuda up` has exited:", *printed[-5:]]))
         time.sleep(0.05)
     raise Failed(f"`remuda up` is not ready after {_START_SECONDS} s; see {LOG}")
 
 
 def running() -> int:
-    """The process of a demo that goes on, or 0. A number that somebody else has by now does not count."""
+    """Return the process id of a running demo, or 0. An id that another process has by now does not count."""
     try:
         pid = int(PID.read_text())
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -142,12 +143,12 @@ def stop(pid: int) -> None:
         except ChildProcessError:
             pass
         if time.monotonic() > deadline:
-            raise Failed(f"`remuda up`, process {pid}, does not end")
+            raise Failed(f"`remuda up` (process {pid}) does not stop")
         time.sleep(0.05)
 
 
 def clean() -> None:
-    """Nothing of a demo is left: neither machines, nor processes, nor files. One that was killed is started once more,
+    """Remove the machines, processes and files of a demo. A management plane that was killed is started once more,
     because only it knows its machines."""
     if not FOLDER.exists():
         return
@@ -161,11 +162,11 @@ def clean() -> None:
     elif pid := running():
         stop(pid)
     shutil.rmtree(FOLDER)
-    show(f"the cluster, its machines, `remuda up` and {FOLDER} are gone")
+    show(f"the cluster, its machines, `remuda up` and {FOLDER} are removed")
 
 
 def _listened() -> str:
-    """Where the one before did: its hosts know no other address."""
+    """Return the previous listening address: the hosts know no other."""
     for line in LOG.read_text(errors="replace").splitlines() if LOG.exists() else ():
         if line.startswith("remuda ready at https://"):
             return line.removeprefix("remuda ready at https://").split()[0]
@@ -180,22 +181,22 @@ def demo() -> None:
         ground = choose()
     except Impossible as error:
         raise Failed(str(error)) from None
-    say(f"{BOLD}Remuda: from nothing to a cluster that is changed in place.{PLAIN}")
-    say(f"Machines are made by the driver {BOLD}{ground.driver}{PLAIN}: {ground.why}")
+    say(f"{BOLD}Remuda: create a cluster from nothing and change it in place.{PLAIN}")
+    say(f"Driver that creates the machines: {BOLD}{ground.driver}{PLAIN}, {ground.why}")
     if ground.k3s:
-        say(f"They run {BOLD}{ground.k3s}{PLAIN}, the real one.")
+        say(f"They run {BOLD}{ground.k3s}{PLAIN}, the real distribution.")
     else:
-        say("They run nano, a stand-in for K3s: everything is real but Pods, of which it runs none.")
-    title("1. The management plane: one process, nothing installed before")
+        say("They run nano, a stand-in for K3s that runs no Pods; everything else is real.")
+    title("1. Start the management plane: one process, nothing to install")
     FOLDER.mkdir(mode=0o700)
     start(ground)
     type_(f"export KUBECONFIG={ADMIN}")
-    title("2. A cluster of three machines")
+    title("2. Create a cluster of three machines")
     if ground.k3s:
         create_k3s(ground.k3s)
     else:
         create_nano(ground.driver)
-    title("3. Its nodes, through the tunnel that its server has opened")
+    title("3. List its nodes, through the tunnel that its server opened")
     remuda("get", "kubeconfig", CLUSTER, into=INSIDE)
     remuda("get", "nodes", "--kubeconfig", str(INSIDE))
     change()
@@ -208,29 +209,29 @@ def create_nano(driver: str) -> None:
 
 
 def create_k3s(k3s: K3s) -> None:
-    """From a file: it says what such hosts need, which is nothing that a command should have options for."""
+    """Create the cluster from a file with settings for such hosts that the command has no options for."""
     release = FOLDER / "k3s"  # the name it is released under
     release.symlink_to(k3s.program)
     remuda("artefacts", "add", "k3s", k3s.version, str(release), "--data-dir", str(FOLDER))
     lines = K3S_EXAMPLE.read_text().splitlines(keepends=True)
     version = "  kubernetesVersion: "
     FILE.write_text("".join(f"{version}{k3s.version}\n" if line.startswith(version) else line for line in lines))
-    say(f"{FILE} is {K3S_EXAMPLE.parent.name}/{K3S_EXAMPLE.name} with this version")
+    say(f"{FILE} is a copy of {K3S_EXAMPLE.parent.name}/{K3S_EXAMPLE.name} with this version")
     remuda("apply", "-f", str(FILE), "--wait", "--timeout", "15m")
 
 
 def change() -> None:
-    title("4. A setting is changed in place")
+    title("4. Change a setting in place")
     before = machines()
     label_workers()
-    say(f"{FILE} is the same cluster as a file; its workers get a line: {BOLD}labels: {{tier: web}}{PLAIN}")
+    say(f"{FILE} is the manifest of this cluster. Add to its workers: {BOLD}labels: {{tier: web}}{PLAIN}")
     remuda("plan", "-f", str(FILE))
     remuda("apply", "-f", str(FILE), "--wait", "--timeout", "5m")
     until_labelled()
     remuda("get", "nodes", "-l", "tier=web", "--kubeconfig", str(INSIDE))
     remuda("describe", "cluster", CLUSTER)
     if machines() != before:
-        raise Failed(f"machines have been replaced: {before} before, {machines()} now")
+        raise Failed(f"machines were replaced: {before} before, {machines()} now")
     show("the same three machines as before: same names, same UIDs")
 
 
@@ -243,13 +244,13 @@ def label_workers() -> None:
 
 
 def until_labelled() -> None:
-    """The cluster's own Nodes say it a moment after the last machine has started again."""
+    """Wait for the label on the Nodes, which appears a moment after the last machine has restarted."""
     deadline = time.monotonic() + _LABEL_SECONDS
     while (
         len(json.loads(ask("get", "nodes", "-l", "tier=web", "-o", "json", "--kubeconfig", str(INSIDE)))["items"]) < 2
     ):
         if time.monotonic() > deadline:
-            raise Failed(f"the label has not come to both workers within {_LABEL_SECONDS} s")
+            raise Failed(f"the workers do not have the label after {_LABEL_SECONDS} s")
         time.sleep(0.5)
 
 
@@ -259,15 +260,15 @@ def machines() -> dict[str, str]:
 
 
 def next_steps() -> None:
-    title("It goes on running. What to try next:")
+    title("The cluster keeps running. What to try next:")
     bin = REMUDA.parent if not shutil.which("remuda") else None
     if bin:
         say(f'  export PATH="{bin}:$PATH"')
     say(f"  export KUBECONFIG={ADMIN.absolute()}")
-    say(f"  remuda scale {CLUSTER} --workers 3 --wait        # a machine more")
+    say(f"  remuda scale {CLUSTER} --workers 3 --wait        # add a machine")
     say("  remuda get machines                            # or any other kind")
     say(f"  remuda why {CLUSTER} --timeline                  # what happened when")
-    say("  remuda machine logs --help                     # what made a machine")
+    say("  remuda machine logs --help                     # logs of machines")
     say(f"  remuda get nodes --kubeconfig {INSIDE}")
     say(f"Stop it and remove everything: {BOLD}make demo-clean{PLAIN}")
 
@@ -277,50 +278,50 @@ def main() -> int:
         return _cleaned()
     ends = os.environ.get("DEMO_EXIT", "") not in ("", "0")
     if pid := running():
-        say(f"A demo is running already (process {pid}).")
+        say(f"A demo is already running (process {pid}).")
         next_steps()
         return int(ends)
     began = time.monotonic()
     try:
         if FOLDER.exists():
-            say(f"There is a {FOLDER} of a demo that has ended; it is cleaned up first.")
+            say(f"Cleaning up {FOLDER} of an earlier demo first.")
             clean()
         demo()
-        show(f"that took {time.monotonic() - began:.0f} s")
+        show(f"done in {time.monotonic() - began:.0f} s")
         if ends:
-            title("The end")
+            title("Clean up")
             clean()
         else:
             next_steps()
     except KeyboardInterrupt:
-        say(f"\n{BOLD}Interrupted:{PLAIN} what was started is stopped, and its machines are deleted.")
+        say(f"\n{BOLD}Interrupted:{PLAIN} deleting the cluster and stopping the management plane.")
         return _cleaned() or 130
     except Failed as failed:
         say(f"{RED}✗{PLAIN} {failed}")
-        tell_log()
+        show_log()
         if ends or not FOLDER.exists():
             return _cleaned() or 1
-        say(f"Everything is left as it is, to be looked at: KUBECONFIG={ADMIN} remuda why {CLUSTER}")
+        say(f"Everything is left running. To find the cause: KUBECONFIG={ADMIN} remuda why {CLUSTER}")
         say("Remove it with: make demo-clean")
         return 1
     return 0
 
 
-def tell_log() -> None:
+def show_log() -> None:
     lines = LOG.read_text(errors="replace").splitlines() if LOG.exists() else []
-    told = [line for line in lines if " INFO remuda.audit: " not in line]
-    if told:
-        say("\n".join([f"The last lines of {LOG}:", *told[-10:]]))
+    shown = [line for line in lines if " INFO remuda.audit: " not in line]
+    if shown:
+        say("\n".join([f"The last lines of {LOG}:", *shown[-10:]]))
 
 
 def _cleaned() -> int:
     try:
         clean()
     except KeyboardInterrupt:
-        say("\nInterrupted: something may be left. `make demo-clean` goes on with it.")
+        say("\nInterrupted: some parts may be left. To remove them, run `make demo-clean`.")
         return 130
     except Failed as failed:
-        say(f"{RED}✗{PLAIN} {failed}\nSomething is left: look at {LOG}, and run `make demo-clean` again.")
+        say(f"{RED}✗{PLAIN} {failed}\nSome parts are left: see {LOG}, and run `make demo-clean` again.")
         return 1
     return 0
 

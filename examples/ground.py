@@ -1,4 +1,4 @@
-"""Where the demo's machines are made and what they run: the best of what this machine can do, and why."""
+"""Choice of the demo's driver and distribution: the best that works on this machine, and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VERSION = re.compile(r"v\d+\.\d+\.\d+\S*\+k3s\d+")
 
 
 class Impossible(Exception):
-    """What was asked for cannot be had here; the text says why, and what to do."""
+    """The requested driver or distribution does not work here; the text says why, and what to do."""
 
 
 class K3s(NamedTuple):
@@ -31,34 +31,34 @@ class K3s(NamedTuple):
 class Ground(NamedTuple):
     driver: str
     why: str
-    listen: str  # where the management plane is to be found by such machines
+    listen: str  # address of the management plane for such machines
     k3s: K3s | None = None  # None: nano
 
 
 def choose() -> Ground:
-    """Raises Impossible."""
+    """Return the driver and distribution for this machine. Raises Impossible."""
     distro, wanted = os.environ.get("DEMO_DISTRO", "nano"), os.environ.get("DEMO_DRIVER", "")
     if distro not in ("nano", "k3s"):
-        raise Impossible(f"DEMO_DISTRO={distro}: it is nano or k3s")
+        raise Impossible(f"DEMO_DISTRO={distro}: must be nano or k3s")
     if wanted not in ("", "nspawn", "process"):
-        raise Impossible(f"DEMO_DRIVER={wanted}: it is nspawn or process")
+        raise Impossible(f"DEMO_DRIVER={wanted}: must be nspawn or process")
     if distro == "k3s":
         wanted = wanted or "nspawn"
-    missing = "DEMO_DRIVER says so" if wanted == "process" else _missing()
+    missing = "not chosen, DEMO_DRIVER=process" if wanted == "process" else _missing()
     if missing and wanted == "nspawn":
-        raise Impossible(f"hosts in systemd-nspawn cannot be made here: {missing}")
+        raise Impossible(f"cannot create systemd-nspawn hosts on this machine: {missing}")
     if missing and distro == "k3s":
-        raise Impossible("k3s wants hosts with a systemd of their own: leave DEMO_DRIVER out, or take DEMO_DISTRO=nano")
+        raise Impossible("k3s needs hosts with their own systemd: unset DEMO_DRIVER, or use DEMO_DISTRO=nano")
     if not missing:
-        why = "hosts with a systemd of their own, as root can have them"
+        why = "whose hosts have their own systemd (needs root)"
         return Ground("nspawn", why, f"{_address()}:{_port()}", _k3s() if distro == "k3s" else None)
-    return Ground("process", f"hosts are processes of yours (nspawn: {missing})", f"127.0.0.1:{_port()}")
+    return Ground("process", f"whose hosts are local processes (nspawn: {missing})", f"127.0.0.1:{_port()}")
 
 
 def _k3s() -> K3s:
-    """The program as it is released: the one that is named, that was built for the tests, or that is installed."""
+    """Return the k3s binary: the one in $DEMO_K3S, one built for the tests, or the installed one."""
     if absent := _absent(*_K3S_PROGRAMS):
-        raise Impossible(f"k3s on such hosts needs {', '.join(absent)}; on Debian: interop/packages k3s")
+        raise Impossible(f"k3s on such hosts needs {', '.join(absent)}; on Debian, run interop/packages k3s")
     built = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "remuda" / "peers"
     places = [*sorted(built.glob("k3s-v*")), *map(Path, filter(None, [shutil.which("k3s")]))]
     if named := os.environ.get("DEMO_K3S"):
@@ -69,13 +69,13 @@ def _k3s() -> K3s:
             if found := _VERSION.search(said):
                 return K3s(program.absolute(), found[0])
     raise Impossible(
-        f"{f'{named} is' if named else 'there is'} no program k3s that can be run here: DEMO_K3S=FILE names the one "
-        "of a release, or interop/build k3s makes it, which needs Go and a quarter of an hour"
+        f"{f'{named} is not a working k3s binary' if named else 'no k3s binary found'}: set DEMO_K3S=FILE to a "
+        "released one, or build it with interop/build k3s, which needs Go and a quarter of an hour"
     )
 
 
 def _missing() -> str:
-    """What keeps hosts in systemd-nspawn from being made here; empty: nothing is known to."""
+    """Return what prevents systemd-nspawn hosts on this machine; empty: nothing known."""
     if os.geteuid() != 0:
         return "needs root"
     if absent := _absent(*_PROGRAMS):
@@ -83,7 +83,7 @@ def _missing() -> str:
     if not _address():
         return "needs an address besides loopback"
     if not _may("unshare", "--mount", "true") or not _may_bridge():
-        return "may not make mounts or networks here"
+        return "no permission to create mounts or networks"
     return ""
 
 
@@ -101,7 +101,7 @@ def _may_bridge() -> bool:
 
 
 def _address() -> str:
-    """Of this machine, by which others would reach it. Nothing is sent."""
+    """Return the address of this machine's default route, without sending anything."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))

@@ -231,7 +231,7 @@ async def test_of_a_cluster_nothing_of_another_one(ranch: Ranch, tmp_path: Path)
     await ranch.engine.create(SECRETS, ranch.namespace, {"apiVersion": "v1", "kind": "Secret", **other})
     done = await diagnose(ranch, "prairie", "-n", ranch.namespace, "-o", tmp_path / "b.tar.gz")
     assert done.code == 0, done.err
-    assert "the log of the management plane: it is not at hand" in done.out
+    assert "the log of the management plane: not found" in done.out
     assert not [name for name, text in texts(tmp_path / "b.tar.gz").items() if "prairie-east" in text]
 
 
@@ -247,7 +247,7 @@ async def test_a_file_that_is_there_is_overwritten_only_by_force(ranch: Ranch, t
     if force:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
     else:
-        assert "--force overwrites it" in done.err
+        assert "overwrite it with --force" in done.err
     assert list(tmp_path.glob(".*")) == []
 
 
@@ -255,8 +255,8 @@ async def test_what_cannot_be_is_told_before_anything_is_gathered(ranch: Ranch, 
     done = await diagnose(ranch, "meadow", "-o", tmp_path / "b.tar.gz")
     assert (done.code, "cluster meadow not found" in done.err) == (1, True)
     done = await diagnose(ranch, "-o", tmp_path / "nowhere" / "b.tar.gz")
-    assert (done.code, "there is no folder" in done.err) == (1, True)
+    assert (done.code, " does not exist" in done.err) == (1, True)
     done = await diagnose(ranch, "--log", tmp_path / "none.log", "-o", tmp_path / "b.tar.gz")
-    assert (done.code, "cannot be read" in done.err) == (1, True)
+    assert (done.code, "cannot read " in done.err) == (1, True)
     assert list(tmp_path.iterdir()) == []
     assert await ranch.engine.get(NAMESPACES, "", ranch.namespace) is not None

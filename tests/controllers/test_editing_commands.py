@@ -59,7 +59,7 @@ async def test_workers_are_scaled_and_nothing_else_is_touched(declared: Declared
     assert done.code == 0, done.err
     created = [line.split() for line in done.out.splitlines() if "create" in line]
     assert [(line[1], line[2]) for line in created] == [("create", "workers")] * 2
-    assert "5 machines stay as they are" in done.out
+    assert "5 machines unchanged" in done.out
     assert "scaled: workers 2 → 4" in done.out
     after = await declared.cluster()
     before["spec"]["rkeConfig"]["machinePools"][1]["quantity"] = 4
@@ -95,10 +95,10 @@ async def test_nonsense_is_refused_in_words_and_changes_nothing(declared: Declar
     for words, said in (
         (("--servers", "0"), "no etcd member would be left"),
         (("--pool", "wrokers=3"), "has no pool wrokers; it has servers (etcd+control plane, 3), workers (worker, 2)"),
-        (("--pool", "workers=x"), "N a number of machines"),
+        (("--pool", "workers=x"), "N is a number of machines"),
         (("--workers", "-1"), "the quantity must be 0 or more"),
         (("--workers", "3", "--pool", "workers=4"), "give only one"),
-        ((), "say how many"),
+        ((), "missing number"),
     ):
         done = await declared.run("scale", "prairie", *words)
         assert done.code in (1, 2), words
@@ -120,7 +120,7 @@ async def test_so_many_already_is_no_change(declared: Declared) -> None:
     before = await declared.ranch.versions()
     done = await declared.run("scale", "prairie", "--workers", "2")
     assert done.code == 0
-    assert "nothing is changed" in done.err
+    assert "nothing to change" in done.err
     assert await declared.ranch.versions() == before
 
 
@@ -157,7 +157,7 @@ async def test_a_version_is_changed_and_each_machine_told(declared: Declared) ->
     machines = await declared.ranch.engine.list(MACHINE.target, declared.ranch.namespace)
     for machine in machines:
         assert any(named(machine) in line and "restart" in line for line in done.out.splitlines())
-    assert f"goes {OLD} → {NEW}" in done.out
+    assert f"is being upgraded: {OLD} → {NEW}" in done.out
     after = await declared.cluster()
     assert after["spec"] == before["spec"] | {"kubernetesVersion": NEW}
 
@@ -184,7 +184,7 @@ async def test_where_it_cannot_go_is_told_in_words(declared: Declared) -> None:
         assert said in done.err
         assert done.out == ""
     same = await declared.run("upgrade", "prairie", "--kubernetes-version", OLD)
-    assert (same.code, "nothing is changed" in same.err) == (0, True)
+    assert (same.code, "nothing to change" in same.err) == (0, True)
     assert await declared.ranch.versions() == before
 
 
@@ -204,6 +204,6 @@ async def test_nodes_that_already_run_something_newer_count(declared: Declared) 
 async def test_without_a_version_it_tells_where_the_cluster_is_and_can_go(declared: Declared, tmp_path: Path) -> None:
     done = await declared.run("upgrade", "prairie")
     assert done.code == 2
-    assert f"the cluster prairie is of {OLD}" in done.err
-    assert "artefacts are at hand of none" in done.err
+    assert f"cluster prairie has version {OLD}" in done.err
+    assert "the server has no artefacts" in done.err
     assert "remuda artefacts add" in done.err

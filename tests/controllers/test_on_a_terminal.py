@@ -76,13 +76,13 @@ async def test_nothing_is_wider_than_the_terminal(ranch: Ranch, tmp_path: Path) 
 
 async def test_an_upgrade_is_asked_about(ranch: Ranch) -> None:
     words = command(ranch, "upgrade", "prairie", "--kubernetes-version", NEW)
-    code, text = await shown(words, "n\r", "go on?")
+    code, text = await shown(words, "n\r", "Upgrade ")
     assert code == 1
-    assert "nothing is changed" in text
+    assert "nothing was changed" in text
     assert (await ranch.get(CLUSTER))["spec"]["kubernetesVersion"] == OLD
-    code, text = await shown(words, CTRL_C, "go on?")
+    code, text = await shown(words, CTRL_C, "Upgrade ")
     assert code == 130
     assert (await ranch.get(CLUSTER))["spec"]["kubernetesVersion"] == OLD
-    code, text = await shown(words, "y\r", "go on?")
+    code, text = await shown(words, "y\r", "Upgrade ")
     assert code == 0, text
     assert (await ranch.get(CLUSTER))["spec"]["kubernetesVersion"] == NEW

@@ -195,7 +195,7 @@ async def test_a_file_whose_secret_is_in_the_manifest_is_compared_with_what_is_t
 async def test_what_a_spec_names_and_is_not_there_is_told(planner: Planner) -> None:
     files = [{"fileSources": [{"secret": {"name": "gone", "items": []}}]}]
     result = await planner.run(planner.edited(machineSelectorFiles=files))
-    assert f"waits: Secret {planner.ranch.namespace}/gone: does not exist" in result.output
+    assert f"blocked: Secret {planner.ranch.namespace}/gone: does not exist" in result.output
 
 
 async def test_what_the_server_refuses_is_told_and_nothing_else(planner: Planner) -> None:
@@ -246,4 +246,4 @@ async def test_previews_come_in_process_too(planner: Planner) -> None:
 async def test_a_file_that_is_no_manifest_is_told(planner: Planner, text: str) -> None:
     result = await planner.run_text(text)
     assert result.exit_code == 1
-    assert "no YAML" in result.errors
+    assert "not valid YAML" in result.errors

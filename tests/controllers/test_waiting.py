@@ -32,7 +32,7 @@ async def test_what_is_deleted_is_waited_for_until_it_is_gone(
         assert not waiting.done()
         await engine.delete(CLUSTER.target, ranch.namespace, "prairie")
     assert waiting.result()
-    assert f"Cluster {ranch.namespace}/prairie is gone" in capsys.readouterr().err
+    assert f"Cluster {ranch.namespace}/prairie is deleted" in capsys.readouterr().err
 
 
 async def test_what_is_gone_already_is_not_waited_for(engine: Engine) -> None:
@@ -54,4 +54,4 @@ async def test_a_cluster_that_is_not_there_never_becomes_ready(
     engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert not await progress.until(engine.client, await engine.namespace(), "prairie", seconds=0.1)
-    assert "it is not there" in capsys.readouterr().err
+    assert "the cluster does not exist" in capsys.readouterr().err

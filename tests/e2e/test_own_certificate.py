@@ -176,7 +176,9 @@ def test_what_cannot_be_shown_is_refused_before_anything_is_made(tmp_path: Path,
     chain, key = RANCH.files(tmp_path, "remuda.example.com")
     url = ("--server-url", "https://remuda.example.com")
     pair = ("--tls-cert", chain, "--tls-key", key)
-    refused(tmp_path, *url, "--tls-cert", chain, said="--tls-cert and --tls-key belong together", command=command)
+    refused(
+        tmp_path, *url, "--tls-cert", chain, said="--tls-cert and --tls-key must be given together", command=command
+    )
     refused(
         tmp_path,
         "--server-url",

@@ -124,7 +124,7 @@ def test_a_control_plane_node_opens_its_tunnel_and_comes_back_after_whatever_hap
     assert fleet.process.stdout is not None
     fleet.process.stdout.close()
     log = root / "var/log/remuda-tunnel.log"
-    eventually(lambda: "the manager stops" in log.read_text(), lambda: f"it does not hear why: {log.read_text()}")
+    eventually(lambda: "the manager is stopping" in log.read_text(), lambda: f"it does not hear why: {log.read_text()}")
     fleet.start_again()
     cluster.until(connected, "it comes back to a manager that was started anew")
 

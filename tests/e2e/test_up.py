@@ -148,7 +148,7 @@ def refused(ended: Ended) -> str:
 
 def test_controllers_nobody_knows(data: Path) -> None:
     said = refused(run("up", "--data-dir", data, "--listen", "127.0.0.1:0", "--controllers", "core,bogus"))
-    assert said.startswith("remuda up: no controller or group is called bogus; there are the groups core, providers")
+    assert said.startswith("remuda up: unknown controller or group bogus; the groups are core, providers")
     assert not data.exists()
 
 

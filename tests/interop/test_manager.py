@@ -90,7 +90,7 @@ async def test_webhooks_check_stay_and_can_be_taken_back(
 
     removed = run("manager", "--kubeconfig", server.kubeconfig, "--remove-webhooks")
     assert (removed.code, removed.err) == (0, "")
-    assert removed.out.startswith("remuda manager: the webhooks are removed")
+    assert removed.out.startswith("remuda manager: webhooks removed")
     await until(server, cluster("d"), 201)
 
 

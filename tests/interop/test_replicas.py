@@ -138,7 +138,9 @@ class Replicas:
         self._changed.set()
 
     async def _supervise(self, program: Program) -> None:
-        while await program.ended() == 1 and program not in self._dismissed and "another may lead" in program.said:
+        while (
+            await program.ended() == 1 and program not in self._dismissed and "another replica may lead" in program.said
+        ):
             await program.start()
 
     def dismiss(self, program: Program) -> None:
@@ -248,7 +250,7 @@ async def test_a_leader_that_was_cut_off_writes_nothing_any_more(replicas: Repli
         follower = await replicas.leads(leader)
         leader.signal(signal.SIGCONT)
         assert await leader.ended() == 1
-        assert "another may lead" in leader.said
+        assert "another replica may lead" in leader.said
     requests = management.requests()
     lease_writes = (one for one in requests if one.by == follower.name and one.of_lease and one.acts)
     taken_at = min(one.at for one in lease_writes if one.at > stopped_at)

@@ -1,1 +1,1 @@
-"""The composition root: which parts one process runs."""
+"""Composition root: assembles the parts that one process runs."""

@@ -48,8 +48,11 @@ class Engine(msgspec.Struct, frozen=True):
 
 
 class Access:
-    """Made before the manager starts, served when its caches are filled, over when it ends. `chosen`: the controllers
-    that run; without those of access there are tunnels, and a door for administrators alone."""
+    """Tunnels, proxy and administration of one manager.
+
+    Created before the manager starts, served once its caches are filled, closed when it ends. `chosen`: the controllers
+    that run. Without those of the group access, only tunnels and the endpoints for administrators are served.
+    """
 
     def __init__(
         self,
@@ -66,9 +69,11 @@ class Access:
         self.clusters = Clusters(manager.caches)
         authorizer = Authorizer(manager.client, manager.caches, self.clusters, self.sessions, self.audit)
         self._tunnels = tunnel_handler(Server(authorizer, self.sessions, refused=authorizer.refused_to_dial))
-        self.ways = TransportPool(manager.client, manager.caches, self.clusters, self.sessions, own_url=site.server_url)
+        self.transports = TransportPool(
+            manager.client, manager.caches, self.clusters, self.sessions, own_url=site.server_url
+        )
         self.tokens = Tokens(manager.caches) if self.proxied else None
-        self._doors = self._open(engine, manager, endpoints or {})
+        self._handlers = self._build_handlers(engine, manager, endpoints or {})
         self._ending = False
         manager.metrics.registry.register(self.sessions.metrics)
         manager.at_end(self._close)
@@ -78,7 +83,9 @@ class Access:
         """Return whether users, and `<cluster>-kubeconfig`, go through the proxy."""
         return bool(self._chosen)
 
-    def _open(self, engine: Engine, manager: Manager, endpoints: Mapping[str, Endpoint]) -> dict[str, Handler]:
+    def _build_handlers(
+        self, engine: Engine, manager: Manager, endpoints: Mapping[str, Endpoint]
+    ) -> dict[str, Handler]:
         """Return the handlers for users and for administrators."""
         identify = authorization.identifier(self.tokens, engine.others)
         administration = Administration(identify, engine.permits_path, endpoints, self.audit)
@@ -88,14 +95,14 @@ class Access:
         underway = ActiveRequests(still_reaching(self.tokens, may_reach), self.tokens.expires)
         end_what_is_taken_back(underway, manager.caches)
         manager.at_end(underway.close)
-        proxy = Proxy(identify, may_reach, self.ways, underway=underway, audit=self.audit)
+        proxy = Proxy(identify, may_reach, self.transports, underway=underway, audit=self.audit)
         own = SelfServiceApi(manager.client, manager.caches, self.clusters, identify, may_reach, self.audit)
         return {PREFIX: proxy.serve, OWN: own.serve, ADMINISTRATION: administration.serve}
 
     def add(self, manager: Manager, remote: RemoteClusters) -> None:
-        """The controllers, on the connections that all others use; those are told when the way is another."""
-        self.ways.on_change(remote.nudge)
-        remote.explained_by(self.ways.told)
+        """Add the controllers. Connections to clusters are re-established when their transport changes."""
+        self.transports.on_change(remote.nudge)
+        remote.explained_by(self.transports.told)
         setup.add(manager, remote, self.clusters, self._site, only=self._chosen)
 
     def on_denied(self, request: Request, code: int, why: str) -> None:
@@ -104,20 +111,20 @@ class Access:
         self.audit.refused(request.peer.address, code, verb, path_of(request), why, id=id)
 
     def routes(self) -> dict[str, Handler]:
-        """Handlers by the beginnings of paths."""
-        return {TUNNEL: self._serve_tunnel, **self._doors}
+        """Return the handlers by path prefix."""
+        return {TUNNEL: self._serve_tunnel, **self._handlers}
 
     def _serve_tunnel(self, request: Request) -> Result | Awaitable[Result]:
         if request.path != TUNNEL:
-            return text(404, "there is nothing at this path\n")
+            return text(404, "not found\n")
         if self._ending:
-            return Response(503, b"the manager stops\n", TEXT_HEADERS + header_block([("Retry-After", "2")]))
+            return Response(503, b"the manager is stopping\n", TEXT_HEADERS + header_block([("Retry-After", "2")]))
         return self._tunnels(request)
 
     async def _close(self) -> None:
         self._ending = True
-        self.sessions.end_all("the manager stops")
-        await self.ways.close()
+        self.sessions.end_all("the manager is stopping")
+        await self.transports.close()
 
 
 # -- the embedded engine
@@ -145,10 +152,10 @@ def _user(caller: Caller) -> User:
     return User(caller.name, caller.uid, caller.groups, dict(caller.extra))
 
 
-def tell_of_strangers(server: ApiServer, audit: Audit) -> None:
+def audit_denied_requests(server: ApiServer, audit: Audit) -> None:
     """Write an audit line for each request that the engine's own API denies, too."""
 
-    def tell(request: Request, user: User | None, verb: str, error: StatusError) -> None:
+    def write(request: Request, user: User | None, verb: str, error: StatusError) -> None:
         who = user.name if user is not None and user.name != ANONYMOUS else ""
         id = id_of(request)
         audit.refused(
@@ -161,14 +168,16 @@ def tell_of_strangers(server: ApiServer, audit: Audit) -> None:
             impersonated=impersonated(request),
             id=id,
         )
-        request.headers[b"audit-id"] = id.encode()  # the answer has the same
+        request.headers[b"audit-id"] = id.encode()  # so that the response has the same id
 
-    server.front.on_denied = tell
+    server.front.on_denied = write
 
 
 class UserTokens:
-    """Users of ours at the embedded engine itself: `auth.token_authenticators.TokenAuthenticator`. A token that is
-    limited to clusters is good for the proxy alone."""
+    """Authenticator of Remuda users at the embedded API server (`auth.token_authenticators.TokenAuthenticator`).
+
+    A token that is limited to clusters is valid only at the proxy.
+    """
 
     def __init__(self, tokens: Tokens, api_audiences: tuple[str, ...]) -> None:
         self._tokens = tokens
@@ -183,11 +192,11 @@ class UserTokens:
         if caller is None:
             return None
         if caller.clusters is not None:
-            raise TokenRejected(f"the token {caller.token} is for clusters only")
+            raise TokenRejected(f"token {caller.token} is limited to clusters")
         return Authenticated(User(caller.name, caller.uid, caller.groups), common)
 
 
-# -- a Kubernetes elsewhere
+# -- any other Kubernetes
 
 
 def kubernetes(client: Client) -> Engine:

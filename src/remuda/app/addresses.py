@@ -1,4 +1,4 @@
-"""Addresses a command is told to listen on, and how they are spoken of."""
+"""Listening addresses of commands, and their text in messages."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ def shown(address: Address) -> str:
 
 
 def why_not(error: OSError) -> str:
-    """In the system's words; a resolver's errors have negative numbers and say it in words already."""
+    """Return the system's error message; a resolver's error has a negative number and its own message."""
     number = error.errno or 0
     return os.strerror(number) if number > 0 else error.strerror or str(error)

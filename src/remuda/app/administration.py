@@ -19,8 +19,8 @@ from remuda.providers.machine.leaks import Found, Place
 _MOST_DRIVERS = 100
 
 
-def endpoints(client: Client, kept: Packing | None, hosts: Path | None) -> dict[str, Endpoint]:
-    """`hosts`: where Jobs of this process keep the servers of local drivers; None: it runs no Jobs."""
+def endpoints(client: Client, store: Packing | None, hosts: Path | None) -> dict[str, Endpoint]:
+    """Return the endpoints by name. `hosts`: directory of local drivers' servers; None: this process runs no Jobs."""
 
     async def look_for_leaks(request: Request, path: str) -> Found:
         if path or request.method != "GET":
@@ -30,6 +30,6 @@ def endpoints(client: Client, kept: Packing | None, hosts: Path | None) -> dict[
         return msgspec.structs.replace(found, looked=[f"{one} of {platform.node()}" for one in found.looked])
 
     found: dict[str, Endpoint] = {"leaks": look_for_leaks}
-    if kept is not None:
-        found["artefacts"] = ArtefactAdministration(kept, Uploads(kept.directory)).answer
+    if store is not None:
+        found["artefacts"] = ArtefactAdministration(store, Uploads(store.directory)).answer
     return found

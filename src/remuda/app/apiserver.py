@@ -1,4 +1,4 @@
-"""Runs the engine alone, as one process that ends well."""
+"""Run only the embedded API server, as one process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ServerSettings", "run", "start"]
 
 
 def run(settings: ServerSettings, logs: LogSettings = DEFAULT_LOGS) -> int:
-    """Serves until a signal; the exit code says whether it ended well."""
+    """Serve until a signal, and return the exit code."""
 
     async def serve(stop: asyncio.Event) -> int:
         started = time.monotonic()

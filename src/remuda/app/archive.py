@@ -1,4 +1,4 @@
-"""Backup and restore of a data directory, with a sentence for the person who asked."""
+"""Backup and restore of a data directory, with a summary for the user."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ def restore(file: Path, data_dir: Path) -> str:
 
 
 def _damage(manifest: storage.Manifest) -> str:
-    """A backup is made of a damaged database too, for the sake of all that is intact in it."""
-    told = "".join(f"\ndamaged in it: {one}" for one in manifest.damaged)
-    return f"{told}\nKeep an older backup: `remuda fsck --repair --from BACKUP` takes objects from it." if told else ""
+    """Return a note on damaged objects: a damaged database is backed up, too, for its intact objects."""
+    lines = "".join(f"\ndamaged object in the backup: {one}" for one in manifest.damaged)
+    advice = "\nKeep an older backup: `remuda fsck --repair --from BACKUP` restores objects from it."
+    return lines + advice if lines else ""

@@ -54,8 +54,8 @@ def admission_functions(user_quota: Quota = NO_LIMITS) -> tuple[Registration, ..
 
 
 def embedded_admission(user_quota: Quota = NO_LIMITS) -> tuple[Registration, ...]:
-    """Return the same for an engine in the process of its manager, with the admission of Jobs: there the manager is
-    known by its user."""
+    """Return the same for the embedded API server, with the admission of Jobs: there the manager is known by its
+    user."""
     return (*admission_functions(user_quota), *job_admission.FUNCTIONS)
 
 
@@ -64,44 +64,42 @@ EMBEDDED_ADMISSION = embedded_admission()
 
 
 def choose(wanted: Sequence[str]) -> tuple[str, ...]:
-    """The names of the controllers to run, in their order; nothing wanted means all."""
+    """Return the names of the controllers to run, in order; all if none are requested. Raises StartRefused."""
     if not wanted:
         return EVERY
     unknown = [name for name in wanted if name not in GROUPS and name not in EVERY]
     if unknown:
         raise StartRefused(
-            f"no controller or group is called {' or '.join(unknown)}; "
-            f"there are the groups {', '.join(GROUPS)} and the controllers {', '.join(EVERY)}"
+            f"unknown controller or group {' and '.join(unknown)}; "
+            f"the groups are {', '.join(GROUPS)}, the controllers {', '.join(EVERY)}"
         )
     names = {each for name in wanted for each in GROUPS.get(name, (name,))}
     return tuple(name for name in EVERY if name in names)
 
 
 def check(chosen: Sequence[str]) -> None:
-    """Refuses what cannot work."""
+    """Raise StartRefused for a combination that cannot work."""
     if has_access(chosen) and not has_providers(chosen):
-        raise StartRefused(
-            "the controllers of access lead to the clusters of providers: add providers to --controllers"
-        )
+        raise StartRefused("the group access needs the group providers: add providers to --controllers")
 
 
-def told(chosen: Sequence[str]) -> str:
-    """For the line of readiness."""
+def ready_text(chosen: Sequence[str]) -> str:
+    """Return the text for the ready line."""
     return f"runs {', '.join(chosen)}"
 
 
 async def install(client: Client, chosen: Sequence[str]) -> None:
-    """The definitions of the kinds those controllers manage, brought up to date. Never those of somebody else."""
+    """Install and update the CRDs of the chosen controllers. Raises StartRefused for CRDs that another program owns."""
     try:
         await install_definitions(client, _definitions(chosen))
         await inventory.install(client, *_entries(chosen))
     except ForeignDefinitions as error:
-        beside = (
-            " With --controllers=providers,provisioning,access this program works beside the other one."
+        advice = (
+            " To run next to the other program, use --controllers=providers,provisioning,access."
             if has_core(chosen)
             else ""
         )
-        raise StartRefused(f"{error}{beside}") from None
+        raise StartRefused(f"{error}{advice}") from None
     except NotEstablished as error:
         raise StartRefused(str(error)) from None
     except StatusError as error:
@@ -109,7 +107,8 @@ async def install(client: Client, chosen: Sequence[str]) -> None:
 
 
 def _definitions(chosen: Sequence[str]) -> list[dict[str, Any]]:
-    """Provisioning makes objects of the providers, whoever runs those; access looks at the clusters of both."""
+    """Return the CRDs to install. Provisioning creates the providers' objects, even if another process runs the
+    providers; access reads the clusters of both."""
     found = definitions() if has_core(chosen) else []
     if has_providers(chosen) or has_provisioning(chosen) or has_access(chosen):
         found = [*found, *providers.definitions()]
@@ -125,10 +124,10 @@ def _entries(chosen: Sequence[str]) -> list[inventory.Entry]:
 
 def _refusal(error: StatusError) -> str:
     if not isinstance(error, Forbidden):
-        return f"cannot install the definitions of its kinds: {error}"
+        return f"cannot install the CRDs: {error}"
     return (
-        f"may not install the definitions of its kinds: {error}. Start it once as somebody who may; where nothing has "
-        "changed since, it only reads them."
+        f"no permission to install the CRDs: {error}. Start the manager once as a user with this permission; while the "
+        "CRDs are up to date, it only reads them."
     )
 
 
@@ -164,10 +163,10 @@ def add(
     manager: Manager,
     chosen: Sequence[str],
     settings: providers.ProviderSettings | None = None,
-    doors: Access | None = None,
+    cluster_access: Access | None = None,
 ) -> providers.Providers | None:
-    """`settings` and `doors` are needed where controllers of providers are chosen."""
-    dial = doors.ways.dial if doors is not None else None
+    """Add the chosen controllers. `settings` and `cluster_access`: required for the group providers."""
+    dial = cluster_access.transports.dial if cluster_access is not None else None
     remote = setup.add_controllers(manager, only=chosen, dial=dial) if has_core(chosen) else None
     provisioning.add(manager, only=chosen)
     if not has_providers(chosen):
@@ -175,8 +174,8 @@ def add(
     assert settings is not None
     if remote is None:
         remote = providers.own_remote(manager, dial)
-    if doors is not None:
-        doors.add(manager, remote)
+    if cluster_access is not None:
+        cluster_access.add(manager, remote)
     return providers.add(manager, settings, only=chosen, remote=remote)
 
 
@@ -185,11 +184,11 @@ async def register_drivers(client: Client, chosen: Sequence[str]) -> None:
     try:
         await providers.register_drivers(client, chosen)
     except StatusError as error:
-        raise StartRefused(f"cannot register the drivers that come with this program: {error}") from None
+        raise StartRefused(f"cannot register the built-in drivers: {error}") from None
 
 
 async def install_roles(client: Client, chosen: Sequence[str]) -> None:
-    """Install the ClusterRoles that users can be given."""
+    """Install the ClusterRoles that administrators can bind to users."""
     if not has_access(chosen):
         return
     try:
@@ -199,10 +198,10 @@ async def install_roles(client: Client, chosen: Sequence[str]) -> None:
 
 
 async def make_workspaces(client: Client, chosen: Sequence[str]) -> None:
-    """The namespaces that manifests of declared clusters expect, where they are absent."""
+    """Create missing namespaces that manifests of declared clusters expect."""
     if not has_provisioning(chosen):
         return
     try:
         await provisioning.make_workspaces(client)
     except StatusError as error:
-        raise StartRefused(f"cannot make the namespaces of declared clusters: {error}") from None
+        raise StartRefused(f"cannot create the namespaces of declared clusters: {error}") from None

@@ -1,7 +1,7 @@
-"""The core of Cluster API where another program runs it: our providers stand on its kinds, and cannot work without.
+"""Check for a Cluster API core that another program runs: our providers need its kinds.
 
-Which program that is makes no difference. That two cores never meet on one cluster is seen to when definitions are
-installed: those of somebody else are not touched, and a core of ours does not start beside them.
+Any core will do. The installation of CRDs ensures that two cores never run on one cluster: CRDs of another program are
+left alone, and our core does not start next to them.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class _Resources(msgspec.Struct):
 
 
 async def require(client: HttpClient, chosen: Sequence[str]) -> None:
-    """Refuses to run without a core where nobody has installed one."""
+    """Raise StartRefused if the chosen controllers need a core and none is installed."""
     if controllers.has_core(chosen) or set(chosen) <= {JOB_RUNNER}:
         return
     served = await _served(client)
     missing = [f"{kind.plural}.{kind.group}" for kind in _NEEDED if kind.plural not in served]
     if missing:
         raise StartRefused(
-            f"Cluster API is not installed here: nobody serves {', '.join(missing)} in {names.VERSION}. The chosen "
-            "controllers work for a core of it: install upstream's (v1.11 or newer) first, or run ours as well, "
-            "with --controllers left out"
+            f"Cluster API is not installed on this cluster: {', '.join(missing)} not served in {names.VERSION}. The "
+            "chosen controllers need a Cluster API core: install upstream's (v1.11 or newer) first, or run Remuda's by "
+            "omitting --controllers"
         )
 
 
@@ -49,5 +49,5 @@ async def _served(client: HttpClient) -> set[str]:
     except NotFound:
         return set()
     except StatusError as error:
-        raise StartRefused(f"cannot find out whether Cluster API is installed here: {error}") from None
+        raise StartRefused(f"cannot check whether Cluster API is installed: {error}") from None
     return {one.name for one in msgspec.json.decode(found, type=_Resources).resources}

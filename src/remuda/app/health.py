@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def served(address: Address | None, manager: Manager, checks: Mapping[str, Check]) -> AsyncIterator[None]:
-    """Served for as long as the block lasts; nothing where no address is given. Refuses what cannot be listened on."""
+    """Serve for the duration of the block, if an address is given. Raises StartRefused if it cannot listen there."""
     if address is None:
         yield
         return
-    from remuda.runtime.health import HealthServer  # an HTTP server of its own, for those who ask for it
+    from remuda.runtime.health import HealthServer  # imported only if it is used
 
     server = HealthServer(
         {"caches": lambda: _unfilled(manager), "watches": lambda: _unreadable(manager), **checks},
@@ -37,7 +37,7 @@ async def served(address: Address | None, manager: Manager, checks: Mapping[str,
 
 
 def _unfilled(manager: Manager) -> str:
-    return "; ".join(f"no {target.plural} yet: {why}" for target, why in manager.caches.missing.items())
+    return "; ".join(f"{target.plural} not cached: {why}" for target, why in manager.caches.missing.items())
 
 
 def _unreadable(manager: Manager) -> str:

@@ -10,7 +10,7 @@ from remuda.jobs.runner import JobRunnerSettings
 
 
 def settings(data: Path, server_url: str, ca_pem: bytes) -> JobRunnerSettings:
-    """Return the settings for an absolute data directory. Makes the key where there is none."""
+    """Return the settings for an absolute data directory. Creates the key if there is none."""
     path = data / FILE
     try:
         key = JobKey.load(path)

@@ -1,7 +1,7 @@
-"""The controllers on any Kubernetes: one process of possibly several, of which one leads.
+"""The controllers on an existing Kubernetes: one or several replicas, of which one leads.
 
-What cannot work is refused in words before anything is written. What is of the whole cluster (definitions, webhooks) is
-left to a manager of the whole cluster, except for definitions that a manager of one namespace may and must update.
+Invalid settings are refused with a message before anything is written. A manager of one namespace leaves cluster-wide
+objects (CRDs, webhooks) to a manager of the whole cluster, except for outdated CRDs that it has the right to update.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from remuda.app.addresses import Address
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
 from remuda.app.node_server import NodeServer
 from remuda.app.process import StartRefused
-from remuda.app.site import SiteSettings, tell_of_unknown_name
+from remuda.app.site import SiteSettings, warn_of_unknown_name
 from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
 from remuda.jobs.runner import JobRunnerSettings as JobSettings
 from remuda.kube import kubeconfig
@@ -56,22 +56,22 @@ class ManagerSettings(msgspec.Struct, frozen=True, kw_only=True):
     health: Address | None = None
     webhooks: Address | None = None
     webhook_url: str = ""
-    nodes: Address | None = None  # where hosts are served; without it there are no providers
+    nodes: Address | None = None  # address to serve hosts on; without it, providers do not run
     site: SiteSettings = SiteSettings()
     bootstrap: BootstrapSettings = BootstrapSettings()
     machine: MachineSettings = MachineSettings(run_jobs=False)
-    data_dir: Path | None = None  # of the Jobs that are run here
-    user_quota: Quota = Quota()  # of users that have none of their own
+    data_dir: Path | None = None  # of the audit log, and of Jobs that this process runs
+    user_quota: Quota = Quota()  # for users without a quota of their own
 
     @property
     def lease(self) -> Key:
-        """One per part of the cluster that is looked after: managers of two namespaces lead side by side."""
+        """Return the Lease: one per managed namespace, so that managers of two namespaces do not compete."""
         name = f"{LEASE_NAME}-{self.namespace}" if self.namespace else LEASE_NAME
         return Key(self.lease_namespace or self.namespace or NAMESPACE, name)
 
 
 def run(settings: ManagerSettings, logs: LogSettings = DEFAULT_LOGS) -> int:
-    """Works until a signal; the exit code says whether it ended well."""
+    """Run until a signal, and return the exit code."""
     return process.run("manager", lambda stop: serve(settings, stop), logs)
 
 
@@ -100,14 +100,14 @@ async def serve(settings: ManagerSettings, stop: asyncio.Event) -> int:
     except Stopped:
         pass
     except LeadershipLost as lost:
-        raise StartRefused(f"stopped, because another may lead by now: {lost}") from None
+        raise StartRefused(f"stopped, because another replica may lead by now: {lost}") from None
     finally:
         await client.close()
     return 0
 
 
 def _choose(settings: ManagerSettings) -> tuple[str, ...]:
-    """Providers need a place to serve hosts. Nobody has to have one: whoever asks for everything gets the core then."""
+    """Return the controllers to run. Providers need an address for hosts; without one, the default is the core."""
     chosen = controllers.choose(settings.controllers)
     controllers.check(chosen)
     if settings.namespace:
@@ -115,33 +115,32 @@ def _choose(settings: ManagerSettings) -> tuple[str, ...]:
     if settings.nodes is None:
         if settings.controllers and controllers.has_providers(chosen):
             raise StartRefused(
-                "the controllers of providers need --nodes-listen, where this manager serves hosts, and --server-url"
+                "the group providers needs --nodes-listen, where this manager serves hosts, and --server-url"
             )
         if settings.site != SiteSettings():
             raise StartRefused(
-                "--server-url, --tls-cert, --assets and --artefacts are for hosts: --nodes-listen must say where they "
-                "are served"
+                "--server-url, --tls-cert, --assets and --artefacts need --nodes-listen, the address to serve hosts on"
             )
         return chosen if settings.controllers else controllers.GROUPS["core"]
     settings.site.check()
     settings.site.name(settings.nodes)
     settings.site.presented(settings.nodes)
     if not settings.nodes[1] and not settings.site.server_url:
-        raise StartRefused("--nodes-listen with port 0 takes any free one: name one, or add --server-url")
+        raise StartRefused("--nodes-listen with port 0 selects any free port: choose a port, or add --server-url")
     if not settings.machine.run_jobs:
         return tuple(name for name in chosen if name != JOB_RUNNER)
     if settings.data_dir is None:
-        raise StartRefused("--run-jobs needs --data-dir, where Jobs and the hosts they make on this machine are kept")
+        raise StartRefused(
+            "--run-jobs needs --data-dir, the directory of Jobs and of the hosts that they create on this machine"
+        )
     return chosen
 
 
 def _without_access(settings: ManagerSettings, chosen: tuple[str, ...]) -> tuple[str, ...]:
-    """Users and what they were granted are of the whole cluster."""
+    """Return the controllers without those of the group access: users and grants are cluster-wide."""
     left = tuple(name for name in chosen if not controllers.has_access((name,)))
     if settings.controllers and left != chosen:
-        raise StartRefused(
-            "users reach the clusters of every namespace: run the controllers of access without --namespace"
-        )
+        raise StartRefused("the group access is cluster-wide: run it without --namespace")
     return left
 
 
@@ -158,15 +157,15 @@ async def _manage(
     election = _election(client, settings) if settings.leader_elect else None
     begun = asyncio.Event()
 
-    async def tell_ready() -> None:
+    async def announce_ready() -> None:
         begun.set()
-        standing = "stands for the lead" if election else "leads alone"
+        mode = "with leader election" if election else "without leader election"
         process.announce(
             f"remuda manager ready after {time.monotonic() - started:.2f} s, pid {os.getpid()}, "
-            f"{standing}, {controllers.told(chosen)}"
+            f"{mode}, {controllers.ready_text(chosen)}"
         )
 
-    def tell_lead() -> None:
+    def announce_lead() -> None:
         if election is not None:
             print(f"remuda manager leads by lease {settings.lease} as {election.identity}", flush=True)
 
@@ -188,8 +187,8 @@ async def _manage(
             own = await unless(stop, webhooks.own_user(client))
             hooks = controllers.webhooks(chosen, settings.user_quota)
             webhooks.add(manager, hooks, settings.webhooks, found_at, settings.lease.namespace, own)
-        manager.at_start(tell_ready)
-        manager.at_lead(tell_lead)
+        manager.at_start(announce_ready)
+        manager.at_lead(announce_lead)
         await manager.run(stop, election)
 
 
@@ -201,27 +200,27 @@ async def _add_controllers(
         return
     server = NodeServer(client, client.access, settings.nodes, settings.site, settings.lease.namespace)
     site = await server.prepare()
-    await tell_of_unknown_name(site)
+    await warn_of_unknown_name(site)
     machine = settings.machine
     if settings.data_dir is not None:
         machine = msgspec.structs.replace(machine, driver_directory=str(settings.data_dir.absolute() / "drivers"))
-    kept = settings.site.kept_artefacts(settings.data_dir)
+    store = settings.site.artefact_store(settings.data_dir)
     job_settings = _job_settings(settings, client)
-    endpoints = administration.endpoints(client, kept, None if job_settings is None else job_settings.hosts)
+    endpoints = administration.endpoints(client, store, None if job_settings is None else job_settings.hosts)
     access = Access(manager, site, kubernetes(client), chosen, endpoints)
     wanted = providers.ProviderSettings(
         site=site,
         bootstrap=settings.bootstrap,
         machine=machine,
         jobs=job_settings,
-        artefacts=kept,
+        artefacts=store,
         tunnels=True,
-        silence=access.ways.silent_since,
+        silence=access.transports.silent_since,
         proxied=access.proxied,
     )
     added = controllers.add(manager, chosen, wanted, access)
     if added is not None and added.registration is not None:
-        server.add(manager, site, added.registration, kept, access.routes(), access.on_denied)
+        server.add(manager, site, added.registration, store, access.routes(), access.on_denied)
     if not settings.namespace:
         await controllers.register_drivers(client, chosen)
 
@@ -238,24 +237,22 @@ def _webhooks_at(settings: ManagerSettings, chosen: tuple[str, ...]) -> Location
     """Return the address at which the API server is to call the webhooks, if they are enabled."""
     if settings.webhooks is None:
         if settings.webhook_url:
-            raise StartRefused(
-                "--webhook-url says where webhooks are found; --webhook-listen must say where they are served"
-            )
+            raise StartRefused("--webhook-url needs --webhook-listen, the address on which webhooks are served")
         if settings.user_quota != Quota():
-            raise StartRefused("--user-quota is enforced by webhooks: add --webhook-listen")
+            raise StartRefused("webhooks enforce --user-quota: add --webhook-listen")
         return None
     if settings.namespace:
         raise StartRefused(
-            "webhooks check the objects of every namespace: serve them from a manager without --namespace, "
-            "or leave --webhook-listen out"
+            "webhooks check the objects of every namespace: serve them from a manager without --namespace, or omit "
+            "--webhook-listen"
         )
     if not controllers.webhooks(chosen):
-        raise StartRefused("none of the chosen controllers has webhooks: leave --webhook-listen out")
+        raise StartRefused("none of the chosen controllers has webhooks: omit --webhook-listen")
     return webhooks.location(settings.webhooks, settings.webhook_url)
 
 
 async def connect(settings: ManagerSettings, metrics: Metrics | None = None) -> HttpClient:
-    """A client the server has answered. Refuses in words what cannot work."""
+    """Return a client whose server has answered. Raises StartRefused."""
     try:
         access = kubeconfig.load(settings.kubeconfig, settings.context)
     except kubeconfig.KubeconfigError as error:
@@ -265,7 +262,7 @@ async def connect(settings: ManagerSettings, metrics: Metrics | None = None) -> 
         async with asyncio.timeout(_ANSWER_SECONDS):
             await client.raw_get("/version")
     except Forbidden:
-        return client  # it knows us; what we may do turns out when we do it
+        return client  # authenticated; missing permissions show in later requests
     except (StatusError, TimeoutError) as error:
         await client.close()
         raise StartRefused(_unanswered(error, access)) from None
@@ -274,12 +271,12 @@ async def connect(settings: ManagerSettings, metrics: Metrics | None = None) -> 
 
 def _unanswered(error: StatusError | TimeoutError, access: kubeconfig.Access) -> str:
     if isinstance(error, TimeoutError):
-        return f"{access.server} has not answered within {_ANSWER_SECONDS:.0f} s"
+        return f"{access.server} did not answer within {_ANSWER_SECONDS:.0f} s"
     if isinstance(error, Unreachable):
         return str(error)
     if isinstance(error, Unauthorized):
-        return f"{access.server} does not know the user of {access.origin}: {error}"
-    return f"{access.server} does not answer as a Kubernetes API server does: {error}"
+        return f"{access.server} rejects the credentials of {access.origin}: {error}"
+    return f"{access.server} does not respond like a Kubernetes API server: {error}"
 
 
 def _election(client: Client, settings: ManagerSettings) -> Election:
@@ -301,12 +298,12 @@ async def _make_namespace(client: Client, name: str) -> None:
             await client.get(_NAMESPACES, "", name)
             return
     except StatusError as error:
-        raise StartRefused(f"cannot look for the namespace {name}: {error}") from None
+        raise StartRefused(f"cannot read the namespace {name}: {error}") from None
     obj = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     try:
         with contextlib.suppress(AlreadyExists):
             await client.create(_NAMESPACES, "", obj)
     except StatusError as error:
         raise StartRefused(
-            f"cannot make the namespace {name}: {error}. Make it, or choose another with --lease-namespace"
+            f"cannot create the namespace {name}: {error}. Create it, or choose another with --lease-namespace"
         ) from None

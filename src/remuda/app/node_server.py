@@ -2,8 +2,7 @@
 
 Every replica serves, whether or not it leads. The certificate and its CA are in a Secret that all replicas share; hosts
 pin that CA, so it stays for as long as it is valid. A certificate of the user's own is served beside it, to clients
-that ask for a name it is valid for. The embedded engine needs none of this: there the same endpoints are on the API's
-own port (`nodes.mount`).
+that ask for a name it is valid for. The embedded API server serves the same endpoints on its own port (`nodes.mount`).
 """
 
 from __future__ import annotations
@@ -36,15 +35,15 @@ from remuda.runtime.webhooks import certificates
 
 log = logging.getLogger(__name__)
 
-SECRET_NAME = "remuda-nodes"  # noqa: S105 - where the certificates are, not what they are
+SECRET_NAME = "remuda-nodes"  # noqa: S105 - name of the Secret
 _COMMON_NAME = "remuda"
 _GRACE_SECONDS = 5.0
 _LONGEST_SLEEP_SECONDS = 24 * 3600.0
-_AGAIN_SECONDS = 300.0
+_RETRY_SECONDS = 300.0
 
 
 class NodeServer:
-    """Made before the controllers, which need its Site; serving begins with `add`."""
+    """HTTPS server for hosts. Created before the controllers, which need its Site; `add` makes it serve."""
 
     def __init__(self, client: Client, access: Access, listen: Address, site: SiteSettings, namespace: str) -> None:
         self._client = client
@@ -74,7 +73,7 @@ class NodeServer:
         try:
             await self._renew()
         except StatusError as error:
-            raise StartRefused(f"cannot keep the certificate for hosts in Secret {self._secret}: {error}") from None
+            raise StartRefused(f"cannot store the certificate for hosts in Secret {self._secret}: {error}") from None
         own = self._serving.ca_pem
         return self._settings.settled(self._listen, own if self._presented is None else self._presented.trusted(own))
 
@@ -83,14 +82,14 @@ class NodeServer:
         manager: Manager,
         site: Site,
         registration: Registration,
-        kept: Artefacts | None = None,
+        store: Artefacts | None = None,
         more: Mapping[str, Handler] | None = None,
         on_denied: nodes.OnDenied = lambda request, code, why: None,
     ) -> None:
-        """Served from the moment the caches are filled until the manager ends."""
+        """Serve from when the caches are filled until the manager ends."""
         served = Endpoints(site, registration, self._settings.assets, on_denied)
         self._passthrough.on_denied = on_denied
-        found = nodes.routes(served, kept) | dict(more or {})
+        found = nodes.routes(served, store) | dict(more or {})
         self._routes = {prefix: found[prefix] for prefix in sorted(found, key=len, reverse=True)}
         manager.at_start(self.start)
         manager.at_end(self.stop)
@@ -117,7 +116,7 @@ class NodeServer:
     # -- the certificate -----------------------------------------------------------------------------------------
 
     async def _renew(self) -> None:
-        """In use from the next handshake on."""
+        """Renew the certificate; the next handshake uses it."""
         serving = await certificates.ensure(self._client, self._secret, self._names, common_name=_COMMON_NAME)
         load_pair(self._context, serving.certificate_pem, serving.key_pem, f"the Secret {self._secret}")
         self._serving = serving
@@ -131,8 +130,8 @@ class NodeServer:
             try:
                 await self._renew()
             except Exception as error:
-                log.warning("the certificate for hosts cannot be renewed: %s", error)
-                await asyncio.sleep(_AGAIN_SECONDS)
+                log.warning("cannot renew the certificate for hosts: %s; retrying in %.0f s", error, _RETRY_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
 
 
 def _context() -> ssl.SSLContext:

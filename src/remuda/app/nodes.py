@@ -18,11 +18,11 @@ from remuda.providers.controlplane.artefacts import Artefacts
 from remuda.providers.controlplane.artefacts import endpoint as artefacts
 from remuda.providers.shared.manager_address import TUNNEL, Site
 
-OnDenied = Callable[[Request, int, str], None]  # what was refused, the code, and why
+OnDenied = Callable[[Request, int, str], None]  # the denied request, the status code, and the reason
 
 
 def starting() -> dict[str, Handler]:
-    """Return handlers that tell hosts to retry soon, until `mount`: the API would answer that it does not know them."""
+    """Return handlers that make hosts retry soon until `mount`; the API itself would reject their requests."""
 
     def wait(request: Request) -> Result:
         return Response(503, b"the manager is starting\n", TEXT_HEADERS + header_block([("Retry-After", "2")]))
@@ -36,16 +36,16 @@ def mount(
     site: Site,
     registration: Registration,
     assets: Path | None,
-    kept: Artefacts | None = None,
+    store: Artefacts | None = None,
     on_denied: OnDenied = lambda request, code, why: None,
 ) -> None:
-    """On the port of the embedded engine, whose own /healthz serves hosts as well."""
-    for prefix, handler in routes(Endpoints(site, registration, assets, on_denied), kept).items():
+    """Serve hosts on the port of the embedded API server, whose own /healthz also serves hosts."""
+    for prefix, handler in routes(Endpoints(site, registration, assets, on_denied), store).items():
         if prefix != endpoints.HEALTH:
             front.mount(prefix, handler)
 
 
-def routes(served: Endpoints, kept: Artefacts | None) -> dict[str, Handler]:
-    """Handlers by the beginnings of paths."""
+def routes(served: Endpoints, store: Artefacts | None) -> dict[str, Handler]:
+    """Return the handlers by path prefix."""
     found = served.routes()
-    return found if kept is None else {**found, artefacts.PREFIX: artefacts.ArtefactFiles(kept).serve}
+    return found if store is None else {**found, artefacts.PREFIX: artefacts.ArtefactFiles(store).serve}

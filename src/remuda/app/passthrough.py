@@ -41,7 +41,7 @@ class Passthrough:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._session: aiohttp.ClientSession | None = None
-        # Told of what is refused, here or by the API server: the request, the code, and why.
+        # Called for each request that is denied, here or by the API server, with the code and the reason.
         self.on_denied: Callable[[Request, int, str], None] = lambda request, code, why: None
 
     async def serve(self, request: Request) -> Result:
@@ -53,7 +53,7 @@ class Passthrough:
                 self.on_denied(request, error.code, error.message)
             return refusal(error)
         if isinstance(result, Response) and result.status in (_UNAUTHORIZED, _FORBIDDEN):
-            self.on_denied(request, result.status, "the API server refuses it to this token")
+            self.on_denied(request, result.status, "the API server denies it for this token")
         return result
 
     async def close(self) -> None:
@@ -78,7 +78,7 @@ class Passthrough:
                     async with answer:
                         return Response(answer.status, await answer.read(), _passed_back(answer))
         except (aiohttp.ClientError, TimeoutError) as error:
-            log.warning("the API server does not answer a host: %s", error)
+            log.warning("cannot forward a host's request to the API server: %s", error)
             raise StatusError(
                 503, "ServiceUnavailable", "the API server does not answer", headers={"Retry-After": "5"}
             ) from None
@@ -106,7 +106,7 @@ class Passthrough:
 def judge(request: Request) -> bool:
     """Return whether the request is a watch. Raises a 403 for requests that hosts do not need.
 
-    Paths are compared as they were received: one that is written with escapes is none of these.
+    Paths are compared as received: a path with percent-escapes never matches.
     """
     path = request.target.partition("?")[0]
     if path == "/version" and request.method == "GET":
@@ -121,7 +121,7 @@ def judge(request: Request) -> bool:
     raise StatusError(
         403,
         "Forbidden",
-        f"{request.method} {path} is not for hosts: of the API they may use /version, and their own Secret by its name",
+        f"{request.method} {path} is not for hosts: they may only use /version and their own Secret, by its name",
     )
 
 
@@ -138,7 +138,7 @@ def _copying(answer: aiohttp.ClientResponse) -> Callable[[Sink], Awaitable[None]
                 sink.write(piece)
                 await sink.drain()
         except aiohttp.ClientError as error:
-            log.info("a host's watch has ended: %s", error)
+            log.info("watch of a host ended: %s", error)
         finally:
             answer.close()
 

@@ -1,4 +1,4 @@
-"""Shared frame of every long-running command: one event loop, a clean end on signals, logs."""
+"""Common runner of long-running commands: one event loop, clean shutdown on signals, logs."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from remuda.app.log_setup import DEFAULT_LOGS, LogSettings, set_up
 from remuda.app.tracing import TracingUnavailable
 from remuda.runtime import guard
 
-# The thread that writes to disk comes back from every commit into a busy event loop and waits for the interpreter lock.
-# By default it would be given it after 5 ms, which is several times the commit itself.
+# The thread that writes to disk needs the interpreter lock after every commit, while the event loop is busy. By default
+# it would get the lock after 5 ms, which is several times the duration of the commit.
 _SWITCH_SECONDS = 0.0005
 
-# Objects are decoded by the thousand and live for a moment; collecting after every 700 of them, as Python does by
-# default, finds nothing and costs a tenth of the processor.
+# Thousands of decoded objects live only for a moment. Python's default, a collection after every 700 allocations, finds
+# nothing and costs a tenth of the CPU time.
 _COLLECT_AFTER = (20_000, 20, 50)
 
 
 class StartRefused(Exception):
-    """The command cannot start, or cannot go on; the text tells the person why and what to do."""
+    """The command cannot start or continue; the text tells the user why, and what to do."""
 
 
 def run(
     command: str, serve: Callable[[asyncio.Event], Coroutine[Any, Any, int]], logs: LogSettings = DEFAULT_LOGS
 ) -> int:
-    """Runs `serve` until it returns the exit code; SIGTERM and Ctrl-C set the event it is given."""
+    """Run `serve` until it returns the exit code; SIGTERM and Ctrl-C set the event that it gets."""
     undo = set_up(logs)
     tune()
     _allow_many_files()
@@ -62,7 +62,7 @@ def _run(main: Coroutine[Any, Any, int]) -> int:
 
 
 def announce(line: str) -> None:
-    """One line for people and scripts; and systemd, if it started this, learns that what it waits for has come."""
+    """Print the ready line, for people and scripts, and notify systemd if it started this process."""
     print(line, flush=True)
     place = os.environ.get("NOTIFY_SOCKET", "")
     if not place:
@@ -71,11 +71,11 @@ def announce(line: str) -> None:
         try:
             out.sendto(b"READY=1", f"\0{place[1:]}" if place.startswith("@") else place)
         except OSError as error:
-            logging.getLogger(__name__).warning("systemd cannot be told that this is ready: %s", error)
+            logging.getLogger(__name__).warning("cannot notify systemd that this process is ready: %s", error)
 
 
 def tune() -> None:
-    """The interpreter, for many small objects and one writing thread."""
+    """Tune the interpreter for many small objects and one writing thread."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     gc.set_threshold(*_COLLECT_AFTER)
 
@@ -89,7 +89,7 @@ async def _until_signalled(serve: Callable[[asyncio.Event], Coroutine[Any, Any, 
 
 
 def _allow_many_files() -> None:
-    """Each watch is a socket: as many as the system lets this process have, not as many as a shell gives it."""
+    """Raise the limit of open files to the hard limit: each watch is a socket, and a shell's soft limit is low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -3,8 +3,8 @@
 A URL that no host could use is refused. One that only this machine can use is fine for hosts that are processes of this
 machine, so it only causes a message; so does a name that does not resolve here, which hosts may well resolve.
 
-Hosts are told to trust a set of CAs: always our own, and with it the one of --server-ca and the root of a certificate
-of the user's own. So users can distribute a new authority before it is needed, and no host loses its connection.
+Hosts trust a set of CAs: always our own, the one of --server-ca, and the root of the user's own certificate. So users
+can distribute a new authority before it is needed, and no host loses its connection.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Site options that `up` and `manager` share."""
 
     server_url: str = ""  # empty: derived from where it listens
-    server_ca: Path | None = None  # of a certificate that is not ours: the user's, or of what stands before the manager
+    server_ca: Path | None = None  # CA of a certificate that is not ours: the user's, or a load balancer's
     tls_cert: Path | None = None  # the user's own certificate with its chain, and its key
     tls_key: Path | None = None
     assets: Path | None = None  # files for hosts
-    artefacts: Path | None = None  # what nodes install distributions from; made when there is something to keep
+    artefacts: Path | None = None  # binaries and images for nodes; created by the first `artefacts add`
 
     def name(self, listen: Address) -> str:
         """Return the name that the serving certificate must be valid for.
@@ -49,7 +49,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
         """
         if not self.server_url and listen[0] in _EVERYWHERE:
             raise StartRefused(
-                f"listening on {shown(listen)} does not say where hosts find this server: add --server-url "
+                f"hosts cannot reach this server at the listening address {shown(listen)}: add --server-url "
                 "https://NAME:PORT, or run without hosts, with --controllers=core"
             )
         url = self.server_url or f"https://{shown(listen)}"
@@ -57,31 +57,29 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
             parts = urlsplit(url)
             host, _ = parts.hostname or "", parts.port
         except ValueError:
-            raise StartRefused(f"--server-url {url} is no URL") from None
+            raise StartRefused(f"--server-url {url} is not a valid URL") from None
         if parts.scheme != "https" or not host:
-            raise StartRefused(
-                f"--server-url {url}: hosts talk to the server over https only, for example https://NAME:PORT"
-            )
+            raise StartRefused(f"--server-url {url}: must be an https URL, for example https://NAME:PORT")
         if parts.path.strip("/") or parts.query or parts.fragment or parts.username:
-            raise StartRefused(f"--server-url {url}: nothing may follow the host and its port")
+            raise StartRefused(f"--server-url {url}: must consist of host and port only, for example https://NAME:PORT")
         if host in _EVERYWHERE:
             raise StartRefused(
-                f"--server-url {url}: no host can connect to {host}; give an address or a name of this machine"
+                f"--server-url {url}: no host can connect to {host}; use an address or a name of this machine"
             )
         return host
 
     def settled(self, listen: Address, ca_pem: bytes) -> Site:
-        """With the port that is really listened on, and who vouches for the certificates that are shown there."""
+        """Return the Site with the actual port and the CAs of the certificates that are served there."""
         self.name(listen)
         url = (self.server_url or f"https://{shown(listen)}").rstrip("/")
         foreign = self._foreign_ca()
         site = Site(server_url=url, ca_pem=_one_newline(chains.bundle(foreign, ca_pem) if foreign else ca_pem))
         if site.only_here:
-            log.info("hosts find this server at %s, which only this machine can: --server-url may say otherwise", url)
+            log.info("hosts reach this server at %s, on this machine only; for other hosts set --server-url", url)
         return site
 
     def check(self) -> None:
-        """Refuses files that cannot be used."""
+        """Raise StartRefused for files that cannot be used."""
         self._foreign_ca()
         if self.assets is not None and not self.assets.is_dir():
             raise StartRefused(f"--assets {self.assets} is not a directory")
@@ -89,10 +87,10 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise StartRefused(f"--artefacts {self.artefacts} is not a directory")
 
     def presented(self, listen: Address) -> Presented | None:
-        """The user's own certificate, fit to be shown where hosts and users look for this server. Refuses in words."""
+        """Return the user's own certificate, checked against the names that clients use. Raises StartRefused."""
         if self.tls_cert is None or self.tls_key is None:
             if self.tls_cert is not None or self.tls_key is not None:
-                raise StartRefused("--tls-cert and --tls-key belong together: a certificate, and the key of it")
+                raise StartRefused("--tls-cert and --tls-key must be given together: a certificate and its key")
             return None
         host = self.name(listen) if self.server_url or listen[0] not in _EVERYWHERE else ""
         try:
@@ -101,12 +99,12 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise StartRefused(f"--tls-cert: {unfit}") from None
         if found.chain.has_addresses and _is_one_address(listen[0]) and not found.chain.covers(listen[0]):
             raise StartRefused(
-                f"--tls-cert {self.tls_cert} is for {', '.join(found.chain.names)}, and is shown to whoever connects "
-                f"to an address: it must be for {listen[0]} of --listen, too"
+                f"--tls-cert {self.tls_cert} is valid for {', '.join(found.chain.names)}; clients that connect by "
+                f"address also get it, so it must be valid for {listen[0]} of --listen, too"
             )
         return found
 
-    def kept_artefacts(self, data_dir: Path | None) -> Packing | None:
+    def artefact_store(self, data_dir: Path | None) -> Packing | None:
         """Return the artefact store: at the given path, else in the data directory, if there is one."""
         place = self.artefacts or (data_dir / "artefacts" if data_dir is not None else None)
         return None if place is None else Packing(place.absolute())
@@ -118,9 +116,9 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
             pem = self.server_ca.read_bytes()
             x509.load_pem_x509_certificates(pem)
         except OSError as error:
-            raise StartRefused(f"--server-ca {self.server_ca} cannot be read: {error.strerror}") from None
+            raise StartRefused(f"cannot read --server-ca {self.server_ca}: {error.strerror}") from None
         except ValueError:
-            raise StartRefused(f"--server-ca {self.server_ca} has no certificate in PEM") from None
+            raise StartRefused(f"--server-ca {self.server_ca} contains no PEM certificate") from None
         return pem
 
 
@@ -128,8 +126,8 @@ def _one_newline(pem: bytes) -> bytes:
     return pem.rstrip(b"\n") + b"\n"
 
 
-async def tell_of_unknown_name(site: Site) -> None:
-    """Hosts may have another resolver than this machine, so it is no reason not to start."""
+async def warn_of_unknown_name(site: Site) -> None:
+    """Warn if the server's name does not resolve here. Hosts may use another resolver, so this is not an error."""
     parts = urlsplit(site.server_url)
     try:
         async with asyncio.timeout(_RESOLVE_SECONDS):
@@ -137,14 +135,14 @@ async def tell_of_unknown_name(site: Site) -> None:
     except (OSError, TimeoutError) as error:
         why = why_not(error) if isinstance(error, OSError) and error.strerror else "no answer"
         log.warning(
-            "the name %s of --server-url is not known here (%s): hosts must be able to resolve it",
+            "cannot resolve %s of --server-url on this machine (%s); hosts must be able to resolve it",
             parts.hostname,
             why,
         )
 
 
 def _is_one_address(host: str) -> bool:
-    """One that others connect to: not loopback, not everywhere, not a name."""
+    """Return whether this is one address that others can connect to: not loopback, a wildcard or a name."""
     try:
         return host not in _EVERYWHERE and not ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""The tunnel's server on our HTTP front: a handler for the path clients connect to."""
+"""HTTP handler that connects the tunnel's server to our HTTP front."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The whole product in one process: the embedded engine, and the controllers on it, and what hosts are served, all on
-one port."""
+"""The whole management plane in one process and on one port: embedded API server, controllers, endpoints for hosts."""
 
 from __future__ import annotations
 
@@ -14,11 +13,11 @@ from remuda.access.setup import let_users_in
 from remuda.access.types import Quota
 from remuda.apiserver.server import ApiServer
 from remuda.app import administration, apiserver, controllers, health, jobs, nodes, process
-from remuda.app.access import Access, UserTokens, embedded, tell_of_strangers
+from remuda.app.access import Access, UserTokens, audit_denied_requests, embedded
 from remuda.app.addresses import Address
 from remuda.app.apiserver import ServerSettings
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
-from remuda.app.site import SiteSettings, tell_of_unknown_name
+from remuda.app.site import SiteSettings, warn_of_unknown_name
 from remuda.kube.errors import StatusError
 from remuda.providers import setup as providers
 from remuda.providers.bootstrap.setup import BootstrapSettings
@@ -33,11 +32,11 @@ class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
     site: SiteSettings = SiteSettings()
     bootstrap: BootstrapSettings = BootstrapSettings()
     machine: MachineSettings = MachineSettings()
-    user_quota: Quota = Quota()  # of users that have none of their own
+    user_quota: Quota = Quota()  # for users without a quota of their own
 
 
 def run(settings: UpSettings, logs: LogSettings = DEFAULT_LOGS) -> int:
-    """Serves until a signal; the exit code says whether it ended well."""
+    """Serve until a signal, and return the exit code."""
     return process.run("up", lambda stop: serve(settings, stop), logs)
 
 
@@ -57,21 +56,21 @@ async def serve(settings: UpSettings, stop: asyncio.Event) -> int:
         readiness={"kinds": lambda: kinds_missing},
     )
 
-    def tell() -> None:
+    def announce_ready() -> None:
         process.announce(
             f"remuda ready at {server.url} after {time.monotonic() - started:.2f} s, "
             f"pid {os.getpid()}, kubeconfig {server.kubeconfig}"
         )
-        if sys.stderr.isatty():  # somebody looks on, and may be new here
-            print("Ctrl-C ends it. Next, in another terminal:\n", file=sys.stderr)
+        if sys.stderr.isatty():  # a person started it, perhaps for the first time
+            print("Press Ctrl-C to stop. Next, in another terminal:\n", file=sys.stderr)
             print(f"  export KUBECONFIG={server.kubeconfig.absolute()}", file=sys.stderr)
             print("  remuda create cluster prairie --wait\n", file=sys.stderr, flush=True)
 
     try:
         manager = Manager(server.client())
-        manager.at_lead(tell)
+        manager.at_lead(announce_ready)
         async with health.served(settings.health, manager, {}):
-            # The kinds of Cluster API come with the engine: providers stand on them, whoever runs the core.
+            # The embedded API server always has the CRDs of Cluster API: providers need them, whichever core runs.
             await controllers.install(server.client(), (*controllers.GROUPS["core"], *chosen))
             kinds_missing = ""
             await controllers.install_roles(server.client(), chosen)
@@ -86,8 +85,7 @@ async def serve(settings: UpSettings, stop: asyncio.Event) -> int:
 
 
 def _with_names(settings: UpSettings, chosen: tuple[str, ...]) -> ServerSettings:
-    """The serving certificate is good for where hosts find it. Refuses, before anything runs, what they could not
-    use."""
+    """Add the name under which hosts reach the server to its certificate. Raises StartRefused for an unusable one."""
     server = settings.server
     if not controllers.has_providers(chosen):
         return server
@@ -101,14 +99,14 @@ async def _add(manager: Manager, server: ApiServer, settings: UpSettings, chosen
         return
     listens = (settings.server.host, server.front.port)
     site = settings.site.settled(listens, server.authorities)
-    await tell_of_unknown_name(site)
+    await warn_of_unknown_name(site)
     data = settings.server.data_dir.absolute()
     machine = msgspec.structs.replace(settings.machine, driver_directory=str(data / "drivers"))
-    kept = settings.site.kept_artefacts(data)
+    store = settings.site.artefact_store(data)
     job_settings = jobs.settings(data, server.url, server.authorities)
-    endpoints = administration.endpoints(server.client(), kept, job_settings.hosts)
+    endpoints = administration.endpoints(server.client(), store, job_settings.hosts)
     access = Access(manager, site, embedded(server), chosen, endpoints)
-    tell_of_strangers(server, access.audit)
+    audit_denied_requests(server, access.audit)
     if access.tokens is not None:
         server.authenticator.add(UserTokens(access.tokens, server.authenticator.api_audiences))
         await let_users_in(server.client())
@@ -117,15 +115,15 @@ async def _add(manager: Manager, server: ApiServer, settings: UpSettings, chosen
         bootstrap=settings.bootstrap,
         machine=machine,
         jobs=job_settings,
-        artefacts=kept,
+        artefacts=store,
         tunnels=True,
-        silence=access.ways.silent_since,
+        silence=access.transports.silent_since,
         proxied=access.proxied,
     )
     added = controllers.add(manager, chosen, wanted, access)
     assert added is not None
     if added.registration is not None:
-        nodes.mount(server.front, site, added.registration, settings.site.assets, kept, access.on_denied)
+        nodes.mount(server.front, site, added.registration, settings.site.assets, store, access.on_denied)
     manager.at_start(lambda: _mount(server, access))
     if added.job_runner is not None:
         server.pod_logs.add(added.job_runner.log_source)

@@ -1,7 +1,7 @@
 """Admission served as webhooks by `remuda manager`: where they listen, where the API server finds them, and their end.
 
 Every replica serves them, whether or not it leads. The registration outlives the process on purpose: while no replica
-is there, nothing unchecked is stored. Whoever gives the manager up for good takes it back (`remove`).
+runs, the API server stores nothing unchecked. A user who uninstalls the manager removes it (`remove`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from remuda.runtime.webhooks.configuration import FIELD_MANAGER, VALIDATING
 from remuda.runtime.webhooks.service import WebhookService
 
 NAME = "remuda"  # of the two configurations
-SECRET_NAME = "remuda-webhooks"  # noqa: S105 - where the certificates are, not what they are
+SECRET_NAME = "remuda-webhooks"  # noqa: S105 - name of the Secret
 
 _SELF = Target("authentication.k8s.io/v1", "selfsubjectreviews")
 _EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - where nobody can be reached
@@ -31,9 +31,7 @@ def location(listen: Address, url: str) -> Location:
     """Return the address by which the API server reaches a listener. Raises StartRefused for one it could not reach."""
     host, port = listen
     if not url and (host in _EVERYWHERE or not port):
-        raise StartRefused(
-            f"--webhook-listen {shown(listen)} does not say how the API server gets there: add --webhook-url"
-        )
+        raise StartRefused(f"the API server cannot reach --webhook-listen {shown(listen)}: add --webhook-url")
     try:
         return Location.at(url or f"https://{shown(listen)}")
     except ValueError as error:
@@ -70,9 +68,10 @@ def add(
 
 
 async def require(client: Client) -> None:
-    """Refuse an API server that does not take webhook configurations, before anything is written there.
+    """Raise StartRefused if the API server does not accept webhook configurations, before anything is written.
 
-    It is asked, by a dry run, and not known by its version: an engine that learns to call webhooks is accepted then."""
+    A dry run decides this, not the version: a server that supports webhooks later is accepted without a change here.
+    """
     probe = {
         "apiVersion": VALIDATING.api_version,
         "kind": "ValidatingWebhookConfiguration",
@@ -85,7 +84,7 @@ async def require(client: Client) -> None:
         )
     except StatusError as error:
         raise StartRefused(
-            f"cannot use --webhook-listen with this API server: {error.message}. Leave out --webhook-listen, or run "
+            f"cannot use --webhook-listen with this API server: {error.message}. Omit --webhook-listen, or run "
             "`remuda up`, which checks objects in its own process, or use a Kubernetes API server."
         ) from None
 
@@ -109,17 +108,17 @@ async def own_user(client: Client) -> str:
         answer = await client.create(_SELF, "", wanted)
     except StatusError as error:
         raise StartRefused(
-            f"cannot find out which user this manager is, which its webhooks have to know: {error}"
+            f"cannot determine the user name of this manager, which its webhooks need: {error}"
         ) from None
     return msgspec.json.decode(answer, type=_SelfReview).status.user_info.username
 
 
 async def remove(client: Client) -> str:
-    """Takes the registration back; what there is to say of it."""
+    """Remove the registration and return a message."""
     try:
         removed = await unregister(client, NAME)
     except StatusError as error:
         raise StartRefused(f"cannot remove the webhooks: {error}") from None
     if not removed:
         return "no webhooks were registered"
-    return "the webhooks are removed; a manager that runs with --webhook-listen registers them when it starts again"
+    return "webhooks removed; a manager with --webhook-listen registers them again when it starts"

@@ -1,4 +1,4 @@
-"""`remuda apiserver`: the engine alone."""
+"""`remuda apiserver`: the embedded API server without controllers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from remuda.cli.server_options import server_options, server_settings
 @server_options
 @log_options
 def command(log_format: str, log_level: str | None, verbose: int, **options: Any) -> None:
-    """Run the embedded Kubernetes API server.
+    """Run the embedded Kubernetes API server, without controllers.
 
-    The first start makes a certificate authority, keys and DATA_DIR/admin.kubeconfig; later starts go on where the
-    last one ended. One line is printed when the server is ready. SIGTERM or Ctrl-C ends it cleanly.
+    The first start creates a certificate authority, keys and DATA_DIR/admin.kubeconfig; later starts reuse them and
+    the stored state. The server prints one line when it is ready. SIGTERM or Ctrl-C stops it cleanly.
 
     \b
       remuda apiserver --data-dir ./remuda-data --listen 127.0.0.1:6443

@@ -1,4 +1,4 @@
-"""`remuda apply`: make it so. What is applied, and in which order, is decided in `manifest_apply`."""
+"""`remuda apply`: create or update the objects in a manifest. `manifest_apply` decides the order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from remuda.cli import exit_codes, manifest_files, progress
 from remuda.cli.connection import connected, kubeconfig_option, show_warning
 from remuda.cli.options import HELP
-from remuda.cli.text_wrap import say
+from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
     from remuda.cli.manifest_apply import Applied
@@ -24,9 +24,9 @@ _COLOURS = {"created": "green", "configured": "yellow"}
 
 @click.command(name="apply", context_settings=HELP)
 @manifest_files.files_option()
-@click.option("-n", "--namespace", default="", help="Of objects that do not say theirs. Default: the kubeconfig's.")
-@click.option("--dry-run", is_flag=True, help="Ask the server what it would do; nothing is changed.")
-@click.option("--force-conflicts", is_flag=True, help="Take over fields that somebody else manages.")
+@click.option("-n", "--namespace", default="", help="Namespace of objects that name none. Default: the kubeconfig's.")
+@click.option("--dry-run", is_flag=True, help="Only let the server check the objects; change nothing.")
+@click.option("--force-conflicts", is_flag=True, help="Take over fields that another field manager owns.")
 @progress.wait_options
 @kubeconfig_option
 def command(
@@ -38,11 +38,11 @@ def command(
     timeout: float,
     kubeconfig: Path | None,
 ) -> None:
-    """Create what a manifest describes, or change it until it is so (server-side apply).
+    """Create or update the objects in a manifest (server-side apply).
 
-    All of it is tried first: if the server refuses one object, nothing is applied. Namespaces, definitions and drivers
-    go first and clusters last, however the manifest is ordered. --wait waits until its clusters are ready. `remuda
-    plan` tells what it would do to the machines.
+    A dry run of all objects comes first: if the server refuses one object, nothing is applied. Namespaces, CRDs and
+    drivers are applied first and clusters last, whatever their order in the manifest. --wait waits until its clusters
+    are ready. To see what a manifest would do to machines, use `remuda plan`.
 
     \b
       remuda apply -f examples/nano.yaml --wait
@@ -62,14 +62,14 @@ def command(
             warnings.show()
         if dry_run:
             for one in tried:
-                _tell(one, " (server dry run)")
+                _print_outcome(one, " (server dry run)")
             return []
-        return await applying.apply(_tell)
+        return await applying.apply(_print_outcome)
 
     try:
         applied = connected(kubeconfig, work, warn=warnings)
     except ApplyRefused as refused:
-        say(f"refused, and nothing was applied:\n{refused}")
+        print_note(f"the server refused the manifest; nothing was applied:\n{refused}")
         raise SystemExit(exit_codes.NO) from None
     for one in applied if wait else ():
         if one.resource.is_cluster:
@@ -77,10 +77,10 @@ def command(
 
 
 class _Warnings:
-    """The server's. While it is only tried, everything that the manifest brings is missing: that is no news."""
+    """Warnings of the server. In the dry run, those about objects that the manifest itself creates are dropped."""
 
     def __init__(self, objects: Sequence[dict[str, Any]]) -> None:
-        self._brought = [(str(obj["kind"]), str(obj["metadata"]["name"])) for obj in objects]
+        self._created = [(str(obj["kind"]), str(obj["metadata"]["name"])) for obj in objects]
         self._held: list[str] | None = []
 
     def __call__(self, text: str) -> None:
@@ -92,11 +92,11 @@ class _Warnings:
     def show(self) -> None:
         for text in self._held or ():
             missing = _MISSING.search(text)
-            if missing is None or (missing["kind"], missing["name"]) not in self._brought:
+            if missing is None or (missing["kind"], missing["name"]) not in self._created:
                 show_warning(text)
         self._held = None
 
 
-def _tell(one: Applied, note: str = "") -> None:
+def _print_outcome(one: Applied, note: str = "") -> None:
     name, _, outcome = str(one).rpartition(" ")
     click.echo(f"{name} {click.style(outcome, fg=_COLOURS.get(outcome))}{note}")

@@ -1,4 +1,4 @@
-"""Stores that `remuda artefacts` works on: that of the server the kubeconfig names, or a folder of this machine."""
+"""Stores that `remuda artefacts` manages: the one of the server in the kubeconfig, or a folder of this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote
 import click
 
 from remuda.cli.connection import connected
-from remuda.cli.text_wrap import say
+from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ARTEFACTS = "/k8s/manager/artefacts"
-_TIMEOUT_SECONDS = 900.0  # the server copies what was uploaded, and reads whole files to verify them
+_TIMEOUT_SECONDS = 900.0  # the server copies uploaded files, and reads whole files to verify them
 
 
 class Store(Protocol):
@@ -31,17 +31,17 @@ class Store(Protocol):
     def add(
         self, distro: str, version: str, arch: str, files: Mapping[str, Path], sums: Mapping[str, str], *, replace: bool
     ) -> list[Kept]:
-        """Keep files by the names they are to have. `sums`: what their checksums must be, where that is known."""
+        """Store files under the given names. `sums`: expected checksums, as far as known."""
 
     def pack(self, version: str, *, replace: bool) -> list[Kept]:
-        """Make nano from the installation that the store belongs to."""
+        """Build the nano bundle from the installation that the store belongs to."""
 
     def verify(self, one: Kept) -> str:
-        """Return what is wrong with its bytes; empty: nothing."""
+        """Return what is wrong with the stored file; empty: nothing."""
 
 
 class LocalStore:
-    """Raises BadArtefact."""
+    """Store in a folder of this machine. Raises BadArtefact."""
 
     def __init__(self, store: Artefacts) -> None:
         self._store = store
@@ -73,7 +73,7 @@ class LocalStore:
 
 
 class ServerStore:
-    """Raises ClickException, and BadArtefact for files that are not what was promised."""
+    """Store of the server. Raises ClickException, and BadArtefact for files that do not match their checksums."""
 
     def __init__(self, kubeconfig: Path | None) -> None:
         self._kubeconfig = kubeconfig
@@ -130,15 +130,15 @@ class ServerStore:
                 return await work(client)
             except NotFound:
                 raise click.ClickException(
-                    f"{client.access.server} keeps no artefacts: it is not a manager, or it has no folder for them. "
-                    "Name a manager with --kubeconfig, or a folder of this machine with --data-dir or --artefacts"
+                    f"{client.access.server} has no artefact store: it is not a manager, or runs without a folder for "
+                    "artefacts. Choose a manager with --kubeconfig, or a local folder with --data-dir or --artefacts"
                 ) from None
 
         return connected(self._kubeconfig, explained, timeout_seconds=_TIMEOUT_SECONDS)
 
 
 async def listing(client: HttpClient) -> Listing:
-    """Return all that a server keeps. Raises StatusError."""
+    """Return all artefacts of a server. Raises StatusError."""
     import msgspec
 
     from remuda.providers.controlplane.artefacts.administration import Listing
@@ -151,11 +151,11 @@ def _checksum(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise click.ClickException(f"{path}: {error.strerror}") from None
+        raise click.ClickException(f"cannot read {path}: {error.strerror}") from None
 
 
 def _check(files: Mapping[str, Path], found: Mapping[str, str], sums: Mapping[str, str]) -> None:
-    """Before anything is sent."""
+    """Compare the files with the expected checksums, before anything is sent. Raises BadArtefact."""
     from remuda.providers.controlplane.artefacts import check_promise
 
     for name, path in files.items():
@@ -163,7 +163,7 @@ def _check(files: Mapping[str, Path], found: Mapping[str, str], sums: Mapping[st
 
 
 async def _upload(client: HttpClient, name: str, path: Path, checksum: str) -> None:
-    """Send a file in pieces; one that was cut off before goes on where it ended."""
+    """Send a file in pieces; resume an interrupted upload where it ended."""
     import msgspec
 
     from remuda.kube.errors import Conflict
@@ -172,13 +172,13 @@ async def _upload(client: HttpClient, name: str, path: Path, checksum: str) -> N
     target = f"{_ARTEFACTS}/uploads/{checksum}"
     present = int(msgspec.json.decode(await client.raw_get(target))["bytes"])
     size = os.stat(path).st_size
-    say(f"uploading {name}: {size / 1e6:.1f} MB" + (f", from {present / 1e6:.1f} on" if present else ""))
+    print_note(f"uploading {name}: {size / 1e6:.1f} MB" + (f", resuming at {present / 1e6:.1f} MB" if present else ""))
     with path.open("rb") as file:
         while present < size:
             file.seek(present)
             piece = file.read(MOST_PIECE)
             if not piece:
-                raise click.ClickException(f"{path} became shorter while it was sent")
+                raise click.ClickException(f"{path} was truncated during the upload; try again")
             try:
                 answer = await client.raw_send("PUT", f"{target}?offset={present}", piece)
                 present = int(msgspec.json.decode(answer)["bytes"])

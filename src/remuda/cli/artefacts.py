@@ -1,4 +1,4 @@
-"""`remuda artefacts`: files that nodes install distributions from, kept where the manager serves them."""
+"""`remuda artefacts`: the binaries and images of distributions that the manager serves to nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import click
 from remuda.cli.connection import kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
-from remuda.cli.text_wrap import say
+from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
     from remuda.cli.artefact_stores import Store
@@ -22,19 +22,19 @@ _SUM = re.compile("[0-9a-fA-F]{64}", re.ASCII)
 
 
 def _place(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say which store."""
+    """Add the options that choose the store."""
     options = (
         kubeconfig_option,
         click.option(
             "--data-dir",
             type=click.Path(file_okay=False, path_type=Path),
-            help="Work on this folder of a server that does not run, not on the server of the kubeconfig.",
+            help="Use the store in this data directory of a stopped server, instead of the server in the kubeconfig.",
         ),
         click.option(
             "--artefacts",
             "directory",
             type=click.Path(file_okay=False, path_type=Path),
-            help="The same, where the manager's option --artefacts names a folder.",
+            help="Use this store, which a manager is given with --artefacts, instead of the server in the kubeconfig.",
         ),
     )
     for option in reversed(options):
@@ -47,7 +47,7 @@ def _store(kubeconfig: Path | None, data_dir: Path | None, directory: Path | Non
     from remuda.providers.controlplane.artefacts import Artefacts
 
     if sum(one is not None for one in (kubeconfig, data_dir, directory)) > 1:
-        raise click.UsageError("only one of --kubeconfig, --data-dir and --artefacts says where artefacts are kept")
+        raise click.UsageError("--kubeconfig, --data-dir and --artefacts exclude each other")
     place = directory or (data_dir / "artefacts" if data_dir is not None else None)
     return ServerStore(kubeconfig) if place is None else LocalStore(Artefacts(place))
 
@@ -56,9 +56,9 @@ def _store(kubeconfig: Path | None, data_dir: Path | None, directory: Path | Non
 def command() -> None:
     """Manage the binaries and images that the manager serves to nodes.
 
-    The server that the kubeconfig names keeps them, and you must be an administrator there. A version whose artefacts
-    it has is installed from them; any other by the distribution's own installer image. A cluster keeps to what there
-    was when its version was chosen.
+    The server in the kubeconfig stores them; you must be an administrator there. Nodes install a version from its
+    artefacts if the server has them, and otherwise with the distribution's own installer image. For each cluster, this
+    is decided when its version is set.
 
     \b
       remuda artefacts add k3s v1.36.4+k3s1 k3s sha256sum-amd64.txt
@@ -73,10 +73,12 @@ def command() -> None:
 @click.argument("files", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="[FILE]...")
 @_place
 @click.option(
-    "--arch", default="", help="amd64, arm64, …. Default: what the names of the files say, else this machine's."
+    "--arch",
+    default="",
+    help="Architecture: amd64, arm64, …. Default: from the names of the files, else this machine's.",
 )
-@click.option("--sha256", default="", metavar="SUM", help="What the checksum of the one FILE must be.")
-@click.option("--replace", is_flag=True, help="Also where other bytes are kept under the same name and version.")
+@click.option("--sha256", default="", metavar="SUM", help="Expected checksum, if there is one FILE.")
+@click.option("--replace", is_flag=True, help="Overwrite a stored file of the same name and version that differs.")
 def add(
     distro: str,
     version: str,
@@ -88,11 +90,11 @@ def add(
     sha256: str,
     replace: bool,
 ) -> None:
-    """Keep files of a distribution, under one version and architecture.
+    """Store the files of one version and architecture of a distribution.
 
-    Files are known by the names they have where they are released. With a release's sha256sum-ARCH.txt among them, they
-    are checked against it. `add nano [VERSION]` needs no file: the server makes the bundle of its own installation, as
-    it does by itself when a cluster wants it.
+    FILEs must have the names under which they were released. If a release's sha256sum-ARCH.txt is among them, the
+    others are checked against it. `add nano [VERSION]` needs no files: the server builds the bundle from its own
+    installation, as it also does when a cluster first needs it.
 
     \b
       remuda artefacts add k3s v1.36.4+k3s1 \\
@@ -123,7 +125,7 @@ def _default_version(distro: str) -> str:
     from remuda.providers.controlplane.artefacts import nano_bundles
 
     if distro != nano_bundles.DISTRO:
-        raise click.UsageError("the version is missing, for example v1.36.4+k3s1")
+        raise click.UsageError("missing VERSION, for example v1.36.4+k3s1")
     return nano_bundles.VERSION
 
 
@@ -135,35 +137,35 @@ def _add_files(
     lists = [file for file in files if file_names.is_list_of_sums(file.name)]
     given = [file for file in files if file not in lists]
     if not given:
-        raise click.UsageError("which files?")
+        raise click.UsageError("missing FILE: name the files to add")
     if sha256 and (len(given) > 1 or not _SUM.fullmatch(sha256)):
-        raise click.UsageError("--sha256 is 64 hexadecimal digits, and for one file")
-    promised = {
+        raise click.UsageError("--sha256 takes 64 hexadecimal digits, and needs exactly one file")
+    expected = {
         name: value for file in lists for name, value in file_names.sums(file.read_text("utf-8", "replace")).items()
     }
     wanted: dict[str, Path] = {}
     sums: dict[str, str] = {}
-    told: set[str] = {file_names.architecture(arch)} if arch else set()
+    architectures: set[str] = {file_names.architecture(arch)} if arch else set()
     for file in given:
         found = file_names.named(distro, file.name)
         if found.name in wanted:
-            raise click.UsageError(f"{wanted[found.name]} and {file} are both {found.name}")
-        told |= {found.arch} - {""}
+            raise click.UsageError(f"{wanted[found.name]} and {file} would both be stored as {found.name}")
+        architectures |= {found.arch} - {""}
         wanted[found.name] = file
-        if lists and file.name not in promised:
-            raise click.ClickException(f"{file.name} is not in {', '.join(map(str, lists))}")
-        if sha256 or file.name in promised:
-            sums[found.name] = sha256 or promised[file.name]
-    if len(told) > 1:
-        raise click.UsageError(f"the files, or --arch, are of more than one architecture: {', '.join(sorted(told))}")
-    return store.add(distro, version, next(iter(told), bundle.architecture()), wanted, sums, replace=replace)
+        if lists and file.name not in expected:
+            raise click.ClickException(f"{file.name} is not listed in {', '.join(map(str, lists))}")
+        if sha256 or file.name in expected:
+            sums[found.name] = sha256 or expected[file.name]
+    if len(architectures) > 1:
+        raise click.UsageError(f"the files and --arch name several architectures: {', '.join(sorted(architectures))}")
+    return store.add(distro, version, next(iter(architectures), bundle.architecture()), wanted, sums, replace=replace)
 
 
 @command.command(name="list", context_settings=HELP)
 @_place
 @output_option(TABLE, JSON, YAML)
 def list_artefacts(kubeconfig: Path | None, data_dir: Path | None, directory: Path | None, output: str) -> None:
-    """List all that is kept, each in a line.
+    """List all stored artefacts.
 
     \b
       remuda artefacts list
@@ -178,13 +180,13 @@ def list_artefacts(kubeconfig: Path | None, data_dir: Path | None, directory: Pa
     for artefact in found.items:
         click.echo(_line(artefact))
     if not found.items:
-        say(f"nothing is kept in {found.directory}: `remuda artefacts add` puts something there")
+        print_note(f"no artefacts in {found.directory}; add some with `remuda artefacts add`")
 
 
 @command.command(context_settings=HELP)
 @_place
 def verify(kubeconfig: Path | None, data_dir: Path | None, directory: Path | None) -> None:
-    """Compute every checksum anew. Ends with 1 if anything is not what it was.
+    """Recompute every checksum. Exit code 1: some files are damaged or missing.
 
     \b
       remuda artefacts verify
@@ -192,11 +194,11 @@ def verify(kubeconfig: Path | None, data_dir: Path | None, directory: Path | Non
     store = _store(kubeconfig, data_dir, directory)
     wrong = 0
     for artefact in store.listing().items:
-        trouble = store.verify(artefact)
-        wrong += bool(trouble)
-        click.echo(f"{artefact}: {trouble or 'as it was'}")
+        problem = store.verify(artefact)
+        wrong += bool(problem)
+        click.echo(f"{artefact}: {problem or 'ok'}")
     if wrong:
-        raise click.ClickException(f"{wrong} of them would be refused by nodes: add them again with --replace")
+        raise click.ClickException(f"nodes would refuse {wrong} of these files; add them again with --replace")
 
 
 def _line(artefact: Kept) -> str:

@@ -1,4 +1,4 @@
-"""`remuda backup`."""
+"""`remuda backup`: save a data directory to one file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from remuda.cli.signals import clean_up_when_terminated
 def command(data_dir: Path, file: Path, force: bool) -> None:
     """Save the whole state of DATA_DIR to FILE.
 
-    The server may be running: the copy is consistent, and everything acknowledged before the command started is in it.
-    FILE also holds the certificate authority, keys and kubeconfigs, so that clients survive a restore on another
-    machine. Keep it as safe as the directory itself.
+    The server may be running: the copy is consistent and contains every write that was acknowledged before the command
+    started. FILE also contains the certificate authority, keys and kubeconfigs, so that clients keep working after a
+    restore on another machine. Protect it like the directory itself.
 
     \b
       remuda backup ./remuda-data remuda.backup

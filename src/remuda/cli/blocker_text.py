@@ -1,8 +1,6 @@
-"""The chain from a cluster down to what holds it up, as text: what `why` prints, and what a wait in vain ends with.
-Pure.
+"""Text of the chain from a cluster down to the object that blocks it, for `why` and for waits that time out. Pure.
 
-The last link tells its whole message and, on a line of its own, what comes next: what happens by itself, or what
-somebody has to do, in the object's own words where it has said so.
+The last link shows its whole message. A line of its own says what happens next, or what the user has to do.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from remuda.provisioning.tree import Branch
 
 
 def chain_lines(root: Branch, *, width: int | None = None, now: float | None = None) -> list[str]:
-    """Empty when all is well."""
+    """Return the lines of the chain; none if the cluster is ready."""
     moment = clock.time() if now is None else now
     chain = blocker.blocking(root)
     found: list[str] = []
@@ -30,12 +28,12 @@ def chain_lines(root: Branch, *, width: int | None = None, now: float | None = N
 
 
 def _link(one: Branch, depth: int, now: float, width: int | None, *, last: bool) -> str:
-    said = one.judgement
+    judgement = one.judgement
     trunk = "" if depth == 0 else "   " * (depth - 1) + "└─ "
-    since = f" for {tree_text.age(said.since, now)}" if said.since else ""
-    reason = f"  {said.reason}" if said.reason else ""
-    told = f"{tree_text.state(said)}{since}"
+    since = f" for {tree_text.age(judgement.since, now)}" if judgement.since else ""
+    reason = f"  {judgement.reason}" if judgement.reason else ""
+    state = f"{tree_text.state(judgement)}{since}"
     head = f"{trunk}{one}"
     if width is not None:
-        reason = tree_text.cut(reason, max(width - len(head) - 2 - len(told), 0))
-    return f"{head}  {tree_text.styled(told, said)}{reason}".rstrip()
+        reason = tree_text.cut(reason, max(width - len(head) - 2 - len(state), 0))
+    return f"{head}  {tree_text.styled(state, judgement)}{reason}".rstrip()

@@ -1,4 +1,4 @@
-"""A bundle of texts as one file: a compressed tar that only its owner can read, there whole or not at all."""
+"""Support bundle: a compressed tar of texts that only its owner can read, written atomically."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MODE = 0o600
 
 
 class AlreadyThere(Exception):
-    """And may not be overwritten."""
+    """The file exists and may not be overwritten."""
 
 
 def write(path: Path, folder: str, texts: Mapping[str, str], *, moment: float, force: bool = False) -> int:
@@ -38,7 +38,7 @@ def write(path: Path, folder: str, texts: Mapping[str, str], *, moment: float, f
 
 @contextlib.contextmanager
 def _draft(path: Path) -> Iterator[tuple[Path, BinaryIO]]:
-    """Beside it; gone afterwards, whatever happens."""
+    """Open a temporary file next to `path`, and remove it afterwards."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, _MODE)
     try:
@@ -54,6 +54,6 @@ def _put(draft: Path, path: Path, force: bool) -> None:
         draft.replace(path)
         return
     try:
-        os.link(draft, path)  # unlike a rename it overwrites nobody's
+        os.link(draft, path)  # unlike a rename, this never overwrites a file
     except FileExistsError:
         raise AlreadyThere(str(path)) from None

@@ -1,4 +1,4 @@
-"""Defaults of commands: the driver and the version of a new cluster, and why they are chosen."""
+"""Defaults of commands: the driver and the version of a new cluster."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 DISTRIBUTIONS = ("k3s", "rke2", "nano")
 _LOCAL = "process"
-_ANSWER_SECONDS = 10.0  # a hint is not worth a longer wait
+_ANSWER_SECONDS = 10.0  # the list is a hint: not worth a longer wait
 
 
 def driver(kubeconfig: Path | None) -> str:
-    """nspawn, whose hosts are real ones, where it works: for root, on the machine of a management plane that such hosts
-    can reach; else process, which works everywhere."""
+    """Return the default driver: nspawn where it works, else process, which works everywhere.
+
+    nspawn needs root, on the machine of a management plane that its hosts can reach.
+    """
     from remuda.kube import kubeconfig as kubeconfigs
     from remuda.providers.shared.drivers.nspawn.commands import judge_machine
     from remuda.providers.shared.drivers.spi import BadOptions
@@ -38,7 +40,7 @@ def driver(kubeconfig: Path | None) -> str:
 
 
 def _is_here(host: str) -> bool:
-    """An address of this machine that others reach, too."""
+    """Return whether the host is a non-loopback address of this machine."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -54,26 +56,26 @@ def _is_here(host: str) -> bool:
 
 
 def version(distribution: str, driver: str, kubeconfig: Path | None) -> str:
-    """The newest one whose artefacts are at hand. Raises UsageError where none is known."""
+    """Return the newest version that the server has artefacts of. Raises UsageError if there is none."""
     from remuda.providers.controlplane.artefacts import nano_bundles
 
     distribution = distribution or ("nano" if driver == _LOCAL else "k3s")
-    known = at_hand(kubeconfig)
+    known = available_versions(kubeconfig)
     found = [text for text in known if _distro(text) == distribution]
     if found:
         return found[-1]
     if distribution == nano_bundles.DISTRO:
         return nano_bundles.VERSION
-    there = f"artefacts are at hand of {', '.join(known)}" if known else "no artefacts are at hand"
+    available = f"the server has artefacts of {', '.join(known)}" if known else "the server has no artefacts"
     example = {"k3s": "v1.36.4+k3s1", "rke2": "v1.36.4+rke2r1"}[distribution]
     raise click.UsageError(
-        f"which version of {distribution}? Say it with --kubernetes-version, for example {example}; {there}. "
-        "`--distribution nano` needs none: a stand-in that runs no Pods, to try things with."
+        f"no default version of {distribution}: {available}. Choose one with --kubernetes-version, for example "
+        f"{example}, or use `--distribution nano`, a stand-in that runs no Pods and needs no artefacts."
     )
 
 
-def at_hand(kubeconfig: Path | None) -> list[str]:
-    """Versions that the server has artefacts of, oldest first; none where it does not answer, or does not say."""
+def available_versions(kubeconfig: Path | None) -> list[str]:
+    """Return the versions that the server has artefacts of, oldest first; none if it does not answer."""
     from remuda.cli.connection import connected
 
     try:
@@ -83,17 +85,17 @@ def at_hand(kubeconfig: Path | None) -> list[str]:
 
 
 async def versions(client: HttpClient) -> list[str]:
-    """The same, of a server that is connected. It tells administrators alone."""
+    """Return the same from a connected server; only administrators may list artefacts, others get none."""
     from remuda.cli.artefact_stores import listing
     from remuda.kube.errors import StatusError
     from remuda.providers.shared.distros import BadVersion, parse_version
 
     try:
-        kept = await listing(client)
+        stored = await listing(client)
     except StatusError:
         return []
     found = set()
-    for artefact in kept.items:
+    for artefact in stored.items:
         try:
             found.add(parse_version(artefact.version))
         except BadVersion:
@@ -108,7 +110,7 @@ def _distro(text: str) -> str:
 
 
 def checked_version(text: str, distribution: str = "") -> str:
-    """Raises UsageError."""
+    """Return a valid version, of the given distribution if one is given. Raises UsageError."""
     from remuda.providers.shared.distros import BadVersion, parse_version
 
     try:
@@ -116,18 +118,20 @@ def checked_version(text: str, distribution: str = "") -> str:
     except BadVersion as error:
         raise click.UsageError(str(error)) from None
     if distribution and found.distro != distribution:
-        raise click.UsageError(f"{text} is a version of {found.distro}, not of {distribution}: leave one of them out")
+        raise click.UsageError(
+            f"{text} is a version of {found.distro}, not of {distribution}: omit one of the two options"
+        )
     return text
 
 
 def pairs(given: Sequence[str], option: str) -> list[tuple[str, str]]:
-    """KEY=VALUE, several. Raises UsageError."""
+    """Parse KEY=VALUE arguments of an option. Raises UsageError."""
     found = []
     for text in given:
         key, equals, value = text.partition("=")
         if not key or not equals:
-            raise click.UsageError(f"{option} {text}: it is KEY=VALUE")
+            raise click.UsageError(f"{option} {text}: must be KEY=VALUE")
         found.append((key, value))
     if twice := {key for key, _ in found if [one for one, _ in found].count(key) > 1}:
-        raise click.UsageError(f"{option} says {', '.join(sorted(twice))} twice")
+        raise click.UsageError(f"{option} sets {', '.join(sorted(twice))} twice")
     return found

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from remuda.provisioning.preview import Preview
 
 Json = dict[str, Any]
-Change = Callable[[Json], list[Json]]  # of the Cluster, as a JSON patch; empty: it is so already
+Change = Callable[[Json], list[Json]]  # JSON patch of the Cluster; empty: nothing to change
 
 _TRIES = 8
 _INVALID = 422
 
 
 async def find(client: HttpClient, namespace: str, name: str, otherwise: str) -> Json:
-    """The declared Cluster. `otherwise`: what to do with one that nobody declared. Raises ClickException."""
+    """Return the declared Cluster. `otherwise`: advice for a cluster without one. Raises ClickException."""
     from remuda.kube.errors import NotFound
     from remuda.provisioning import tree_loader
     from remuda.provisioning.types import CLUSTER
@@ -37,13 +37,13 @@ async def find(client: HttpClient, namespace: str, name: str, otherwise: str) ->
         raise no_such_cluster(error) from None
     except NotFound:
         raise click.ClickException(
-            f"the cluster {name} is not declared by a Cluster of {CLUSTER.group}, it is made of objects of Cluster "
-            f"API: {otherwise.format(namespace=place, name=name)}"
+            f"cluster {name} has no Cluster of {CLUSTER.group}, only Cluster API objects: "
+            f"{otherwise.format(namespace=place, name=name)}"
         ) from None
 
 
 async def preview(client: HttpClient, cluster: Json, patch: list[Json]) -> Preview:
-    """Raises ClickException with everything that the server has against it."""
+    """Return what the change would do. Raises ClickException with all errors of the server."""
     from remuda.kube.patches import apply_json_patch
     from remuda.provisioning.preview_loader import PreviewRefused, Previews
 
@@ -53,7 +53,7 @@ async def preview(client: HttpClient, cluster: Json, patch: list[Json]) -> Previ
     try:
         (found,) = await Previews(client, [manifest]).make()
     except PreviewRefused as refused:
-        raise click.ClickException(f"refused, and nothing was changed:\n{refused}") from None
+        raise click.ClickException(f"the server refused the change; nothing was changed:\n{refused}") from None
     return found
 
 
@@ -77,10 +77,10 @@ async def carry_out(client: HttpClient, cluster: Json, change: Change) -> bool:
             seen, cluster = cluster, _decoded(await client.get(*place))
             if cluster["metadata"]["uid"] != seen["metadata"]["uid"]:
                 raise click.ClickException(
-                    f"the cluster {place[2]} has been deleted and another one made meanwhile: look again"
+                    f"cluster {place[2]} was deleted and created again in the meantime; run the command again"
                 ) from None
             if error.code == _INVALID and change(cluster) == patch:
-                raise  # what was tested holds, so it is the change itself that is refused
+                raise  # the object is unchanged, so the server refuses the change itself
     raise AssertionError("unreachable")
 
 

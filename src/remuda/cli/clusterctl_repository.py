@@ -1,4 +1,4 @@
-"""`remuda clusterctl-repository`: what clusterctl makes clusters from, as files."""
+"""`remuda clusterctl-repository`: the files from which clusterctl creates clusters."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from remuda.cli.options import HELP
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Of a management plane: templates for the drivers that are active there, those of rancher-machine among them. "
-    "Default: the drivers of this installation.",
+    help="Write templates for the drivers that are active on this management plane, including those of "
+    "rancher-machine. Default: the drivers of this installation.",
 )
 def command(directory: Path, kubeconfig: Path | None) -> None:
-    """Write a repository for clusterctl to DIRECTORY: a cluster template per driver, the components of the providers,
-    and a config file that makes clusterctl use them.
+    """Write a clusterctl repository to DIRECTORY: a cluster template per driver, the components of the providers, and a
+    config file that makes clusterctl use them.
 
     \b
       remuda clusterctl-repository ./repository
@@ -28,7 +28,7 @@ def command(directory: Path, kubeconfig: Path | None) -> None:
         --infrastructure remuda --flavor nspawn --worker-machine-count 2 \\
         --kubernetes-version v1.36.4+k3s1 | remuda apply -f -
 
-    What a template can be told: --list-variables. Versions of this program stand side by side in one directory.
+    clusterctl lists the variables of a template with --list-variables. One directory can hold several versions.
     """
     from remuda.clusterctl import repository
 
@@ -36,6 +36,6 @@ def command(directory: Path, kubeconfig: Path | None) -> None:
     try:
         written = repository.write(directory, wanted)
     except OSError as error:
-        raise click.ClickException(f"{error.filename or directory} cannot be written: {error.strerror}") from None
+        raise click.ClickException(f"cannot write {error.filename or directory}: {error.strerror}") from None
     for path in written:
         click.echo(path)

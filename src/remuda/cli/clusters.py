@@ -1,4 +1,4 @@
-"""Clusters as people name them: by id, by name, or by namespace and name."""
+"""Find a cluster by its id, its name, or NAMESPACE/NAME."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
 
-_DERIVED = re.compile(r"c-[a-z2-7]{10}")  # the id of a cluster nobody declared: there is no object of that name
+_DERIVED = re.compile(r"c-[a-z2-7]{10}")  # id of a cluster without a declaration: no object has that name
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -23,24 +23,26 @@ class Found(msgspec.Struct, frozen=True):
         return f"{self.namespace}/{self.name} ({self.id})" if self.namespace else self.id
 
 
-async def find(client: HttpClient, said: str) -> Found:
-    """Raises ClickException in words."""
+async def find(client: HttpClient, text: str) -> Found:
+    """Return the cluster that the text names. Raises ClickException."""
     from remuda.kube.errors import Forbidden
 
-    found = await _by_id(client, said) if "/" not in said else None
+    found = await _by_id(client, text) if "/" not in text else None
     if found is not None:
         return found
-    namespace, _, name = said.rpartition("/")
+    namespace, _, name = text.rpartition("/")
     try:
         known = await _all(client)
     except Forbidden:
-        known = await _own(client, said)
+        known = await _own(client, text)
     same = [one for one in known if one.name == name and namespace in ("", one.namespace)]
     if not same:
-        there = ", ".join(map(str, known)) or "none"
-        raise click.ClickException(f"there is no cluster {said}; there are: {there}")
+        existing = ", ".join(map(str, known)) or "none"
+        raise click.ClickException(f"cluster {text} not found; existing clusters: {existing}")
     if len(same) > 1:
-        raise click.ClickException(f"several clusters are called {said}: {', '.join(map(str, same))}")
+        raise click.ClickException(
+            f"several clusters are named {text}: {', '.join(map(str, same))}; use NAMESPACE/NAME or the id"
+        )
     return same[0]
 
 
@@ -60,7 +62,7 @@ async def _by_id(client: HttpClient, id: str) -> Found | None:
     return Found(id, found.spec.display_name or id, found.spec.fleet_workspace_name)
 
 
-async def _own(client: HttpClient, said: str) -> list[Found]:
+async def _own(client: HttpClient, text: str) -> list[Found]:
     """Return the clusters that the caller may reach, as the manager lists them."""
     from remuda.access.self_service_api import CLUSTERS
     from remuda.kube.errors import StatusError
@@ -69,8 +71,8 @@ async def _own(client: HttpClient, said: str) -> list[Found]:
         return msgspec.json.decode(await client.raw_get(CLUSTERS), type=_Items).items
     except StatusError:
         raise click.ClickException(
-            f"there is no cluster with the id {said} that you may reach; you may not look clusters up by their names: "
-            "ask for the id, which is like c-m-abcd1234"
+            f"no cluster with the id {text} that you have access to; you may not list clusters by name: ask an "
+            "administrator for the id, for example c-m-abcd1234"
         ) from None
 
 

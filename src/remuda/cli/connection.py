@@ -1,4 +1,4 @@
-"""Commands that speak to a management plane: which one, and how errors of it are told."""
+"""Connection of a command to its management plane: choice of the kubeconfig, and error messages."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ DATA_DIR = Path("remuda-data")
 kubeconfig_option = click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Of the management plane. Default: $KUBECONFIG, ./remuda-data/admin.kubeconfig, ~/.kube/config.",
+    help="Kubeconfig of the management plane. Default: $KUBECONFIG, ./remuda-data/admin.kubeconfig, ~/.kube/config.",
 )
 
 
 _WHICH = (
-    "Say which management plane with --kubeconfig FILE or $KUBECONFIG. `remuda up` starts one on this machine, and "
+    "Choose a management plane with --kubeconfig FILE or $KUBECONFIG. `remuda up` starts one on this machine and "
     "writes DATA_DIR/admin.kubeconfig."
 )
 
@@ -39,8 +39,8 @@ class NoManagementPlane(click.ClickException):
 
 def show_warning(text: str) -> None:
     head = "Warning:"
-    told = "\n".join(wrapped(f"{head} {text}", errors_width()))
-    click.echo(told.replace(head, click.style(head, fg="yellow"), 1), err=True)
+    shown = "\n".join(wrapped(f"{head} {text}", errors_width()))
+    click.echo(shown.replace(head, click.style(head, fg="yellow"), 1), err=True)
 
 
 def connected(
@@ -51,9 +51,9 @@ def connected(
     warn: Callable[[str], None] = show_warning,
     timeout_seconds: float = 60.0,
 ) -> T:
-    """Run `work` with a client and return its result; server and connection errors become those of the command.
+    """Run `work` with a client and return its result; turn server and connection errors into ClickException.
 
-    `warn` is called with each of the server's warnings once.
+    `warn` is called once for each distinct warning of the server.
     """
     from remuda.kube.errors import StatusError, Unreachable
     from remuda.kube.kubeconfig import KubeconfigError
@@ -78,27 +78,30 @@ async def _connected(
     from remuda.kube import kubeconfig
     from remuda.kube.http import HttpClient
 
-    client = HttpClient(kubeconfig.load(_usual(path), context), warn=warn, timeout_seconds=timeout_seconds)
+    client = HttpClient(kubeconfig.load(_default_path(path), context), warn=warn, timeout_seconds=timeout_seconds)
     try:
         return await work(client)
     finally:
         await client.close()
 
 
-def _usual(path: Path | None) -> Path | None:
-    usual = DATA_DIR / "admin.kubeconfig"
-    return usual if path is None and not os.environ.get("KUBECONFIG") and usual.exists() else path
+def _default_path(path: Path | None) -> Path | None:
+    local = DATA_DIR / "admin.kubeconfig"
+    return local if path is None and not os.environ.get("KUBECONFIG") and local.exists() else path
 
 
 def chosen_kubeconfig(path: Path | None) -> tuple[Path, str]:
-    """The one file that `connected` reads, and its current context: for somebody who is to read the same later, from
-    elsewhere. Raises ClickException where there are several files."""
+    """Return the absolute path of the file that `connected` reads, and its current context.
+
+    The result stays valid in another directory and environment. Raises ClickException if $KUBECONFIG names several
+    files.
+    """
     from remuda.kube.kubeconfig.files import merge_files
 
-    path = _usual(path)
+    path = _default_path(path)
     if path is None:
         named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
         if len(named) > 1:
-            raise click.ClickException("$KUBECONFIG names several files: say with --kubeconfig which one is meant")
+            raise click.ClickException("$KUBECONFIG names several files: choose one with --kubeconfig")
         path = named[0] if named else Path.home() / ".kube" / "config"
     return path.absolute(), merge_files([path]).current_context

@@ -15,9 +15,9 @@ controllers_option = click.option(
     "--controllers",
     metavar="NAMES",
     callback=_split,
-    help="Only these, separated by commas: names of controllers, or of groups: core (Cluster API itself), "
-    "providers, provisioning, access (users, and the proxy to clusters). Everything by default. Where Cluster API's "
-    "core is upstream's: providers,provisioning,access.",
+    help="Run only these, separated by commas: controllers, or the groups core (Cluster API itself), providers, "
+    "provisioning and access (users, and the proxy to clusters). Default: all. Next to upstream's Cluster API core: "
+    "providers,provisioning,access.",
 )
 
 
@@ -31,7 +31,7 @@ def parse_quota(text: str) -> dict[str, int]:
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, _, amount = part.partition("=")
         if name not in QUOTA_FIELDS or not (amount.isascii() and amount.isdigit() and len(amount) < 10):
-            raise click.BadParameter(f"{part!r} is none of {', '.join(f'{field}=N' for field in QUOTA_FIELDS)}")
+            raise click.BadParameter(f"{part!r} is not one of {', '.join(f'{field}=N' for field in QUOTA_FIELDS)}")
         found[name] = int(amount)
     return found
 
@@ -40,6 +40,6 @@ user_quota_option = click.option(
     "--user-quota",
     metavar="LIMITS",
     callback=_limits,
-    help="What each user may own, unless the User says otherwise: clusters=3,machines=10,tokens=20. Unlimited by "
-    "default. Administrators are not limited.",
+    help="Limits for each user whose User object has no quota: clusters=3,machines=10,tokens=20. Default: unlimited. "
+    "Administrators have no limits.",
 )

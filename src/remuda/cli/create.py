@@ -1,8 +1,8 @@
-"""`remuda create cluster`: a cluster from a few words, by flags or by questions.
+"""`remuda create cluster`: a cluster from flags, or from the answers to prompts.
 
-Everything is checked before anything is created: the words here, the objects by a dry run at the server. The Configs of
-the pools come first and the Cluster last, so that whatever ends the command half-way leaves no cluster; what it has
-created by then it takes back.
+Everything is checked before anything is created: flags here, objects by a dry run at the server. The pools' Configs are
+created first and the Cluster last, so that an interrupted command never leaves a cluster. If a create fails, the
+objects created so far are deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import click
 from remuda.cli import choices, exit_codes, progress, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
-from remuda.cli.output import JSON, YAML, print_value, tell
+from remuda.cli.output import JSON, YAML, print_text, print_value
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -40,38 +40,45 @@ def command() -> None:
 
 @command.command(context_settings=HELP)
 @click.argument("name", default="")
-@click.option("-n", "--namespace", default="fleet-default", show_default=True, help="Where the cluster shall be.")
+@click.option("-n", "--namespace", default="fleet-default", show_default=True, help="Namespace of the cluster.")
 @click.option(
     "--driver",
     default="",
     shell_complete=shell_completion.drivers,
-    help="What its machines are made with. Default: nspawn as root where its hosts can reach the management plane, "
-    "else process; both make them on this machine.",
+    help="Node driver that creates the machines. Default: nspawn if you are root and its hosts can reach the "
+    "management plane, else process. Both create them locally.",
 )
 @click.option(
     "--distribution",
     type=click.Choice(choices.DISTRIBUTIONS),
-    help="The newest version of it whose artefacts are at hand. Default: nano with the driver process, else k3s.",
+    help="Use the newest version of this distribution that the server has artefacts of. Default: nano with the driver "
+    "process, else k3s.",
 )
-@click.option("--kubernetes-version", default="", metavar="VERSION", help="v1.36.4+k3s1, for example.")
-@click.option("--servers", type=click.IntRange(min=1), default=1, show_default=True, help="Control plane and etcd.")
+@click.option(
+    "--kubernetes-version", default="", metavar="VERSION", help="Kubernetes version, for example v1.36.4+k3s1."
+)
+@click.option(
+    "--servers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of control plane nodes."
+)
 @click.option(
     "--workers",
     type=click.IntRange(min=0),
     default=1,
     show_default=True,
-    help="Without any, the servers run Pods, too.",
+    help="Number of workers. With 0, the servers also run Pods.",
 )
-@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Of the driver. May be repeated.")
-@click.option("--credential", default="", metavar="SECRET", help="A Secret with what the driver needs to get in.")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Of the cluster. May be repeated.")
+@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the driver. Repeatable.")
+@click.option("--credential", default="", metavar="SECRET", help="Secret with the driver's cloud credential.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of the cluster. Repeatable.")
 @click.option(
-    "--config", multiple=True, metavar="KEY=VALUE", help="Of the distribution, for all nodes. May be repeated."
+    "--config", multiple=True, metavar="KEY=VALUE", help="Setting of the distribution, for all nodes. Repeatable."
 )
 @progress.wait_options
-@click.option("--dry-run", is_flag=True, help="Print what would be created, and create nothing.")
-@click.option("--yes", is_flag=True, help="Ask nothing.")
-@click.option("-o", "--output", type=click.Choice([YAML, JSON]), default=YAML, show_default=True, help="Of --dry-run.")
+@click.option("--dry-run", is_flag=True, help="Print the objects, and create nothing.")
+@click.option("--yes", is_flag=True, help="Never prompt.")
+@click.option(
+    "-o", "--output", type=click.Choice([YAML, JSON]), default=YAML, show_default=True, help="Format of --dry-run."
+)
 @kubeconfig_option
 def cluster(
     name: str,
@@ -89,9 +96,9 @@ def cluster(
     kubeconfig: Path | None,
     **rest: Any,
 ) -> None:
-    """Create the cluster NAME: machines, a Kubernetes distribution on them, joined into one.
+    """Create the cluster NAME: its machines, with a Kubernetes distribution on them.
 
-    Without NAME, on a terminal, it asks for what it needs and shows what it will create.
+    Without NAME, on a terminal, the command prompts for the settings and shows what it will create.
 
     \b
       remuda create cluster prairie --wait
@@ -101,12 +108,12 @@ def cluster(
         --option ami=ami-0123456789 --option instanceType=t3.medium --workers 4
       remuda create cluster prairie --dry-run > prairie.yaml
 
-    What --dry-run prints is the declared cluster and its machine Configs, for `remuda plan -f` and `remuda apply -f`; a
-    template of Cluster API with variables, as clusterctl's, is what `remuda generate cluster` prints.
+    --dry-run prints the declared cluster and its machine Configs, for `remuda plan -f` and `remuda apply -f`. For
+    Cluster API objects from a clusterctl template, use `remuda generate cluster`.
     """
-    asked = not name
-    if asked and (yes or not (sys.stdin.isatty() and sys.stdout.isatty())):
-        raise click.UsageError("say what it shall be called: remuda create cluster NAME")
+    interactive = not name
+    if interactive and (yes or not (sys.stdin.isatty() and sys.stdout.isatty())):
+        raise click.UsageError("missing NAME: remuda create cluster NAME")
     if kubernetes_version:
         choices.checked_version(kubernetes_version, distribution or "")
     given: Json = {
@@ -119,28 +126,28 @@ def cluster(
         "labels": dict(choices.pairs(labels, "--label")),
         "config": _values(choices.pairs(config, "--config")),
     }
-    if asked:
+    if interactive:
         from remuda.cli.prompts import ask
 
         given |= ask(given, kubernetes_version, distribution or "", kubeconfig)
     given["options"] = _options(given["driver"], choices.pairs(options, "--option"), kubeconfig)
-    if not asked:
+    if not interactive:
         given["version"] = kubernetes_version or choices.version(distribution or "", given["driver"], kubeconfig)
     wanted, objects = _declared(given)
     if dry_run:
         _print(objects, output)
         return
-    if asked:
+    if interactive:
         _print(objects, output)
         if not click.confirm("Create it?", default=True, err=True):
-            click.echo("nothing is created", err=True)
+            click.echo("nothing was created", err=True)
             raise SystemExit(exit_codes.NO)
     connected(kubeconfig, lambda client: create(client, wanted, objects))
-    tell(f"Cluster {wanted.name} created: {wanted.version}, {_counts(wanted)}, driver {wanted.driver}")
+    print_text(f"Cluster {wanted.name} created: {wanted.version}, {_counts(wanted)}, driver {wanted.driver}")
     if wait:
         progress.wait(kubeconfig, namespace, wanted.name, timeout=timeout)
     else:
-        click.echo(f"see how it gets on: remuda describe cluster {wanted.name} --watch", err=True)
+        click.echo(f"to follow its progress: remuda describe cluster {wanted.name} --watch", err=True)
 
 
 def _declared(given: Mapping[str, Any]) -> tuple[Request, list[Json]]:
@@ -176,7 +183,7 @@ def _values(given: Sequence[tuple[str, str]]) -> Json:
         try:
             found[key] = yaml.safe_load(text)
         except yaml.YAMLError:
-            raise click.UsageError(f"--config {key}: {text!r} is no YAML") from None
+            raise click.UsageError(f"--config {key}: {text!r} is not valid YAML") from None
     return found
 
 
@@ -206,7 +213,7 @@ def _model(driver: str, kubeconfig: Path | None) -> tuple[Mapping[str, Any], Seq
     except drivers.NoSuchDriver as error:
         found = connected(kubeconfig, lambda client: _served(client, driver))
         if found is None:
-            raise click.ClickException(f"{error}; the management plane has none of that name that is active") from None
+            raise click.ClickException(f"{error}; the management plane has no active driver of that name") from None
         return found, ()
     return model.properties(defaults=False), model.required
 
@@ -231,24 +238,24 @@ async def _served(client: HttpClient, driver: str) -> Mapping[str, Any] | None:
 
 
 async def create(client: HttpClient, wanted: Request, objects: Sequence[Json]) -> None:
-    """All of them, or none. Raises ClickException, StatusError."""
+    """Create all objects, or none. Raises ClickException, StatusError."""
     from remuda.kube.errors import StatusError
 
-    await _refuse_twins(client, wanted)
-    await _try(client, objects)
+    await _refuse_existing(client, wanted)
+    await _dry_run(client, objects)
     made: list[Json] = []
     try:
         for obj in objects:
             made.append(await _create(client, obj))
     except BaseException as error:
-        await _take_back(client, made)
+        await _roll_back(client, made)
         if isinstance(error, StatusError):
-            raise click.ClickException(f"{error}\nNothing is left of what had been created.") from None
+            raise click.ClickException(f"{error}\nThe objects created so far were deleted again.") from None
         raise
 
 
-async def _try(client: HttpClient, objects: Sequence[Json]) -> None:
-    """By a client that tells no warnings: that the Configs are not there yet would be one."""
+async def _dry_run(client: HttpClient, objects: Sequence[Json]) -> None:
+    """Dry-run all creates. The client drops warnings: the server would warn that the Configs do not exist yet."""
     from remuda.kube.http import HttpClient
 
     silent = HttpClient(client.access, warn=lambda text: None)
@@ -259,7 +266,7 @@ async def _try(client: HttpClient, objects: Sequence[Json]) -> None:
         await silent.close()
 
 
-async def _refuse_twins(client: HttpClient, wanted: Request) -> None:
+async def _refuse_existing(client: HttpClient, wanted: Request) -> None:
     from remuda.provisioning import tree_loader
 
     try:
@@ -267,13 +274,13 @@ async def _refuse_twins(client: HttpClient, wanted: Request) -> None:
     except tree_loader.NoSuchCluster:
         return
     raise click.ClickException(
-        f"there is a cluster {wanted.name} in {wanted.namespace} already. Look at it: remuda describe cluster "
-        f"{wanted.name}; change it: remuda scale, remuda upgrade, or remuda apply -f"
+        f"cluster {wanted.name} already exists in {wanted.namespace}. Show it with remuda describe cluster "
+        f"{wanted.name}; change it with remuda scale, remuda upgrade or remuda apply -f"
     )
 
 
 async def _create(client: HttpClient, obj: Json, *, dry_run: bool = False) -> Json:
-    """Under the name of `remuda apply`, so that a manifest may change later what flags have said."""
+    """Create an object as the field manager of `remuda apply`, so that a manifest may change these fields later."""
     import msgspec
 
     from remuda.cli.manifest_apply import MANAGER
@@ -286,13 +293,13 @@ async def _create(client: HttpClient, obj: Json, *, dry_run: bool = False) -> Js
         )
     except (AlreadyExists, Conflict):
         raise click.ClickException(
-            f"there is {obj['kind']} {metadata['namespace']}/{metadata['name']} already: delete it, or take another "
+            f"{obj['kind']} {metadata['namespace']}/{metadata['name']} already exists: delete it, or choose another "
             "name for the cluster"
         ) from None
     return made
 
 
-async def _take_back(client: HttpClient, made: Sequence[Json]) -> None:
+async def _roll_back(client: HttpClient, made: Sequence[Json]) -> None:
     import contextlib
 
     from remuda.kube.errors import StatusError

@@ -1,7 +1,7 @@
 """Credential plugin that `kubectl` runs to access a cluster, with the caller's own kubeconfig of the management plane.
 
-It prints either a short-lived token, cached in a file of its owner's until shortly before it expires, or until it is
-revoked; or, for a user whom the embedded engine knows by a certificate, that certificate, which is cached nowhere else.
+It prints a short-lived token, cached in a private file until shortly before it expires or until it is revoked. For a
+user whom the embedded API server authenticates by certificate, it prints that certificate instead and caches nothing.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
 
 API_VERSION = "client.authentication.k8s.io/v1"
-_RUNNING = "REMUDA_CREDENTIAL"  # set while it runs: a kubeconfig that leads to itself would run it for ever
-_SPARE = 0.1  # of a token's life: when so much is left, another is made
+_RUNNING = "REMUDA_CREDENTIAL"  # set while it runs: a kubeconfig that runs this plugin again would loop forever
+_SPARE = 0.1  # share of a token's lifetime before its expiry in which it is renewed
 
 
-class _Kept(msgspec.Struct):
+class _CachedToken(msgspec.Struct):
     token: str
     expires: float
     renew: float
@@ -34,20 +34,20 @@ class _Kept(msgspec.Struct):
 def credential(kubeconfig: Path | None, context: str, user: str, cluster: str, ttl: float) -> str:
     from remuda.kube import clock
 
-    _once()
-    place = _place(str(kubeconfig), context, user, cluster, str(ttl))
-    kept = _read(place)
-    if kept is None or kept.renew <= clock.time() or not _is_there(kubeconfig, context, user, kept):
-        kept = _make(kubeconfig, context, user, cluster, ttl)
-        _write(place, kept)
-    status = {"token": kept.token, "expirationTimestamp": clock.rfc3339(kept.expires)}
+    _refuse_loops()
+    path = _cache_path(str(kubeconfig), context, user, cluster, str(ttl))
+    cached = _read(path)
+    if cached is None or cached.renew <= clock.time() or not _exists(kubeconfig, context, user, cached):
+        cached = _create(kubeconfig, context, user, cluster, ttl)
+        _write(path, cached)
+    status = {"token": cached.token, "expirationTimestamp": clock.rfc3339(cached.expires)}
     return _printed(status)
 
 
 def certificate(kubeconfig: Path | None, context: str) -> str:
     from remuda.kube.kubeconfig import KubeconfigError, load
 
-    _once()
+    _refuse_loops()
     try:
         access = load(kubeconfig, context)
         pair = [
@@ -57,13 +57,15 @@ def certificate(kubeconfig: Path | None, context: str) -> str:
     except (KubeconfigError, OSError) as error:
         raise click.ClickException(str(error)) from None
     if not all(pair):
-        raise click.ClickException(f"there is no certificate with its key in {access.origin}")
+        raise click.ClickException(f"no client certificate and key in {access.origin}")
     return _printed({"clientCertificateData": pair[0], "clientKeyData": pair[1]})
 
 
-def _once() -> None:
+def _refuse_loops() -> None:
     if os.environ.get(_RUNNING):
-        raise click.ClickException("this kubeconfig leads to itself: --kubeconfig must be that of the management plane")
+        raise click.ClickException(
+            "this kubeconfig refers to itself: --kubeconfig must name the kubeconfig of the management plane"
+        )
     os.environ[_RUNNING] = "1"
 
 
@@ -71,15 +73,15 @@ def _printed(status: dict[str, str]) -> str:
     return msgspec.json.encode({"apiVersion": API_VERSION, "kind": "ExecCredential", "status": status}).decode()
 
 
-def _is_there(kubeconfig: Path | None, context: str, user: str, kept: _Kept) -> bool:
-    """One that was revoked is not handed out again: kubectl, which was refused with it, has asked for another."""
+def _exists(kubeconfig: Path | None, context: str, user: str, cached: _CachedToken) -> bool:
+    """Return whether the token still exists: after a 401 kubectl asks again, and must not get a revoked one."""
     from remuda.cli.token_list import is_there
 
-    name = kept.token.partition(":")[0]
+    name = cached.token.partition(":")[0]
     return connected(kubeconfig, lambda client: is_there(client, name, own=not user), context=context)
 
 
-def _make(kubeconfig: Path | None, context: str, user: str, cluster: str, ttl: float) -> _Kept:
+def _create(kubeconfig: Path | None, context: str, user: str, cluster: str, ttl: float) -> _CachedToken:
     from remuda.access.tokens import mint
     from remuda.access.types import TOKEN
     from remuda.cli.whoami import token_user
@@ -95,29 +97,28 @@ def _make(kubeconfig: Path | None, context: str, user: str, cluster: str, ttl: f
         await client.create(TOKEN.target, "", made.obj)
         return made.bearer
 
-    return _Kept(connected(kubeconfig, make, context=context), now + ttl, now + ttl * (1 - _SPARE))
+    return _CachedToken(connected(kubeconfig, make, context=context), now + ttl, now + ttl * (1 - _SPARE))
 
 
-def _place(*what: str) -> Path:
+def _cache_path(*what: str) -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "remuda" / "credentials" / f"{hashlib.sha256(chr(0).join(what).encode()).hexdigest()[:32]}.json"
 
 
-def _read(place: Path) -> _Kept | None:
+def _read(path: Path) -> _CachedToken | None:
     try:
-        return msgspec.json.decode(place.read_bytes(), type=_Kept)
+        return msgspec.json.decode(path.read_bytes(), type=_CachedToken)
     except (OSError, msgspec.DecodeError):
         return None
 
 
-def _write(place: Path, kept: _Kept) -> None:
-    """Readable by its owner alone from the first moment (mkstemp's mode). One that cannot be kept is used all the
-    same."""
+def _write(path: Path, cached: _CachedToken) -> None:
+    """Cache a token, readable by its owner only from the start (mkstemp's mode). A failure is only a warning."""
     try:
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, temporary = tempfile.mkstemp(dir=place.parent)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(kept))
-        Path(temporary).replace(place)
+            file.write(msgspec.json.encode(cached))
+        Path(temporary).replace(path)
     except OSError as error:
-        click.echo(f"the token cannot be kept in {place}: {error.strerror}; another is made each time", err=True)
+        click.echo(f"cannot cache token in {path}: {error.strerror}; each run will request a new one", err=True)

@@ -1,4 +1,4 @@
-"""Objects that are damaged on the disk of the management plane: whoever looks into a cluster is told of them."""
+"""Warning about objects that are damaged on the disk of the management plane."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from remuda.cli.connection import show_warning
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
 
-_PATH = "/readyz/objects"  # its own right: those who may not read it are not told what others have
+_PATH = "/readyz/objects"  # needs a permission of its own, because it names other users' objects
 _FAILED = 500
 
 
@@ -19,5 +19,5 @@ async def warn_of_damage(client: HttpClient) -> None:
     try:
         await client.raw_get(_PATH)
     except StatusError as error:
-        if error.code == _FAILED:  # else: not allowed, or another server than ours
-            show_warning(f"controllers wait: {str(error).removeprefix('internal server error: ').strip()}")
+        if error.code == _FAILED:  # else: no permission, or not our API server
+            show_warning(f"controllers are blocked: {str(error).removeprefix('internal server error: ').strip()}")

@@ -1,5 +1,8 @@
-"""`remuda delete`: objects, by name or as a manifest names them. Deleting a cluster deletes its machines, which is said
-before; on a terminal it is asked for. The server does the work: Ctrl-C ends the waiting alone."""
+"""`remuda delete`: delete objects by name, or those in a manifest.
+
+Deleting a cluster deletes its machines: the command prints this first and, on a terminal, asks for confirmation. The
+server does the work: Ctrl-C only stops the waiting.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,14 @@ import click
 from remuda.cli import exit_codes, manifest_files, progress, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
+from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
     from remuda.cli.kinds import Kinds, Resource
     from remuda.kube.http import HttpClient
     from remuda.kube.objects import Key
 
-_BETWEEN_LOOKS = 0.5
+_POLL_SECONDS = 0.5
 
 
 class _Found(NamedTuple):
@@ -41,13 +45,13 @@ class _Found(NamedTuple):
     "-n",
     "--namespace",
     default="",
-    help="Where they are; looked for in all by default.",
+    help="Namespace of the objects. Default: search all namespaces.",
     shell_complete=shell_completion.namespaces,
 )
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until they are gone.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the objects are removed.")
 @progress.timeout_option
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--ignore-not-found", is_flag=True, help="What is not there counts as deleted.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--ignore-not-found", is_flag=True, help="Treat missing objects as deleted.")
 @kubeconfig_option
 def command(
     kind: str | None,
@@ -60,10 +64,10 @@ def command(
     ignore_not_found: bool,
     kubeconfig: Path | None,
 ) -> None:
-    """Delete objects: a KIND and names, or everything a manifest names.
+    """Delete objects: a KIND and names, or all objects in a manifest.
 
-    Deleting a cluster deletes its machines and what is on them. How many it will be is said first, and on a terminal
-    it goes on when you agree; in a pipe nothing is asked. What has been asked for goes on when you stop waiting.
+    Deleting a cluster deletes its machines and all data on them. The command first prints how many machines that are,
+    and on a terminal asks for confirmation; in a pipe it does not ask. The deletion continues if you stop waiting.
 
     \b
       remuda delete cluster prairie
@@ -71,9 +75,9 @@ def command(
       remuda delete machines prairie-workers-7x2kq --no-wait
     """
     if bool(files) == bool(kind):
-        raise click.UsageError("say what is to go: KIND and NAME, or -f FILE")
+        raise click.UsageError("name what to delete: KIND and NAME, or -f FILE")
     if kind and not names:
-        raise click.UsageError(f"which of {kind}? Say their names; `remuda get {kind}` shows them")
+        raise click.UsageError(f"missing NAME; `remuda get {kind}` lists the names")
     objects = manifest_files.read(files) if files else []
 
     async def look(client: HttpClient) -> tuple[list[_Found], list[str]]:
@@ -83,12 +87,12 @@ def command(
         if kind:
             found = [await _named(client, kinds, kind, name, namespace, ignore_not_found) for name in names]
         else:
-            found = [await _declared(client, kinds, obj, namespace) for obj in _backwards(objects)]
-        there = [one for one in found if one is not None]
-        return there, [await _consequence(client, one) for one in there if one.resource.is_cluster]
+            found = [await _declared(client, kinds, obj, namespace) for obj in _in_reverse_order(objects)]
+        existing = [one for one in found if one is not None]
+        return existing, [await _consequence(client, one) for one in existing if one.resource.is_cluster]
 
     found, consequences = connected(kubeconfig, look)
-    _agree(consequences, yes)
+    _confirm(consequences, yes)
 
     async def remove(client: HttpClient) -> None:
         for one in found:
@@ -100,8 +104,8 @@ def command(
         _wait(kubeconfig, found, timeout)
 
 
-def _backwards(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Clusters first, what they need after them."""
+def _in_reverse_order(objects: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return clusters first, and the objects that they need after them."""
     from remuda.cli.manifest_apply import in_order
 
     return in_order(objects)[::-1]
@@ -118,17 +122,19 @@ async def _named(
         rows = (await tables.listed(client, resource, selection)).rows or []
         if len(rows) > 1:
             places = ", ".join(row.object.key.namespace for row in rows)
-            raise click.ClickException(f"there is a {resource.full_name} {name} in each of {places}: say which with -n")
+            raise click.ClickException(
+                f"{resource.full_name} {name} exists in several namespaces ({places}): choose one with -n"
+            )
         if rows:
             return _Found(resource, rows[0].object.key, rows[0].object.metadata.uid)
     if ignore_not_found:
         return None
     where = f" in namespace {namespace}" if namespace else ""
-    raise click.ClickException(f"there is no {meanings[0].full_name} {name}{where}: nothing was deleted")
+    raise click.ClickException(f"{meanings[0].full_name} {name} not found{where}; nothing was deleted")
 
 
 async def _declared(client: HttpClient, kinds: Kinds, obj: dict[str, Any], namespace: str) -> _Found | None:
-    """None for what is not there: a manifest is deleted when nothing of it is left."""
+    """Return the object of a manifest; None if it does not exist, which counts as deleted."""
     import msgspec
 
     from remuda.kube.errors import NotFound
@@ -140,10 +146,10 @@ async def _declared(client: HttpClient, kinds: Kinds, obj: dict[str, Any], names
     place = obj["metadata"].get("namespace") or namespace or client.access.namespace or "default"
     key = Key(place if resource.namespaced else "", obj["metadata"]["name"])
     try:
-        there = msgspec.json.decode(await client.get(resource.target, *key), type=Object)
+        live = msgspec.json.decode(await client.get(resource.target, *key), type=Object)
     except NotFound:
         return None
-    return _Found(resource, key, there.metadata.uid)
+    return _Found(resource, key, live.metadata.uid)
 
 
 async def _consequence(client: HttpClient, one: _Found) -> str:
@@ -157,12 +163,13 @@ async def _consequence(client: HttpClient, one: _Found) -> str:
     references = (MACHINE.decode(value).spec.infrastructure_ref for value in listing.items)
     counts = Counter("Machine" if one is None else one.kind for one in references)
     what = " and ".join(f"{count} {kind}{'s' if count > 1 else ''}" for kind, count in sorted(counts.items()))
-    return f"Cluster {one.key} goes, with {f'{what} and all that is there' if what else 'no machines'}"
+    lost = f" and its {what} (all data on them is lost)" if what else ", which has no machines"
+    return f"Deleting cluster {one.key}{lost}"
 
 
-def _agree(consequences: list[str], yes: bool) -> None:
+def _confirm(consequences: list[str], yes: bool) -> None:
     for text in consequences:
-        click.echo(text, err=True)
+        print_note(text)
     if consequences and not yes and sys.stdin.isatty() and not click.confirm("Delete?", err=True):
         click.echo("nothing was deleted", err=True)
         raise SystemExit(exit_codes.NO)
@@ -195,31 +202,31 @@ def _wait(kubeconfig: Path | None, found: list[_Found], timeout: float) -> None:
 
     try:
         if not connected(kubeconfig, gone):
-            click.echo("not gone yet; the deletion goes on by itself", err=True)
+            click.echo("not deleted yet; the deletion continues", err=True)
             raise SystemExit(exit_codes.IN_VAIN)
     except KeyboardInterrupt:
-        click.echo("not waited for any longer; the deletion goes on by itself", err=True)
+        click.echo("stopped waiting; the deletion continues", err=True)
         raise SystemExit(exit_codes.INTERRUPTED) from None
 
 
 async def _gone(client: HttpClient, one: _Found) -> None:
-    """Says what holds it, once for each thing that does."""
+    """Wait until the object is removed, and print what blocks its deletion whenever that changes."""
     import msgspec
 
     from remuda.kube.errors import NotFound
 
-    said = ""
+    printed = ""
     while True:
         try:
             obj = msgspec.json.decode(await client.get(one.resource.target, *one.key))
         except NotFound:
             return
-        if obj["metadata"]["uid"] != one.uid:  # another of the same name
+        if obj["metadata"]["uid"] != one.uid:  # a new object with the same name
             return
-        if (holds := holding(obj)) != said:
-            said = holds
-            click.echo(f"{one}: {said}", err=True)
-        await asyncio.sleep(_BETWEEN_LOOKS)
+        if (blocker := holding(obj)) != printed:
+            printed = blocker
+            click.echo(f"{one}: {printed}", err=True)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
 def holding(obj: dict[str, Any]) -> str:
@@ -229,4 +236,4 @@ def holding(obj: dict[str, Any]) -> str:
         if condition.get("type") == "Deleting" and condition.get("message"):
             return str(condition["message"])
     held = ", ".join(metadata.get("finalizers") or ())
-    return f"waiting for {held} to let it go" if held else "waiting until it is gone"
+    return f"waiting for controllers to remove the finalizers {held}" if held else "waiting for the server to remove it"

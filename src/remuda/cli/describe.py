@@ -1,4 +1,4 @@
-"""`remuda describe cluster`: what all objects of a cluster say of themselves, as a tree."""
+"""`remuda describe cluster`: all objects of a cluster and their states, as a tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @click.group(name="describe", context_settings=HELP)
 def command() -> None:
-    """Show something with everything that belongs to it.
+    """Show a cluster and its objects as a tree.
 
     \b
       remuda describe cluster prairie
@@ -33,24 +33,22 @@ def command() -> None:
 @command.command(context_settings=HELP)
 @click.argument("name", shell_complete=shell_completion.clusters)
 @namespace_option("cluster")
-@click.option("-w", "--watch", is_flag=True, help="Go on showing how it changes, until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Redraw the tree whenever it changes, until Ctrl-C.")
 @output_option(TABLE, JSON, YAML)
 @kubeconfig_option
 def cluster(name: str, namespace: str, watch: bool, output: str, kubeconfig: Path | None) -> None:
-    """Show a cluster as a tree; what holds it up is marked with ».
+    """Show a cluster and its objects as a tree; » marks the object that blocks it.
 
     \b
       remuda describe cluster prairie
       remuda describe cluster prairie --watch
       remuda describe cluster prairie -o json
 
-    `remuda why` tells only what holds it up, and what comes next.
+    `remuda why` shows only what blocks the cluster, and what happens next.
     """
     if watch:
         if output != TABLE:
-            raise click.UsageError(
-                "--watch draws the tree; for programs, `remuda get CLUSTER -o json --watch` is there"
-            )
+            raise click.UsageError("--watch draws the tree; for programs, use `remuda get clusters -o json --watch`")
         _watch(kubeconfig, namespace, name)
         return
     root = look(kubeconfig, namespace, name)
@@ -64,7 +62,7 @@ def cluster(name: str, namespace: str, watch: bool, output: str, kubeconfig: Pat
 
 
 def look(kubeconfig: Path | None, namespace: str, name: str) -> Branch:
-    """Raises ClickException."""
+    """Return the tree of a cluster. Raises ClickException."""
     from remuda.provisioning import tree_loader
 
     async def work(client: HttpClient) -> Branch:
@@ -79,7 +77,7 @@ def look(kubeconfig: Path | None, namespace: str, name: str) -> Branch:
 
 
 def place_of(kubeconfig: Path | None, namespace: str, name: str) -> str:
-    """The namespace of a cluster. Raises ClickException."""
+    """Return the namespace of a cluster. Raises ClickException."""
     from remuda.provisioning import tree_loader
 
     try:
@@ -89,7 +87,7 @@ def place_of(kubeconfig: Path | None, namespace: str, name: str) -> str:
 
 
 def no_such_cluster(error: Exception) -> click.ClickException:
-    return click.ClickException(f"{error}. `remuda get clusters` lists those that there are")
+    return click.ClickException(f"{error}. `remuda get clusters` lists the existing ones")
 
 
 def _watch(kubeconfig: Path | None, namespace: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""`remuda diagnose`: what somebody who helps needs to see, in one file, without secrets."""
+"""`remuda diagnose`: a support bundle in one file, with secrets redacted."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from remuda.cli.support_data import Found
     from remuda.kube.http import HttpClient
 
-_MOST_LOG = 2 << 20  # bytes of a log: its end
+_MOST_LOG = 2 << 20  # bytes from the end of a log
 _NEVER = (
-    "values of Secrets and ConfigMaps (their keys and sizes are there)",
-    "contents of files in plans, and what instructions printed, but for the last error of the distribution's unit",
-    "everything that looks like a token, a password, a key, a kubeconfig or a bootstrap script: *** stands for it",
+    "values of Secrets and ConfigMaps (their keys and sizes are included)",
+    "contents of files in plans, and output of instructions, except the last error of the distribution's unit",
+    "everything that looks like a token, a password, a key, a kubeconfig or a bootstrap script: replaced by ***",
 )
 
 
@@ -38,27 +38,26 @@ _NEVER = (
     "--output",
     "path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The file. Default: remuda-diagnose-NAME-TIME.tar.gz, here.",
+    help="File to write. Default: remuda-diagnose-NAME-TIME.tar.gz in the current directory.",
 )
-@click.option("--force", is_flag=True, help="Overwrite it, if it is there.")
+@click.option("--force", is_flag=True, help="Overwrite the file if it exists.")
 @click.option(
     "--log",
     "logs",
     multiple=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A log of the management plane, whose end goes along. Default: those beside its kubeconfig, if any.",
+    help="Log of the management plane, whose end is included. Repeatable. Default: logs next to its kubeconfig.",
 )
 @namespace_option("cluster")
 @kubeconfig_option
 def command(
     name: str, path: Path | None, force: bool, logs: tuple[Path, ...], namespace: str, kubeconfig: Path | None
 ) -> None:
-    """Gather what is known of a cluster, or of everything, in one file for whoever helps: objects, events, logs of
-    Jobs, plans, what `describe` and `why` say, versions, health and metrics of the server.
+    """Collect a redacted support bundle of one cluster, or of everything: objects, events, logs of Jobs, plans, output
+    of `describe` and `why`, and the versions, health and metrics of the server.
 
-    Secrets stay here: every value of a Secret, and whatever looks like a token, a password or a key, is replaced by
-    ***. It is a net, not a promise, for what somebody wrote into a name or a label: look before you send it. The file
-    can be read by you alone (0600).
+    Every value of a Secret, and everything that looks like a token, a password or a key, is replaced by ***. This
+    cannot catch a secret in a name or a label: review the file before you send it. Only you can read it (mode 0600).
 
     \b
       remuda diagnose prairie
@@ -88,41 +87,41 @@ def command(
     except tree_loader.NoSuchCluster as error:
         raise no_such_cluster(error) from None
     if not own:
-        found.left_out.append("the log of the management plane: it is not at hand; --log FILE takes it along")
+        found.left_out.append("the log of the management plane: not found; add it with --log FILE")
     texts = {"contents.txt": _contents(name, moment, found), **found.texts}
     try:
         size = bundle.write(path, folder, texts, moment=moment, force=force)
     except bundle.AlreadyThere:
         raise _already_there(path) from None
     except OSError as error:
-        raise click.ClickException(f"{path} cannot be written: {error.strerror or error}") from None
+        raise click.ClickException(f"cannot write {path}: {error.strerror or error}") from None
     click.echo(f"{path}: {size:,} bytes, {len(texts)} files")
-    _tell(_summary(found))
+    _print_lines(_summary(found))
     click.echo("left out:")
-    _tell([*_NEVER, *found.left_out])
+    _print_lines([*_NEVER, *found.left_out])
 
 
-def _tell(lines: Sequence[str]) -> None:
+def _print_lines(lines: Sequence[str]) -> None:
     for line in lines:
         click.echo("\n".join(wrapped(line, terminal_width(), "  ")))
 
 
 def _check(path: Path, force: bool) -> None:
-    """Before anything is asked of anybody. Raises ClickException."""
+    """Check that the file can be written, before anything is collected. Raises ClickException."""
     if path.exists() and not force:
         raise _already_there(path)
     if not path.absolute().parent.is_dir():
-        raise click.ClickException(f"there is no folder {path.absolute().parent}")
+        raise click.ClickException(f"folder {path.absolute().parent} does not exist")
     if not os.access(path.absolute().parent, os.W_OK):
-        raise click.ClickException(f"nothing can be written to {path.absolute().parent}: choose another place with -o")
+        raise click.ClickException(f"cannot write to {path.absolute().parent}: choose another file with -o")
 
 
 def _already_there(path: Path) -> click.ClickException:
-    return click.ClickException(f"{path} is there already: --force overwrites it, -o names another one")
+    return click.ClickException(f"{path} already exists: overwrite it with --force, or choose another file with -o")
 
 
 def _logs(named: Sequence[Path], kubeconfig: Path | None) -> dict[str, str]:
-    """The ends of them. Raises ClickException for one that was named and cannot be read."""
+    """Return the ends of the logs. Raises ClickException for a log that was named and cannot be read."""
     found = {}
     for path in named or _beside(kubeconfig):
         try:
@@ -131,7 +130,7 @@ def _logs(named: Sequence[Path], kubeconfig: Path | None) -> dict[str, str]:
                 found[f"management/{path.name}"] = file.read().decode("utf-8", "replace")
         except OSError as error:
             if named:
-                raise click.ClickException(f"{path} cannot be read: {error.strerror}") from None
+                raise click.ClickException(f"cannot read {path}: {error.strerror}") from None
     return found
 
 

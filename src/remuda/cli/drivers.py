@@ -1,4 +1,4 @@
-"""`remuda drivers`: what machines can be made with, from the drivers' own option models."""
+"""`remuda drivers`: the installed node drivers and their options."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from remuda.cli import shell_completion
 from remuda.cli.options import HELP
-from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value, tell, terminal_width
+from remuda.cli.output import JSON, TABLE, YAML, output_option, print_text, print_value, terminal_width
 from remuda.cli.text_wrap import wrapped
 
 if TYPE_CHECKING:
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @click.group(name="drivers", context_settings=HELP)
 def command() -> None:
-    """What machines can be made with.
+    """List node drivers, which create the machines, and describe their options.
 
-    These are the drivers of this program and of other packages beside it. Drivers of rancher-machine are known where it
-    runs: `kubectl explain digitaloceanconfig` shows the options of one that is active.
+    The list has the drivers of Remuda and of other installed packages. It does not have those of rancher-machine: use
+    `kubectl explain digitaloceanconfig` for the options of one that is active on a management plane.
 
     \b
       remuda drivers list
@@ -31,7 +31,7 @@ def command() -> None:
 @command.command(name="list", context_settings=HELP)
 @output_option(TABLE, JSON, YAML)
 def list_drivers(output: str) -> None:
-    """All drivers at hand, each in a line.
+    """List the installed drivers.
 
     \b
       remuda drivers list
@@ -50,15 +50,15 @@ def list_drivers(output: str) -> None:
         return
     width = max(map(len, found), default=0) + 2
     for name, text in found.items():
-        told = wrapped(text, terminal_width(), " " * width)
-        click.echo("\n".join([name.ljust(width) + told[0].strip(), *told[1:]]))
+        lines = wrapped(text, terminal_width(), " " * width)
+        click.echo("\n".join([name.ljust(width) + lines[0].strip(), *lines[1:]]))
 
 
 @command.command(context_settings=HELP)
 @click.argument("name", shell_complete=shell_completion.drivers)
 @output_option(TABLE, JSON, YAML)
 def describe(name: str, output: str) -> None:
-    """What one driver makes and needs, and all of its options.
+    """Show what a driver creates, what it needs, and its options.
 
     \b
       remuda drivers describe process
@@ -74,18 +74,18 @@ def describe(name: str, output: str) -> None:
         raise click.ClickException(str(error)) from None
     kinds = (config_kind(name), template_kind(name), machine_kind(name))
     if output != TABLE:
-        print_value({"kinds": [f"{kind.name}.{kind.api_version}" for kind in kinds], **_told(model)}, output)
+        print_value({"kinds": [f"{kind.name}.{kind.api_version}" for kind in kinds], **_described(model)}, output)
         return
-    tell(model.doc)
+    print_text(model.doc)
     click.echo()
-    tell("Kinds: " + ", ".join(f"{kind.name} ({kind.api_version})" for kind in kinds))
+    print_text("Kinds: " + ", ".join(f"{kind.name} ({kind.api_version})" for kind in kinds))
     if model.credentials:
-        tell(f"A credential Secret may bring: {', '.join(model.credentials)}")
+        print_text(f"Options that a credential Secret may set: {', '.join(model.credentials)}")
     for option in model.options:
-        tell(f"\n{option.name}  ({_facts(option, model)})\n  {option.flag}\n  {option.doc}")
+        print_text(f"\n{option.name}  ({_facts(option, model)})\n  {option.flag}\n  {option.doc}")
 
 
-def _told(model: OptionModel) -> dict[str, Any]:
+def _described(model: OptionModel) -> dict[str, Any]:
     options = [
         {
             "name": one.name,

@@ -1,4 +1,4 @@
-"""`remuda events`: what happened, in the order in which it did; of everything, one object, or one cluster."""
+"""`remuda events`: events in chronological order, of all objects, one object or one cluster."""
 
 from __future__ import annotations
 
@@ -26,22 +26,28 @@ _INDENT = " " * 8
 
 
 @click.command(name="events", context_settings=HELP)
-@click.option("--for", "about", metavar="KIND/NAME", default="", help="Of one object: machine/prairie-servers-x2b4q.")
+@click.option(
+    "--for",
+    "about",
+    metavar="KIND/NAME",
+    default="",
+    help="Only events of this object, for example machine/prairie-servers-x2b4q.",
+)
 @click.option(
     "--cluster",
     default="",
     metavar="NAME",
-    help="Of a cluster, and of everything that belongs to it.",
+    help="Only events of this cluster and its objects.",
     shell_complete=shell_completion.clusters,
 )
 @click.option(
-    "-n", "--namespace", default="", help="Only of this namespace.", shell_complete=shell_completion.namespaces
+    "-n", "--namespace", default="", help="Only events in this namespace.", shell_complete=shell_completion.namespaces
 )
-@click.option("-w", "--watch", is_flag=True, help="Go on, and show what happens.")
+@click.option("-w", "--watch", is_flag=True, help="Keep printing new events.")
 @output_option(TABLE, JSON, YAML)
 @kubeconfig_option
 def command(about: str, cluster: str, namespace: str, watch: bool, output: str, kubeconfig: Path | None) -> None:
-    """Show what happened, the latest last. Servers forget events after an hour or so.
+    """List events, the latest last. Servers delete events after about an hour.
 
     \b
       remuda events --cluster prairie
@@ -49,11 +55,11 @@ def command(about: str, cluster: str, namespace: str, watch: bool, output: str, 
       remuda events -n fleet-default --watch
     """
     if about and cluster:
-        raise click.UsageError("--for and --cluster do not go together")
+        raise click.UsageError("--for and --cluster exclude each other")
     if about and "/" not in about:
-        raise click.UsageError(f"--for {about!r}: it is KIND/NAME")
+        raise click.UsageError(f"--for {about!r}: must be KIND/NAME")
     if watch and output != TABLE:
-        raise click.UsageError("--watch shows lines; -o does not go with it")
+        raise click.UsageError("--watch prints lines; it cannot be combined with -o")
 
     async def show(client: HttpClient) -> None:
         concerned = await _concerned(client, about, cluster, namespace)
@@ -63,9 +69,9 @@ def command(about: str, cluster: str, namespace: str, watch: bool, output: str, 
             print_value({"apiVersion": "v1", "kind": "List", "items": events}, output)
             return
         for one in events:
-            click.echo(told(one, _width()))
+            click.echo(event_text(one, _width()))
         if not events:
-            click.echo("nothing is known to have happened", err=True)
+            click.echo("no events", err=True)
         if watch:
             await _follow(client, namespace, concerned, revision)
 
@@ -102,7 +108,10 @@ async def _clusters(client: HttpClient, namespace: str) -> list[str]:
 
 
 def belongs(name: str, cluster: str, clusters: Collection[str]) -> bool:
-    """Everything of a cluster is named after it, what is gone already as well; the longest name that fits is whose."""
+    """Return whether an object belongs to the cluster, judged by its name: deleted objects have no labels to read.
+
+    The name of an object starts with its cluster's. If several clusters match, it belongs to the longest name.
+    """
     fitting = [one for one in {*clusters, cluster} if name == one or name.startswith(f"{one}-")]
     return max(fitting, key=len, default="") == cluster
 
@@ -129,7 +138,7 @@ async def _follow(client: HttpClient, namespace: str, concerned: Callable[[Json]
                     event = msgspec.json.decode(change.value)
                     since = event["metadata"]["resourceVersion"]
                     if change.type in ("ADDED", "MODIFIED") and concerned(_object(event)):
-                        click.echo(told(event, _width()))
+                        click.echo(event_text(event, _width()))
         except Gone:
             since = (await _listed(client, namespace))[1]
 
@@ -149,8 +158,8 @@ def _width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
-def told(event: Json, width: int | None) -> str:
-    """One line in a pipe; on a terminal the message stands beneath, as wide as there is room."""
+def event_text(event: Json, width: int | None) -> str:
+    """Return the text of an event: one line in a pipe; on a terminal the message is wrapped beneath."""
     from remuda.apiserver.kinds.columns import human_duration
     from remuda.kube import clock
 

@@ -1,13 +1,13 @@
-"""Exit codes, the same for every command; docs/cli.md tells them to people.
+"""Exit codes, the same for every command; docs/cli.md documents them for users.
 
-A command that answers a question (`why`, `leaks`, `plan --no-replace`) says no with `NO`, so that scripts can ask.
+A command that answers a question (`why`, `leaks`) exits with `NO` for "no", so that scripts can branch on it.
 """
 
 from __future__ import annotations
 
 NO = 1  # refused, failed, not found, not ready
-USAGE = 2  # click's own: the command line cannot be understood
+USAGE = 2  # invalid command line (click's own code)
 REPLACES = 3  # `plan --no-replace`: a machine would be replaced
 UNREACHABLE = 4  # no management plane answers
-IN_VAIN = 5  # --timeout is over, and what was waited for has not happened
-INTERRUPTED = 130  # Ctrl-C; what was asked of the server goes on there
+IN_VAIN = 5  # --timeout expired before the expected state was reached
+INTERRUPTED = 130  # Ctrl-C; the server continues the operation

@@ -1,4 +1,4 @@
-"""`remuda fsck`."""
+"""`remuda fsck`: check and repair a data directory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from remuda.apiserver.storage.fsck import Repair, Report
 
 
-class _CannotLook(click.ClickException):
+class _DatabaseUnreadable(click.ClickException):
     exit_code = exit_codes.USAGE
 
 
@@ -26,47 +26,48 @@ class _CannotLook(click.ClickException):
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     default=DATA_DIR,
     show_default=True,
-    help="The data directory of a server that does not run.",
+    help="Data directory of a stopped server.",
 )
-@click.option("--repair", "repairs", is_flag=True, help="Put damaged objects back.")
+@click.option("--repair", "repairs", is_flag=True, help="Repair damaged objects.")
 @click.option(
     "--from",
     "source",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="BACKUP",
-    help="A file of `remuda backup` to take objects from, with --repair.",
+    help="With --repair: file of `remuda backup` to take intact objects from.",
 )
 @click.option(
     "--forget",
     multiple=True,
     metavar="OBJECT",
-    help="With --repair: delete a damaged object of which there is no copy, as this command names it. May be repeated.",
+    help="With --repair: delete this damaged object, which has no intact copy, by the name that fsck prints. "
+    "Repeatable.",
 )
 def command(data_dir: Path, repairs: bool, source: Path | None, forget: tuple[str, ...]) -> None:
     """Check every object of a data directory against its checksum, and repair damaged ones.
 
-    Stop the server first. --repair takes each object from the nearest intact copy: the log of changes, which has the
-    object as it was, else the backup, which may have an older state of it.
+    Stop the server first. --repair takes each object from the best intact copy: from the change log, which has the
+    latest state, else from the backup, which may have an older state.
 
     \b
       remuda fsck --data-dir ./remuda-data
       remuda fsck --data-dir ./remuda-data --repair --from remuda.backup
 
-    Exit code 0: everything is intact, or was repaired; 1: something is damaged; 2: the database cannot be read.
+    Exit code 0: all objects are intact or repaired; 1: some are damaged; 2: the database cannot be read.
     """
     from remuda.apiserver.storage import fsck
     from remuda.apiserver.storage.backup import ArchiveError
     from remuda.apiserver.storage.types import StoreUnusable
 
     if (source is not None or forget) and not repairs:
-        raise click.UsageError("--from and --forget are for --repair")
+        raise click.UsageError("--from and --forget need --repair")
     clean_up_when_terminated()
     try:
         report = fsck.check(data_dir)
         repaired = fsck.repair(data_dir, source, forget) if repairs and not report.is_clean else []
         left = fsck.check(data_dir) if repairs else report
     except (StoreUnusable, ArchiveError) as error:
-        raise _CannotLook(str(error)) from None
+        raise _DatabaseUnreadable(str(error)) from None
     for line in _lines(report, repaired, is_repair=repairs):
         click.echo(line)
     if not left.is_clean:
@@ -83,14 +84,14 @@ def _lines(report: Report, repaired: list[Repair], *, is_repair: bool) -> list[s
         elif not one.source:
             lines.append(f"damaged: {one.damage}: no intact copy was found")
         elif one.is_older:
-            lines.append(f"repaired: {one.damage}, from {one.source}: this may be an older state of it")
+            lines.append(f"repaired: {one.damage}, from {one.source}: this may be an older state")
         else:
             lines.append(f"repaired: {one.damage}, from {one.source}")
     done = "repaired" if is_repair else "damaged"
     if report.damaged_changes:
-        lines.append(f"{done}: the log of changes ({report.damaged_changes}): watches start over")
+        lines.append(f"{done}: the change log ({report.damaged_changes}): clients restart their watches")
     if report.index_is_wrong:
-        lines.append(f"{done}: the index of objects")
+        lines.append(f"{done}: the object index")
     if not report.is_clean and not is_repair:
         lines.append("Repair it with: remuda fsck --repair --from BACKUP")
     return lines

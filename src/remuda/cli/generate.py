@@ -1,4 +1,4 @@
-"""`remuda generate cluster`: a cluster's objects from a template with variables, printed. No server is asked."""
+"""`remuda generate cluster`: print a cluster's objects from a template with variables, without a server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EXAMPLE = "v1.36.4+k3s1"
 
 @click.group(name="generate", context_settings=HELP)
 def command() -> None:
-    """Print manifests made from templates.
+    """Print manifests from templates.
 
     \b
       remuda generate cluster prairie --kubernetes-version v1.36.4+nano1
@@ -31,18 +31,25 @@ def command() -> None:
 
 @command.command(context_settings=HELP)
 @click.argument("name")
-@click.option("--kubernetes-version", metavar="VERSION", help=f"{_EXAMPLE}, for example. $KUBERNETES_VERSION.")
+@click.option(
+    "--kubernetes-version",
+    metavar="VERSION",
+    help=f"Kubernetes version, for example {_EXAMPLE}. Default: $KUBERNETES_VERSION.",
+)
 @click.option(
     "--control-plane-machine-count",
     "servers",
     type=click.IntRange(min=1),
-    help="Servers. $CONTROL_PLANE_MACHINE_COUNT, else 1.",
+    help="Number of control plane nodes. Default: $CONTROL_PLANE_MACHINE_COUNT, else 1.",
 )
 @click.option(
-    "--worker-machine-count", "workers", type=click.IntRange(min=0), help="Workers. $WORKER_MACHINE_COUNT, else 0."
+    "--worker-machine-count",
+    "workers",
+    type=click.IntRange(min=0),
+    help="Number of workers. Default: $WORKER_MACHINE_COUNT, else 0.",
 )
 @click.option(
-    "-n", "--target-namespace", "namespace", default="default", show_default=True, help="Of all that is generated."
+    "-n", "--target-namespace", "namespace", default="default", show_default=True, help="Namespace of all objects."
 )
 @click.option(
     "-f",
@@ -51,17 +58,21 @@ def command() -> None:
     "flavour",
     default="",
     shell_complete=shell_completion.drivers,
-    help="Of our templates, the one for this driver: nspawn.",
+    help="Use the built-in template of this driver, for example nspawn.",
 )
-@click.option("--from", "source", metavar="FILE", default="", help="Another template; - for standard input.")
-@click.option("-i", "--infrastructure", default="", metavar="PROVIDER", help="As clusterctl has it; only remuda is.")
-@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="A variable. May be repeated.")
-@click.option("--list-variables", is_flag=True, help="Print what the template can be told, and nothing else.")
+@click.option(
+    "--from", "source", metavar="FILE", default="", help="Use the template in this file; - for standard input."
+)
+@click.option(
+    "-i", "--infrastructure", default="", metavar="PROVIDER", help="For compatibility with clusterctl: must be remuda."
+)
+@click.option("--set", "given", multiple=True, metavar="KEY=VALUE", help="Value of a variable. Repeatable.")
+@click.option("--list-variables", is_flag=True, help="Only print the variables of the template.")
 @click.option(
     "-o",
     "--output",
     type=click.Choice([TABLE, YAML, JSON]),
-    help="How it is printed. Default: yaml, and table for --list-variables.",
+    help="Output format. Default: yaml; table for --list-variables.",
 )
 def cluster(
     name: str,
@@ -76,12 +87,12 @@ def cluster(
     list_variables: bool,
     output: str | None,
 ) -> None:
-    """Print the objects of Cluster API that make the cluster NAME, from a template with variables: what `clusterctl
-    generate cluster` does, without a server and with the same flags.
+    """Print the Cluster API objects of the cluster NAME from a template.
 
-    Values are taken from flags, then --set, then the environment, then the template's defaults: ${VAR:=default} or
-    ${VAR:-default}. ${VAR^^}, ${VAR,,}, ${#VAR}, ${VAR:1:2}, ${VAR#a}, ${VAR%a} and ${VAR/a/b} are understood; $$ is a
-    dollar. A declared cluster, which needs fewer words, is what `remuda create cluster --dry-run` prints.
+    This is `clusterctl generate cluster` with the same flags, but without a server. Values come from flags, then --set,
+    then the environment, then the template's defaults: ${VAR:=default} or ${VAR:-default}. ${VAR^^}, ${VAR,,}, ${#VAR},
+    ${VAR:1:2}, ${VAR#a}, ${VAR%a} and ${VAR/a/b} are supported; $$ is a dollar sign. For a declared cluster,
+    which is shorter, use `remuda create cluster --dry-run`.
 
     \b
       remuda generate cluster prairie --kubernetes-version v1.36.4+nano1 \\
@@ -96,9 +107,7 @@ def cluster(
     from remuda.provisioning.declaration import BadRequest, check_name
 
     if infrastructure.partition(":")[0] not in ("", _PROVIDER):
-        raise click.UsageError(
-            f"--infrastructure {infrastructure}: templates of other providers are read with --from FILE"
-        )
+        raise click.UsageError(f"--infrastructure {infrastructure}: for templates of other providers use --from FILE")
     text, place = _template(flavour, source)
     flags = {
         generate.CLUSTER_NAME: name,
@@ -107,8 +116,8 @@ def cluster(
         generate.SERVERS: servers,
         generate.WORKERS: workers,
     }
-    said = {key: str(value) for key, value in flags.items() if value is not None}
-    values = {**generate.DEFAULTS, **os.environ, **dict(choices.pairs(given, "--set")), **said}
+    given_flags = {key: str(value) for key, value in flags.items() if value is not None}
+    values = {**generate.DEFAULTS, **os.environ, **dict(choices.pairs(given, "--set")), **given_flags}
     try:
         check_name(name)
         if list_variables:
@@ -132,14 +141,14 @@ def _template(flavour: str, source: str) -> tuple[str, str]:
 
     if source:
         if flavour:
-            raise click.UsageError("--flavor chooses one of our templates: it does not go with --from")
+            raise click.UsageError("--flavor and --from exclude each other")
         return manifest_files.text(Path(source)), "standard input" if source == "-" else source
     known = {one.driver: one for one in repository.flavours()}
     driver = flavour or repository.DEFAULT_DRIVER
     if driver not in known:
         raise click.UsageError(
-            f"there is no flavor {driver}; there are {', '.join(known)}. For other drivers of a management plane: "
-            "remuda clusterctl-repository DIR --kubeconfig FILE, and then --from"
+            f"unknown flavor {driver}; known: {', '.join(known)}. For other drivers of a management plane, run "
+            "remuda clusterctl-repository DIR --kubeconfig FILE and use --from"
         )
     name = repository.template_name(driver)
     return repository.cluster_templates([known[driver]])[name], name
@@ -153,9 +162,9 @@ def _missing(names: Sequence[str], cluster: str) -> str:
     lines = [f"  {one.ljust(widest)}   {flags.get(one, f'--set {one}=…, or export {one}=…')}" for one in names]
     return "\n".join(
         [
-            "the template needs values that nobody has given:",
+            "the template needs values for these variables:",
             *lines,
-            f"all of them: remuda generate cluster {cluster} --list-variables, with the same --flavor or --from",
+            f"list all variables: remuda generate cluster {cluster} --list-variables, with the same --flavor or --from",
         ]
     )
 
@@ -170,7 +179,7 @@ def _list(found: Sequence[Variable], output: str) -> None:
 
 def _print(objects: Sequence[dict[str, object]], output: str) -> None:
     if output == TABLE:
-        raise click.UsageError("-o table is for --list-variables")
+        raise click.UsageError("-o table needs --list-variables")
     if output == JSON:
         print_value({"apiVersion": "v1", "kind": "List", "items": objects}, JSON)
         return

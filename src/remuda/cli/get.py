@@ -1,4 +1,4 @@
-"""`remuda get`: objects of any kind, as tables or whole; and `get kubeconfig`, which is made when it is asked for."""
+"""`remuda get`: list objects of any kind as tables, JSON or YAML; and `get kubeconfig`, which creates one."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Get(click.Group):
-    """A kind is an argument and `kubeconfig` a command: that has options of its own."""
+    """Group in which `kubeconfig` is a command with its own options, and any other word is a KIND argument."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -47,7 +47,7 @@ class Get(click.Group):
 
 @click.group(name="get", cls=Get, context_settings=HELP)
 def command() -> None:
-    """Show objects, or get a kubeconfig."""
+    """List objects, or get a kubeconfig."""
 
 
 command.add_command(get_kubeconfig.command)
@@ -57,11 +57,13 @@ command.add_command(get_kubeconfig.command)
 @click.argument("kind", shell_complete=shell_completion.kinds)
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=shell_completion.names)
 @click.option(
-    "-n", "--namespace", default="", help="Only those of this namespace.", shell_complete=shell_completion.namespaces
+    "-n", "--namespace", default="", help="Only objects in this namespace.", shell_complete=shell_completion.namespaces
 )
-@click.option("-A", "--all-namespaces", is_flag=True, help="Of all namespaces, as without -n.")
-@click.option("-l", "--selector", default="", metavar="LABELS", help="Only those with such labels: tier=web,!old.")
-@click.option("-w", "--watch", is_flag=True, help="Go on, and show each change.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Objects in all namespaces: the default.")
+@click.option(
+    "-l", "--selector", default="", metavar="LABELS", help="Only objects with these labels, for example tier=web,!old."
+)
+@click.option("-w", "--watch", is_flag=True, help="Keep printing each change.")
 @output_option(TABLE, WIDE, JSON, YAML, NAME)
 @kubeconfig_option
 def objects(
@@ -74,12 +76,12 @@ def objects(
     output: str,
     kubeconfig: Path | None,
 ) -> None:
-    """Show objects of a KIND, of all namespaces by default: clusters, machines, nodedrivers, secrets, and whatever
-    else the server knows. A plural, a singular, a short name and plural.group are understood. With a kubeconfig of a
-    cluster, show what is in there.
+    """List objects of a KIND, by default in all namespaces: clusters, machines, nodedrivers, secrets, or any other kind
+    that the server serves. KIND may be a plural, a singular, a short name or plural.group. With the kubeconfig of a
+    cluster, list the objects in that cluster.
 
-    A bare `clusters` means the declared ones (provisioning.cattle.io), and after them those of Cluster API that nobody
-    declared. `remuda get kubeconfig --help` tells of kubeconfigs.
+    `clusters` lists the declared ones (provisioning.cattle.io), then Cluster API clusters without a declaration. For
+    kubeconfigs, see `remuda get kubeconfig --help`.
 
     \b
       remuda get clusters
@@ -89,10 +91,10 @@ def objects(
       remuda get nodes --kubeconfig prairie.kubeconfig
     """
     if names and selector:
-        raise click.UsageError("names and --selector do not go together")
+        raise click.UsageError("names and --selector exclude each other")
 
     if namespace and all_namespaces:
-        raise click.UsageError("-n and -A do not go together")
+        raise click.UsageError("-n and -A exclude each other")
 
     async def show(client: HttpClient) -> None:
         from remuda.cli.kinds import discover
@@ -110,7 +112,7 @@ def objects(
 
 
 class _Wanted:
-    """Query of the command line."""
+    """Objects that the command line asks for."""
 
     def __init__(self, client: HttpClient, namespace: str, names: tuple[str, ...], labels: str) -> None:
         self.client = client
@@ -125,9 +127,9 @@ class _Wanted:
         return Selection(self.namespace if resource.namespaced else "", self.labels, fields)
 
     async def tables(self, meanings: list[Resource]) -> list[tuple[Resource, Table]]:
-        """Return a table for each meaning, without rows of earlier ones.
+        """Return a table for each meaning of the kind, without objects that an earlier table has.
 
-        Raises ClickException for a name that none has.
+        Raises ClickException for a name that no object has.
         """
         from remuda.cli.tables import listed
 
@@ -140,7 +142,7 @@ class _Wanted:
             table.rows = [row for page in pages for row in page.rows or () if row.object.key not in known]
             known |= {row.object.key for row in table.rows}
             found.append((resource, table))
-        self._complain({key.name for key in known}, meanings)
+        self._check_names({key.name for key in known}, meanings)
         return found
 
     async def whole(self, meanings: list[Resource]) -> list[Any]:
@@ -164,16 +166,16 @@ class _Wanted:
                     obj = msgspec.json.decode(value)
                     metadata = obj["metadata"]
                     found.setdefault(Key(metadata.get("namespace", ""), metadata["name"]), obj)
-        self._complain({key.name for key in found}, meanings)
+        self._check_names({key.name for key in found}, meanings)
         return list(found.values())
 
-    def _complain(self, found: set[str], meanings: list[Resource]) -> None:
+    def _check_names(self, found: set[str], meanings: list[Resource]) -> None:
         missing = [name for name in self.names if name not in found]
         if missing:
             where = f" in namespace {self.namespace}" if self.namespace else ""
             raise click.ClickException(
-                f"there is no {meanings[0].full_name} {', '.join(missing)}{where}. `remuda get "
-                f"{meanings[0].target.plural}` lists those that there are"
+                f"{meanings[0].full_name} {', '.join(missing)} not found{where}. `remuda get "
+                f"{meanings[0].target.plural}` lists the existing ones"
             )
 
 
@@ -186,13 +188,13 @@ async def _show_tables(wanted: _Wanted, meanings: list[Resource], *, watch: bool
     found = await wanted.tables(meanings)
     if not any(table.rows for _, table in found):
         where = f" in namespace {wanted.namespace}" if wanted.namespace else ""
-        click.echo(f"there are no {meanings[0].plural_name}{where}", err=True)
+        click.echo(f"no {meanings[0].plural_name} found{where}", err=True)
     first = True
     for resource, table in found:
         if not table.rows:
             continue
         if resource is not meanings[0]:
-            click.echo(f"{'' if first else chr(10)}of {resource.target.group}, declared by nobody:", err=True)
+            click.echo(f"{'' if first else chr(10)}in {resource.target.group}, without a declaration:", err=True)
         namespaces = resource.namespaced and not wanted.namespace
         heads, rows = tables.text(table.column_definitions or (), table.rows, wide=wide, namespaces=namespaces)
         _print_rows(heads, rows, wide)
@@ -215,7 +217,7 @@ def _print_rows(heads: list[str], rows: list[list[str]], wide: bool) -> None:
 
 
 async def _follow_rows(wanted: _Wanted, resource: Resource, table: Table, *, wide: bool) -> None:
-    """Rows beneath the table, with its columns; begun anew when the server has forgotten where it was."""
+    """Print changed rows beneath the table; restart from a new list when the server has expired the revision."""
     from remuda.cli import tables
     from remuda.kube.errors import Gone
 
@@ -256,13 +258,13 @@ def _print_whole(found: list[Any], output: str, *, single: bool) -> None:
 
 
 def full_name(obj: Any) -> str:
-    """cluster.provisioning.cattle.io/prairie"""
+    """Return the name as kubectl prints it: cluster.provisioning.cattle.io/prairie."""
     group = str(obj["apiVersion"]).rpartition("/")[0]
     return f"{str(obj['kind']).lower()}{'.' if group else ''}{group}/{obj['metadata']['name']}"
 
 
 async def _follow_whole(wanted: _Wanted, resource: Resource, output: str) -> None:
-    """Each object, and again whenever it changes: documents one after another."""
+    """Print each object, and again whenever it changes, as a stream of documents."""
     import msgspec
 
     selection = wanted.selection(resource, wanted.names[0] if len(wanted.names) == 1 else "")

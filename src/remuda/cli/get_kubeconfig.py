@@ -1,4 +1,4 @@
-"""`remuda get kubeconfig`: the way into a cluster, made when it is asked for."""
+"""`remuda get kubeconfig`: create a kubeconfig that reaches a cluster through the proxy."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @click.command(name="kubeconfig", context_settings=HELP)
 @click.argument("cluster", shell_complete=shell_completion.clusters)
-@click.option("--user", default="", help="For whom. Default: the user of the kubeconfig of the management plane.")
-@click.option("--embed-token", is_flag=True, help="Put a token into it, instead of a command that gets one.")
+@click.option("--user", default="", help="User of the kubeconfig. Default: your own user on the management plane.")
+@click.option("--embed-token", is_flag=True, help="Embed a token, instead of a command that requests one.")
 @ttl_option(default="12h")
-@click.option("--server", default="", metavar="URL", help="Where the proxy is, if not where the management plane is.")
+@click.option("--server", default="", metavar="URL", help="URL of the proxy. Default: that of the management plane.")
 @click.option(
     "--server-ca",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="What its certificate is verified with (PEM), with --server.",
+    help="With --server: PEM file with the CA of its certificate.",
 )
 @kubeconfig_option
 def command(
@@ -41,11 +41,11 @@ def command(
     server_ca: Path | None,
     kubeconfig: Path | None,
 ) -> None:
-    """Print a kubeconfig for CLUSTER (an id, a name, or NAMESPACE/NAME), which leads through the proxy.
+    """Print a kubeconfig that reaches CLUSTER (an id, a name, or NAMESPACE/NAME) through the proxy.
 
-    By default it holds no secret: kubectl runs `remuda token credential`, which gets a token for an hour with your own
-    kubeconfig of the management plane, or shows the certificate that is in there. With --embed-token it can be given
-    to somebody else, and is good for --ttl.
+    By default it contains no secret: kubectl runs `remuda token credential`, which uses your kubeconfig of the
+    management plane to request a token for one hour, or to read your certificate. With --embed-token you can give the
+    kubeconfig to somebody else; it is valid for --ttl.
 
     \b
       remuda get kubeconfig prairie > prairie.kubeconfig
@@ -91,21 +91,23 @@ async def _embedded(client: HttpClient, cluster: Found, user: str, ttl: float | 
     until = None if ttl is None else clock.time() + ttl
     made = mint(user, expires_at=until, clusters=[cluster.id], description=f"in a kubeconfig of {cluster.name}")
     await client.create(TOKEN.target, "", made.obj)
-    good = "until it is revoked" if until is None else f"until {clock.rfc3339(until)}"
+    validity = "until it is revoked" if until is None else f"until {clock.rfc3339(until)}"
     name = made.bearer.partition(":")[0]
-    click.echo(f"good for {cluster} {good}; remuda token revoke {name} takes it back", err=True)
+    click.echo(f"valid for {cluster} {validity}; revoke it with: remuda token revoke {name}", err=True)
     return {"token": made.bearer}
 
 
 async def _known_by_certificate(client: HttpClient) -> bool:
-    """The embedded engine's proxy knows whoever its API knows by a certificate, its administrator above all. Of any
-    other Kubernetes the proxy knows tokens alone."""
+    """Return whether the proxy accepts the caller's client certificate.
+
+    The embedded API server's proxy does; on any other Kubernetes the proxy accepts tokens only.
+    """
     return client.access.method == "certificate" and await _is_embedded(client)
 
 
 def _exec(cluster: Found, user: str, kubeconfig: Path | None, *, certificate: bool = False) -> dict[str, Any]:
-    """The kubeconfig and its context are named: with `$KUBECONFIG`, or another current context, it could lead to
-    itself."""
+    """Return the exec stanza. It names the kubeconfig and the context of the management plane, because $KUBECONFIG or
+    another current context could refer to the new kubeconfig itself."""
     from remuda.cli.credentials import API_VERSION
 
     path, context = chosen_kubeconfig(kubeconfig)
@@ -121,7 +123,7 @@ def _exec(cluster: Found, user: str, kubeconfig: Path | None, *, certificate: bo
             "args": arguments,
             "interactiveMode": "Never",
             "provideClusterInfo": False,
-            "installHint": "this kubeconfig needs the command remuda, which proves to the management plane who you are",
+            "installHint": "this kubeconfig needs the command remuda, which gets credentials from the management plane",
         }
     }
 
@@ -140,7 +142,7 @@ async def _stanza(client: HttpClient, cluster: Found, server: str, authority: by
 
 
 async def _is_embedded(client: HttpClient) -> bool:
-    """The embedded engine serves hosts, and the proxy, where it serves its API."""
+    """Return whether the server is the embedded one, which serves hosts and the proxy on the port of its API."""
     from remuda.kube.errors import Forbidden, NotFound
 
     try:
@@ -151,7 +153,7 @@ async def _is_embedded(client: HttpClient) -> bool:
 
 
 async def _published(client: HttpClient, cluster: Found) -> dict[str, Any]:
-    """As the cluster's own kubeconfig has it: on a Kubernetes elsewhere the proxy is on the manager's port."""
+    """Return the stanza of the cluster's own kubeconfig: on another Kubernetes the proxy is on the manager's port."""
     from remuda.capi.names import KUBECONFIG_KEY, kubeconfig_secret
     from remuda.capi.remote import secret_data
     from remuda.kube import kubeconfig
@@ -164,7 +166,7 @@ async def _published(client: HttpClient, cluster: Found) -> dict[str, Any]:
     except Forbidden:
         data = None
     if not data:
-        raise click.ClickException("where the proxy is cannot be found out here: say it with --server and --server-ca")
+        raise click.ClickException("cannot determine the URL of the proxy: set it with --server and --server-ca")
     found = kubeconfig.parse(data.get(KUBECONFIG_KEY, b""), origin=f"the kubeconfig of {cluster}")
     return _cluster(found.server, found.ca if isinstance(found.ca, bytes) else b"")
 

@@ -1,4 +1,4 @@
-"""`remuda grant`: what somebody may do in a cluster, given and taken back."""
+"""`remuda grant`: grant and revoke a user's role in a cluster."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 @click.argument("cluster", shell_complete=shell_completion.clusters)
 @click.argument("role", required=False, default="")
 @click.option("--group", is_flag=True, help="USER is the name of a group.")
-@click.option("--revoke", is_flag=True, help="Take it back; without ROLE, everything USER was granted in CLUSTER.")
+@click.option("--revoke", is_flag=True, help="Revoke ROLE; without ROLE, revoke all roles of USER in CLUSTER.")
 @kubeconfig_option
 def command(user: str, cluster: str, role: str, group: bool, revoke: bool, kubeconfig: Path | None) -> None:
-    """Let USER into CLUSTER, as ROLE; or take that back.
+    """Grant USER a ROLE in CLUSTER, or revoke it.
 
     \b
-    cluster-owner       everything (cluster-admin)
-    cluster-member      what is in namespaces, but not who may do what (edit)
-    cluster-viewer      looking, but not at Secrets (view)
+    cluster-owner       full access (cluster-admin)
+    cluster-member      read and write in namespaces, except RBAC (edit)
+    cluster-viewer      read-only, except Secrets (view)
     clusterrole:NAME    a ClusterRole of that cluster
 
     CLUSTER is an id (c-m-abcd1234), a name, or NAMESPACE/NAME.
@@ -44,7 +44,7 @@ def command(user: str, cluster: str, role: str, group: bool, revoke: bool, kubec
     from remuda.cli import clusters
 
     if not role and not revoke:
-        raise click.UsageError("which ROLE? cluster-owner, cluster-member, cluster-viewer or clusterrole:NAME")
+        raise click.UsageError("missing ROLE: cluster-owner, cluster-member, cluster-viewer or clusterrole:NAME")
 
     async def act(client: HttpClient) -> None:
         found = await clusters.find(client, cluster)
@@ -71,7 +71,7 @@ async def _grant(client: HttpClient, cluster: Found, user: str, role: str, group
     try:
         await client.create(GRANT.target, cluster.id, obj)
     except AlreadyExists:
-        click.echo(f"{user} is {role} in {cluster} already")
+        click.echo(f"{user} is already {role} in {cluster}")
         return
     click.echo(f"{user} is {role} in {cluster}")
 
@@ -88,8 +88,8 @@ async def _revoke(client: HttpClient, cluster: Found, user: str, role: str, grou
         if (one.group_name if group else one.user_name) == user and role in ("", one.role_template_name)
     ]
     if not same:
-        there = ", ".join(f"{one.user_name or one.group_name} ({one.role_template_name})" for one in grants) or "nobody"
-        raise click.ClickException(f"{user} was not granted {role or 'anything'} in {cluster}; granted are: {there}")
+        known = ", ".join(f"{one.user_name or one.group_name} ({one.role_template_name})" for one in grants) or "none"
+        raise click.ClickException(f"{user} has no grant of {role or 'any role'} in {cluster}; grants there: {known}")
     for one in same:
         with ignore_not_found():
             await client.delete(GRANT.target, cluster.id, one.metadata.name)
@@ -97,6 +97,6 @@ async def _revoke(client: HttpClient, cluster: Found, user: str, role: str, grou
 
 
 def name_of(user: str, role: str, group: bool) -> str:
-    """The same grant has the same name: granted twice, it is there once."""
+    """Return the name of a grant, derived from its contents: granting twice creates one object."""
     text = f"{'group' if group else 'user'}/{user}/{role}"
     return f"grant-{hashlib.sha256(text.encode()).hexdigest()[:16]}"

@@ -1,9 +1,9 @@
-"""Kinds as people name them: `clusters`, `Machine`, `md`, `machines.cluster.x-k8s.io`.
+"""Resolve kinds as users name them: `clusters`, `Machine`, `md`, `machines.cluster.x-k8s.io`.
 
-Which there are the server says (discovery), so that kinds of anybody's definitions work like our own. Of several that
-have the same name the one is meant that the server lists first, as with kubectl. One name is different: a bare
-`clusters` means the declared ones, and after them those of Cluster API that nobody declared: to people they are all
-clusters, and management.cattle.io's are their shadows.
+The list of kinds comes from the server's discovery, so that any CRD works like our own kinds. If several kinds share a
+name, the first in the server's list is chosen, as with kubectl. One name is special: `clusters` without a group means
+the declared clusters and, after them, those of Cluster API without a declaration. The Clusters of management.cattle.io
+only mirror them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ Json = dict[str, Any]
 
 _ALL_AT_ONCE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 _UNAVAILABLE = 503
-CLUSTERS = ("provisioning.cattle.io", "cluster.x-k8s.io")  # what a bare `clusters` means, in this order
+CLUSTERS = ("provisioning.cattle.io", "cluster.x-k8s.io")  # meanings of `clusters` without a group, in this order
 _DRIVER_GROUPS = ("rke-machine-config.cattle.io", "rke-machine.cattle.io")
-_CLOSE = 3  # names at most that are told to somebody who mistyped one
+_CLOSE = 3  # most suggestions for a mistyped name
 
 
 class Resource(NamedTuple):
@@ -37,17 +37,17 @@ class Resource(NamedTuple):
     target: Target
     kind: str
     namespaced: bool
-    names: frozenset[str]  # in lower case: plural, singular, kind, short ones
+    names: frozenset[str]  # in lower case: plural, singular, kind, short names
     verbs: frozenset[str]
 
     @property
     def full_name(self) -> str:
-        """As kubectl prints it before a name: cluster.provisioning.cattle.io."""
+        """Return the kind as kubectl prints it before a name: cluster.provisioning.cattle.io."""
         return qualified(self.target.group, self.kind.lower())
 
     @property
     def is_cluster(self) -> bool:
-        """As people mean the word."""
+        """Return whether this is one of the kinds that users call a cluster."""
         return self.kind == "Cluster" and self.target.group in CLUSTERS
 
     @property
@@ -57,23 +57,23 @@ class Resource(NamedTuple):
 
 class Kinds:
     def __init__(self, resources: Sequence[Resource]) -> None:
-        """In the server's order: the first version of a group is the one it prefers."""
+        """`resources`: in the server's order, in which the preferred version of a group comes first."""
         self.resources = resources
 
-    def find(self, said: str) -> Resource:
-        """Raises ClickException."""
-        return self.meanings(said)[0]
+    def find(self, text: str) -> Resource:
+        """Return the first meaning. Raises ClickException."""
+        return self.meanings(text)[0]
 
-    def meanings(self, said: str) -> list[Resource]:
-        """The kind that is meant; for a bare `clusters`, those that are, in this order. Raises ClickException."""
-        word, _, rest = said.partition(".")
+    def meanings(self, text: str) -> list[Resource]:
+        """Return the kind that the text names; for a bare `clusters`, each of its meanings. Raises ClickException."""
+        word, _, rest = text.partition(".")
         named = [one for one in self.resources if word.lower() in one.names]
         if rest:
             named = [one for one in named if _is_of(one.target, rest)]
         elif clusters := {one.target.group: one for one in reversed(named) if one.target.group in CLUSTERS}:
             return [clusters[group] for group in CLUSTERS if group in clusters]
         if not named:
-            raise click.ClickException(f"the server has no kind {said!r}{self._close(said)}. {_OF_DRIVERS}")
+            raise click.ClickException(f"the server has no kind {text!r}{self._close(text)}. {_OF_DRIVERS}")
         return named[:1]
 
     def of(self, api_version: str, kind: str) -> Resource | None:
@@ -89,26 +89,26 @@ class Kinds:
             driver = kind.removesuffix("Config").removesuffix("MachineTemplate").removesuffix("Machine").lower()
             manifest = f"kind: NodeDriver, metadata: {{name: {driver}}}, spec: {{url: 'local://', active: true}}"
             return (
-                f"{text}. It comes with the NodeDriver {driver}, which is not there or not active. This makes it:\n"
-                f"  {{apiVersion: management.cattle.io/v3, {manifest}}}"
+                f"{text}. The NodeDriver {driver} defines it, which does not exist or is not active. Apply this object "
+                f"to activate it:\n  {{apiVersion: management.cattle.io/v3, {manifest}}}"
             )
         others = sorted({one.target.api_version for one in self.resources if one.kind == kind})
         if others:
-            return f"{text}. It has one of {', '.join(others)}"
+            return f"{text}, only of {', '.join(others)}"
         return text + self._close(kind)
 
-    def _close(self, said: str) -> str:
+    def _close(self, text: str) -> str:
         names = {name: one.plural_name for one in reversed(self.resources) for name in one.names}
-        word = said.partition(".")[0].lower()
+        word = text.partition(".")[0].lower()
         close = dict.fromkeys(names[name] for name in difflib.get_close_matches(word, names, _CLOSE, 0.7))
-        return f"; there is {', '.join(close)}" if close else ""
+        return f"; did you mean {', '.join(close)}?" if close else ""
 
 
-_OF_DRIVERS = "Kinds of a driver come with its NodeDriver: `remuda get nodedrivers` shows which are active"
+_OF_DRIVERS = "A driver's kinds exist while its NodeDriver is active: see `remuda get nodedrivers`"
 
 
 def _is_of(target: Target, rest: str) -> bool:
-    """`cluster.x-k8s.io`, the beginning of it, or a version before it: as kubectl understands what follows the dot."""
+    """Return whether the text after the dot matches, as in kubectl: a group, its first labels, or VERSION.GROUP."""
     version, _, group = rest.partition(".")
     return (
         target.group == rest

@@ -1,4 +1,4 @@
-"""`remuda leaks`: servers and networks that cost something and that nobody uses."""
+"""`remuda leaks`: servers and networks that still exist although no object owns them."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ import click
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, TABLE, WIDE, YAML, output_option, print_table, print_value
-from remuda.cli.text_wrap import say
+from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
     from remuda.providers.machine.leaks import Found
 
 _LEAKS, _UNKNOWN = 1, 2
-_COLUMNS = ("DRIVER", "WHAT", "ID", "NAME", "STATE", "MADE FOR", "CLUSTER")
+_COLUMNS = ("DRIVER", "TYPE", "ID", "NAME", "STATE", "MACHINE", "CLUSTER")
 _PATH = "/k8s/manager/leaks"
 _TIMEOUT_SECONDS = 300.0
 
 
 @click.command(name="leaks", context_settings=HELP)
 @kubeconfig_option
-@click.option("--driver", "only", multiple=True, metavar="DRIVER", help="Look only there; may be given several times.")
+@click.option("--driver", "only", multiple=True, metavar="DRIVER", help="Check only this driver. Repeatable.")
 @output_option(TABLE, WIDE, JSON, YAML)
 @click.option(
     "--hosts",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Look in this folder of this machine (DATA_DIR/hosts of a manager), instead of asking the manager.",
+    help="Search this local folder (DATA_DIR/hosts of a manager) instead of asking the manager.",
 )
 def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: Path | None) -> None:
-    """List servers that carry the tag of this management plane and that no machine owns, and what drivers have made for
-    clusters that are gone.
+    """List servers that carry the tag of this management plane but belong to no Machine, and resources that drivers
+    created for deleted clusters.
 
-    Every driver in use is asked, with the options and credentials of its Configs, MachineTemplates, machines and
-    RKEClusters. The manager looks on its own machine; you must be an administrator. Exit code 0: none; 1: there are
-    some; 2: none where it could look, but it could not look everywhere.
+    The command queries every driver in use, with the options and credentials of its Configs, MachineTemplates, machines
+    and RKEClusters. The manager searches its own machine; you must be an administrator. Exit code 0: no leaks; 1: leaks
+    found; 2: none found, but some places could not be searched.
 
     \b
       remuda leaks
@@ -47,24 +47,24 @@ def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: 
     from remuda.providers.machine.leaks import Found, Place
 
     if hosts is not None and not hosts.is_dir():
-        raise click.UsageError(f"--hosts {hosts}: there is no such folder on this machine")
+        raise click.UsageError(f"--hosts {hosts}: no such folder on this machine")
 
     place = Place(hosts.absolute()) if hosts is not None else None
 
     async def find(client: HttpClient) -> Found:
         if place is not None:
             return await leaks.find(client, place, only)
-        there = await _at_manager(client, only) if await leaks.has_local_drivers(client, only) else Found([], [])
-        here = await leaks.find(client, Place(local=False), only)
+        local = await _at_manager(client, only) if await leaks.has_local_drivers(client, only) else Found([], [])
+        remote = await leaks.find(client, Place(local=False), only)
         return Found(
-            leaks.in_order((*there.leaks, *here.leaks)),
-            [*there.unknown, *here.unknown],
-            [*there.looked, *here.looked],
+            leaks.in_order((*local.leaks, *remote.leaks)),
+            [*local.unknown, *remote.unknown],
+            [*local.looked, *remote.looked],
         )
 
     found = connected(kubeconfig, find, timeout_seconds=_TIMEOUT_SECONDS)
     for why in found.unknown:
-        say(f"could not look everywhere: {why}")
+        print_note(f"could not search everywhere: {why}")
     if output in (JSON, YAML):
         print_value(found.leaks, output)
     elif found.leaks:
@@ -72,12 +72,12 @@ def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: 
         print_table(_COLUMNS, rows, whole=output == WIDE)
     else:
         looked = ", ".join(found.looked) or "no driver"
-        say(f"{'none found' if found.unknown else 'no leaks'}; asked: {looked}")
+        print_note(f"{'none found' if found.unknown else 'no leaks'}; searched: {looked}")
     raise SystemExit(_LEAKS if found.leaks else _UNKNOWN if found.unknown else 0)
 
 
 async def _at_manager(client: HttpClient, only: tuple[str, ...]) -> Found:
-    """Return what the manager finds on its own machine."""
+    """Return the leaks that the manager finds on its own machine."""
     import msgspec
 
     from remuda.kube.errors import Forbidden, NotFound
@@ -87,6 +87,6 @@ async def _at_manager(client: HttpClient, only: tuple[str, ...]) -> Found:
     try:
         return msgspec.json.decode(await client.raw_get(path), type=Found)
     except (Forbidden, NotFound) as error:
-        why = "no manager answers there" if isinstance(error, NotFound) else error.message
-        unknown = f"servers on the manager's own machine: {client.access.server} does not tell: {why}"
-        return Found([], [f"{unknown}; on that machine, name its folder: --hosts DATA_DIR/hosts"])
+        why = "it is not a manager" if isinstance(error, NotFound) else error.message
+        unknown = f"servers on the manager's own machine: {client.access.server} does not list them: {why}"
+        return Found([], [f"{unknown}; on that machine, use --hosts DATA_DIR/hosts"])

@@ -1,4 +1,4 @@
-"""Options of the commands that run for long: format and level of the log, and where the audit log goes."""
+"""Options of long-running commands: format and level of the log, and path of the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`remuda logs`: what was said while machines were made or removed, and by the agents on them."""
+"""`remuda logs`: logs of the Jobs that create and remove machines, and of the agents on them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @click.group(name="logs", context_settings=HELP)
 def command() -> None:
-    """Show what is said while machines are made and removed, or by the agents on them.
+    """Show the logs of the Jobs that create and remove machines, or of the agents on them.
 
-    What controllers say is in the log of `remuda up` or `remuda manager`; why something waits, `remuda why` tells.
+    Controllers log to stderr of `remuda up` or `remuda manager`. To see why a cluster is not ready, use `remuda why`.
 
     \b
       remuda logs cluster prairie
@@ -36,11 +36,11 @@ command.add_command(machine.logs, "machine")
 
 @command.command(context_settings=HELP)
 @click.argument("name", shell_complete=shell_completion.clusters)
-@click.option("-f", "--follow", is_flag=True, help="Go on until what is followed ends.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines.")
 @namespace_option("cluster")
 @kubeconfig_option
 def cluster(name: str, follow: bool, namespace: str, kubeconfig: Path | None) -> None:
-    """Show what the Jobs that make or remove the machines of a cluster say, or how they last ended.
+    """Show the logs of the Jobs that create or remove the machines of a cluster, or their last failures.
 
     \b
       remuda logs cluster prairie
@@ -51,7 +51,7 @@ def cluster(name: str, follow: bool, namespace: str, kubeconfig: Path | None) ->
     async def show(client: HttpClient) -> None:
         machines = await _machines(client, namespace, name)
         if not machines:
-            raise click.ClickException(f"the cluster {name} has no machines yet: remuda why {name}")
+            raise click.ClickException(f"cluster {name} has no machines yet; see: remuda why {name}")
         if follow:
             await asyncio.gather(*(_show(client, one, follow, prefix=f"{one.name} | ") for one in machines))
             return
@@ -63,7 +63,7 @@ def cluster(name: str, follow: bool, namespace: str, kubeconfig: Path | None) ->
 
 
 async def _machines(client: HttpClient, namespace: str, name: str) -> list[Key]:
-    """Return the driver objects of a cluster's machines: these have the Jobs."""
+    """Return the <Driver>Machines of a cluster, which own the Jobs."""
     from remuda.capi import names
     from remuda.capi.types import MACHINE
     from remuda.cli.describe import no_such_cluster

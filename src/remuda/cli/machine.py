@@ -1,4 +1,4 @@
-"""`remuda machine ssh` and `remuda machine logs`."""
+"""`remuda machine`: a shell on a machine, and its logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group(name="machine", context_settings=HELP)
 def command() -> None:
-    """Open a shell on a machine, or read the log of what made it.
+    """Open a shell on a machine, or show its logs.
 
     NAME is the name of a Machine, or of the <Driver>Machine behind it.
 
@@ -37,8 +37,8 @@ def command() -> None:
 def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | None) -> None:
     """Log in to a machine, or run a command there.
 
-    The key comes from the machine-state Secret and is on this machine only while the connection lasts. The host key
-    must be the one that was pinned when the server was made. Exit code: the command's own.
+    The private key comes from the machine-state Secret and stays on this machine only during the connection. The host
+    key must match the one that was pinned when the server was created. Exit code: that of the remote command.
 
     \b
       remuda machine ssh prairie-workers-7x2kq-abcde
@@ -52,7 +52,7 @@ def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | No
     async def find(client: HttpClient) -> Doorway:
         return await access.doorway(client, await access.find_machine(client, name, namespace))
 
-    async def note(client: HttpClient) -> None:
+    async def pin(client: HttpClient) -> None:
         await access.pin(client, found.machine, seen)
 
     try:
@@ -61,18 +61,18 @@ def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | No
     except access.NoAccess as error:
         raise click.ClickException(str(error)) from None
     if seen and not found.known_hosts:
-        connected(kubeconfig, note)
+        connected(kubeconfig, pin)
     raise SystemExit(code)
 
 
 @command.command(context_settings=HELP)
 @click.argument("name", shell_complete=shell_completion.machines)
-@click.option("-f", "--follow", is_flag=True, help="Go on until what is followed ends.")
-@click.option("--agent", is_flag=True, help="The log of the agent on the machine, over SSH, instead.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines.")
+@click.option("--agent", is_flag=True, help="Show the log of the agent on the machine, over SSH.")
 @namespace_option("machine")
 @kubeconfig_option
 def logs(name: str, follow: bool, agent: bool, namespace: str, kubeconfig: Path | None) -> None:
-    """Show the log of the Job that makes or removes a machine's server; when it is over, how it last failed.
+    """Show the log of the Job that creates or removes a machine's server, or its last failure.
 
     \b
       remuda machine logs prairie-workers-7x2kq-abcde --follow

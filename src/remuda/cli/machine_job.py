@@ -1,4 +1,4 @@
-"""`remuda machine-job`: what runs in a machine's Job. Not for people."""
+"""`remuda machine-job`: the program of a machine's Job. Not for users."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import click
 
 @click.command(name="machine-job", hidden=True)
 def command() -> None:
-    """Carry out the order that is mounted at /run/secrets/machine."""
+    """Run the job that is mounted at /run/secrets/machine."""
     from remuda.providers.machine.job import main
 
     main()

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from remuda.cli.text_wrap import say
+from remuda.cli.text_wrap import print_note
 from remuda.kube.client import list_all
 from remuda.kube.core import JOBS, PODS
 from remuda.kube.errors import NotFound, StatusError
@@ -25,14 +25,14 @@ _BAD_REQUEST = 400
 
 
 def agent_command(follow: bool) -> tuple[str, ...]:
-    """Whichever agent it is; where there is no systemd, the supervisor's log."""
+    """Return the command that prints the log of either agent: from the journal, or without systemd from a file."""
     journal = f"journalctl -u remuda-agent -u rancher-system-agent --no-pager -n 1000{' -f' if follow else ''}"
     file = f"tail -n 1000{' -f' if follow else ''} /var/lib/rancher/agent/agent.log"
     return (f"if [ -d /run/systemd/system ]; then {journal}; else {file}; fi",)
 
 
 async def show(client: HttpClient, machine: Key, follow: bool, prefix: str = "") -> None:
-    """`prefix` stands before each line, where several are followed at a time. Raises NoAccess for what has no log."""
+    """Print the log of a machine. `prefix`: printed before each line. Raises NoAccess if there is no log."""
     pod = await _newest_pod(client, machine)
     if pod is not None and await _show_log(client, pod, follow, prefix):
         return
@@ -42,7 +42,7 @@ async def show(client: HttpClient, machine: Key, follow: bool, prefix: str = "")
 
 
 async def _newest_pod(client: HttpClient, machine: Key) -> Json | None:
-    """Return the newest Pod of the machine's Jobs. Where its namespace is being deleted, its Job is elsewhere."""
+    """Return the newest Pod of the machine's Jobs. A Job is in another namespace if the machine's is being deleted."""
     pods: list[Json] = []
     for job in await _jobs(client, machine):
         listing = await list_all(client, PODS, job.namespace, label_selector=f"job-name={job.name}")
@@ -61,26 +61,26 @@ async def _jobs(client: HttpClient, machine: Key) -> list[Key]:
 
 
 async def _show_log(client: HttpClient, pod: Json, follow: bool, prefix: str) -> bool:
-    """Return whether there is a log: of a Pod that has not begun, that no node has run, or on a machine the server does
-    not reach, there is none."""
+    """Print the log of a Pod and return whether there is one: not if the Pod has not started, has no node, or its node
+    cannot be reached by the server."""
     metadata = pod["metadata"]
     path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/log{'?follow=true' if follow else ''}"
-    said, found = bytearray(), False
+    pending, found = bytearray(), False
     try:
         async with aclosing(client.raw_stream(path)) as chunks:
             async for chunk in chunks:
                 found = True
-                said += chunk
-                whole, newline, rest = said.rpartition(b"\n")
+                pending += chunk
+                whole, newline, rest = pending.rpartition(b"\n")
                 _write(bytes(whole + newline), prefix)
-                said = bytearray(rest)
+                pending = bytearray(rest)
     except StatusError as error:
         if not isinstance(error, NotFound) and error.code != _BAD_REQUEST:
             raise
-        click.echo(f"the log of the Job cannot be shown: {error.message}", err=True)
+        click.echo(f"cannot show the log of the Job: {error.message}", err=True)
         return False
     finally:
-        _write(bytes(said), prefix)
+        _write(bytes(pending), prefix)
     return found
 
 
@@ -93,7 +93,7 @@ def _write(lines: bytes, prefix: str) -> None:
 def _show_end(pod: Json, prefix: str) -> bool:
     for container in pod.get("status", {}).get("containerStatuses") or ():
         if ended := container.get("state", {}).get("terminated"):
-            click.echo(f"{prefix}it ended with exit code {ended['exitCode']}: {ended.get('message', '')}")
+            click.echo(f"{prefix}the Job ended with exit code {ended['exitCode']}: {ended.get('message', '')}")
             return True
     return False
 
@@ -101,15 +101,15 @@ def _show_end(pod: Json, prefix: str) -> bool:
 async def _show_status(client: HttpClient, machine: Key, prefix: str) -> None:
     found = await _driver_machine(client, machine)
     if found is None:
-        raise NoAccess(f"there is no Job of {machine}, and nothing is known of an earlier one")
+        raise NoAccess(f"{machine} has no Job, and no status of an earlier one")
     status = found.get("status") or {}
     if status.get("failureMessage"):
-        click.echo(f"{prefix}{status.get('failureReason') or 'it failed'}: {status['failureMessage']}")
+        click.echo(f"{prefix}{status.get('failureReason') or 'failed'}: {status['failureMessage']}")
         return
-    say(f"{prefix}no Job is at work on it, and a log goes with its Job. What is known of the server:")
+    print_note(f"{prefix}no Job is running, and its log was deleted with it. Conditions of the machine:")
     for condition in status.get("conditions") or ():
-        said = f": {condition['message']}" if condition["message"] else ""
-        click.echo(f"{prefix}{condition['type']}={condition['status']} {condition['reason']}{said}")
+        message = f": {condition['message']}" if condition["message"] else ""
+        click.echo(f"{prefix}{condition['type']}={condition['status']} {condition['reason']}{message}")
 
 
 async def _driver_machine(client: HttpClient, machine: Key) -> Json | None:

@@ -19,57 +19,57 @@ from remuda.cli.text_wrap import fit, helped
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-# section -> name -> (module, one line for `remuda --help`), in the order in which somebody meets them
+# section -> name -> (module, one line for `remuda --help`), in the order in which a new user needs them
 _SECTIONS = {
-    "Run it": {
-        "up": ("up", "Run everything on this machine, in one process."),
-        "manager": ("manager", "Run the controllers on any Kubernetes."),
-        "apiserver": ("apiserver", "Run the embedded Kubernetes API server alone."),
-        "backup": ("backup", "Save a server's whole state to one file."),
-        "restore": ("restore", "Make a data directory from a backup."),
-        "fsck": ("fsck", "Find damaged objects in a data directory, and repair them."),
-        "artefacts": ("artefacts", "What nodes install distributions from."),
-        "manifest": ("manifest", "What runs this program on Kubernetes, to apply."),
+    "Management plane": {
+        "up": ("up", "Run the management plane on this machine."),
+        "manager": ("manager", "Run the controllers on a Kubernetes cluster."),
+        "apiserver": ("apiserver", "Run only the embedded Kubernetes API server."),
+        "backup": ("backup", "Back up a data directory to one file."),
+        "restore": ("restore", "Create a data directory from a backup."),
+        "fsck": ("fsck", "Find and repair damaged objects in a data directory."),
+        "artefacts": ("artefacts", "Manage the binaries and images served to nodes."),
+        "manifest": ("manifest", "Print a manifest to install Remuda on Kubernetes."),
     },
     "Clusters": {
-        "create": ("create", "Create a cluster, by flags or by questions."),
+        "create": ("create", "Create a cluster, from flags or interactively."),
         "generate": ("generate", "Print a cluster's manifest from a template."),
-        "plan": ("plan", "What a manifest would do to each machine."),
-        "scale": ("scale", "More machines, or fewer."),
-        "upgrade": ("upgrade", "Another version of Kubernetes, on the same machines."),
-        "describe": ("describe", "Show a cluster with everything that belongs to it."),
-        "why": ("why", "Say why a cluster is not ready."),
-        "diagnose": ("diagnose", "One file for whoever helps, without secrets."),
+        "plan": ("plan", "Show what a manifest would do to each machine."),
+        "scale": ("scale", "Change the number of machines in a cluster."),
+        "upgrade": ("upgrade", "Upgrade Kubernetes in place, on the same machines."),
+        "describe": ("describe", "Show a cluster and its objects as a tree."),
+        "why": ("why", "Explain why a cluster is not ready."),
+        "diagnose": ("diagnose", "Collect a redacted support bundle."),
     },
     "Objects": {
-        "get": ("get", "Show objects of any kind; get a cluster's kubeconfig."),
-        "apply": ("apply", "Create or change what a manifest describes."),
-        "delete": ("delete", "Delete objects, and wait until they are gone."),
-        "events": ("events", "What happened, of everything or of one cluster."),
-        "logs": ("logs", "What was said while machines were made."),
+        "get": ("get", "List objects of any kind, or get a kubeconfig."),
+        "apply": ("apply", "Create or update the objects in a manifest."),
+        "delete": ("delete", "Delete objects and wait for their removal."),
+        "events": ("events", "List events of all objects or of one cluster."),
+        "logs": ("logs", "Show the logs of machines' Jobs and agents."),
     },
     "Machines": {
-        "machine": ("machine", "A shell on a machine, or the log of what made it."),
-        "drivers": ("drivers", "What machines can be made with, and its options."),
-        "leaks": ("leaks", "Servers of ours that no machine owns."),
+        "machine": ("machine", "Open a shell on a machine, or show its logs."),
+        "drivers": ("drivers", "List node drivers and their options."),
+        "leaks": ("leaks", "Find servers that no Machine owns."),
     },
-    "People": {
-        "user": ("user", "Who may reach clusters."),
-        "token": ("token", "What users prove themselves with: make, list, revoke."),
-        "grant": ("grant", "Let a user into a cluster, or take that back."),
+    "Users": {
+        "user": ("user", "Manage users."),
+        "token": ("token", "Create, list and revoke users' API tokens."),
+        "grant": ("grant", "Grant or revoke a user's role in a cluster."),
     },
     "Other": {
-        "version": ("version", "The version of this program, and of the server."),
-        "completion": ("completion", "A script that makes a shell complete commands."),
-        "clusterctl-repository": ("clusterctl_repository", "Templates and components for clusterctl."),
+        "version": ("version", "Show the client and server versions."),
+        "completion": ("completion", "Print a shell completion script."),
+        "clusterctl-repository": ("clusterctl_repository", "Write templates and components for clusterctl."),
     },
 }
 _COMMANDS = {name: entry for section in _SECTIONS.values() for name, entry in section.items()}
 
 
-# They change nothing: Ctrl-C is how one leaves them.
-_LOOKING = {"get", "describe", "why", "events", "logs", "machine", "plan", "version", "drivers", "leaks", "diagnose"}
-# What programs run, not people.
+# Read-only commands: Ctrl-C is the normal way to leave them, so it prints no message.
+_READ_ONLY = {"get", "describe", "why", "events", "logs", "machine", "plan", "version", "drivers", "leaks", "diagnose"}
+# Commands that only programs run.
 _HIDDEN = {"machine-job": "machine_job"}
 
 
@@ -91,27 +91,27 @@ class LazyGroup(click.Group):
             raise fit(helped(error)) from None
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Ctrl-C ends every command the same way. What a command has to say of it, it has said by now. Colours are for
-        terminals, and for who has not declined. Errors keep to the width of the terminal."""
+        """Run the command: handle Ctrl-C, honour NO_COLOR, and wrap errors to the width of the terminal.
+
+        A command that needs its own message on Ctrl-C has printed it before KeyboardInterrupt arrives here.
+        """
         if wants_no_colour():
             ctx.color = False
         try:
             return super().invoke(ctx)
-        except click.Abort:  # at a question
+        except click.Abort:  # Ctrl-C at a prompt
             click.echo("\ninterrupted; nothing was done", err=True)
             raise SystemExit(exit_codes.INTERRUPTED) from None
         except KeyboardInterrupt:
-            warnings.simplefilter("ignore", RuntimeWarning)  # of what could not be awaited any more
-            looked = ctx.invoked_subcommand in _LOOKING
-            click.echo(
-                "" if looked else "\ninterrupted; what was asked of the management plane goes on there", err=True
-            )
+            warnings.simplefilter("ignore", RuntimeWarning)  # about coroutines that were never awaited
+            read_only = ctx.invoked_subcommand in _READ_ONLY
+            click.echo("" if read_only else "\ninterrupted; the management plane continues the operation", err=True)
             raise SystemExit(exit_codes.INTERRUPTED) from None
         except click.ClickException as error:
             raise fit(helped(error)) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Without importing them all."""
+        """Complete command names without importing the commands."""
         from click.shell_completion import CompletionItem
 
         known = {name: text for name, (_, text) in _COMMANDS.items() if name.startswith(incomplete)}
@@ -128,9 +128,9 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings=HELP)
 @click.version_option(remuda.__version__, prog_name="remuda")
 def main() -> None:
-    """Kubernetes clusters provisioned, managed in place and reachable from anywhere.
+    """Provision Kubernetes clusters, change them in place and reach them from anywhere.
 
-    Start with the management plane on this machine:
+    To start, run the management plane on this machine:
 
     \b
       remuda up
@@ -139,7 +139,7 @@ def main() -> None:
 
 
 def kubectl_plugin() -> None:
-    """`kubectl remuda …`: the same commands, at the cluster that kubectl speaks to."""
+    """Run `kubectl remuda …`: the same commands, for the cluster that kubectl uses."""
     os.environ.setdefault("KUBECONFIG", str(Path.home() / ".kube" / "config"))
     main(prog_name="kubectl remuda")
 

@@ -1,4 +1,4 @@
-"""`remuda manager`: the controllers, on any Kubernetes."""
+"""`remuda manager`: the controllers on an existing Kubernetes."""
 
 from __future__ import annotations
 
@@ -17,62 +17,63 @@ from remuda.cli.server_options import split_address
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Of the Kubernetes that keeps the state. Default: $KUBECONFIG, this Pod's service account, ~/.kube/config.",
+    help="Kubeconfig of the Kubernetes cluster that stores the objects. Default: $KUBECONFIG, this Pod's service "
+    "account, ~/.kube/config.",
 )
-@click.option("--context", default="", help="The context of the kubeconfig to use; its current one by default.")
+@click.option("--context", default="", help="Context of the kubeconfig. Default: its current context.")
 @controllers_option
 @click.option(
     "--namespace",
     "-n",
     default="",
-    help="Look after objects of this namespace only; all by default. Definitions are still of the whole cluster: who "
-    "may not write them needs them installed already, and the right to read them.",
+    help="Manage objects of this namespace only. Default: all namespaces. CRDs are still cluster-wide: without the "
+    "right to write them, they must be installed already and readable.",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",
     default=True,
     show_default=True,
-    help="Work only while holding the Lease, so that several replicas can run.",
+    help="Run the controllers only while holding the Lease, so that several replicas can run.",
 )
 @click.option(
     "--lease-namespace",
     default="",
-    help="Where the Lease and the webhooks' certificates are, made if missing. Default: remuda-system, or the one of "
-    "--namespace.",
+    help="Namespace of the Lease and of the webhooks' certificates, created if missing. Default: --namespace, else "
+    "remuda-system.",
 )
 @click.option(
     "--lease-seconds",
     type=click.FloatRange(min=3),
     default=15.0,
     show_default=True,
-    help="After a leader dies, another takes over within this time.",
+    help="Time within which another replica takes over after the leader dies.",
 )
 @click.option(
     "--health-listen",
     metavar="HOST:PORT",
     callback=split_address,
-    help="Serve /healthz, /readyz and /metrics (HTTP) there; not served by default.",
+    help="Serve /healthz, /readyz and /metrics on this address (HTTP). Default: not served.",
 )
 @click.option(
     "--webhook-listen",
     metavar="HOST:PORT",
     callback=split_address,
-    help="Serve admission webhooks (HTTPS) there, by every replica, and register them with the API server. Without it "
-    "objects are checked by their schemas only, and controllers hold what they cannot accept.",
+    help="Serve admission webhooks on this address (HTTPS, every replica) and register them with the API server. "
+    "Without it, objects are validated by their schemas only, and controllers do not act on invalid ones.",
 )
 @click.option(
     "--webhook-url",
     metavar="URL",
     default="",
-    help="How the API server reaches --webhook-listen, the same for all replicas; https://NAME.NAMESPACE.svc[:PORT] is "
-    "a Service. Default: https://HOST:PORT of --webhook-listen.",
+    help="URL under which the API server reaches --webhook-listen, the same for all replicas; "
+    "https://NAME.NAMESPACE.svc[:PORT] is a Service. Default: https://HOST:PORT of --webhook-listen.",
 )
 @click.option(
     "--nodes-listen",
     metavar="HOST:PORT",
     callback=split_address,
-    help="Serve hosts (HTTPS) there, by every replica: install script, agent, registration, and the way to their plan "
-    "Secrets. Without it the controllers of providers do not run.",
+    help="Serve hosts on this address (HTTPS, every replica): install script, agent, registration, and access to their "
+    "plan Secrets. Without it, the controllers of the group providers do not run.",
 )
 @node_options
 @user_quota_option
@@ -80,19 +81,21 @@ from remuda.cli.server_options import split_address
     "--run-jobs/--no-run-jobs",
     default=False,
     show_default=True,
-    help="Run the Jobs that make servers as processes of this manager. Otherwise the cluster runs them.",
+    help="Run the Jobs that create servers as processes of this manager instead of as Pods of the cluster.",
 )
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Directory of the audit log; with --run-jobs also of Jobs, and of hosts they create on this machine.",
+    help="Directory of the audit log; with --run-jobs also of Jobs and of the hosts that they create on this machine.",
 )
-@click.option("--job-image", default="", help="Without --run-jobs: the image of the Jobs, with this program in it.")
+@click.option(
+    "--job-image", default="", help="Image of the Jobs, which must contain this program. Not used with --run-jobs."
+)
 @click.option(
     "--remove-webhooks",
     is_flag=True,
-    help="Only take back the registration of the webhooks, and end. It stays when managers end, and while none runs "
-    "the API server refuses every write of their kinds: do this when no manager will serve them again.",
+    help="Remove the registration of the webhooks and exit. The registration outlives the managers, and the API server "
+    "refuses every write of the registered kinds while no manager runs: use this when you stop using the manager.",
 )
 @audit_log_option
 @log_options
@@ -127,14 +130,14 @@ def command(
     log_level: str | None,
     verbose: int,
 ) -> None:
-    """Run the controllers on any Kubernetes.
+    """Run the controllers on an existing Kubernetes cluster.
 
-    Installs and updates the definitions of the kinds it manages, and waits for its turn if another replica leads. Where
-    upstream's Cluster API is installed it refuses, and touches nothing: run it there with
+    The manager installs and updates its CRDs, and stands by while another replica leads. Where upstream's Cluster API
+    is installed, it refuses to start and changes nothing: run it there with
     --controllers=providers,provisioning,access.
 
-    One line is printed when it is ready, and one when it leads. SIGTERM or Ctrl-C ends it cleanly and hands the lead
-    on at once.
+    It prints one line when it is ready, and one when it becomes the leader. SIGTERM or Ctrl-C stops it cleanly and
+    releases the Lease at once.
 
     \b
       remuda manager --kubeconfig ~/.kube/config \\

@@ -1,4 +1,4 @@
-"""`remuda manifest`: this program on Kubernetes, as objects to apply."""
+"""`remuda manifest`: the objects that install Remuda on Kubernetes."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from remuda.cli.options import HELP
 
 
 @click.command(name="manifest", context_settings=HELP)
-@click.option("--image", required=True, help="An image with this program in it, as deploy/Containerfile makes it.")
-@click.option("--server-url", metavar="URL", required=True, help="https://NAME[:PORT] where hosts will reach it.")
+@click.option("--image", required=True, help="Container image with this program, as deploy/Containerfile builds it.")
+@click.option(
+    "--server-url", metavar="URL", required=True, help="URL (https://NAME[:PORT]) under which hosts will reach it."
+)
 @click.option(
     "--service-type",
     type=click.Choice(["ClusterIP", "NodePort", "LoadBalancer"]),
     default="ClusterIP",
     show_default=True,
-    help="Of the Service remuda-nodes, which has to be what hosts find at --server-url.",
+    help="Type of the Service remuda-nodes, which hosts must reach at --server-url.",
 )
 @click.option(
     "--tls-secret",
     metavar="NAME",
     default="",
-    help="A Secret of remuda-system with your own certificate for --server-url: tls.crt, tls.key, and in ca.crt the "
-    "root that vouches for it. cert-manager makes such.",
+    help="Secret in remuda-system with your own certificate for --server-url: tls.crt, tls.key, and its root "
+    "certificate in ca.crt, as cert-manager writes it.",
 )
 @click.option(
     "--artefacts-claim",
     metavar="NAME",
     default="",
-    help="A PersistentVolumeClaim of remuda-system with what nodes install from, as `remuda artefacts` keeps it.",
+    help="PersistentVolumeClaim in remuda-system with the files that `remuda artefacts` manages.",
 )
 def command(image: str, server_url: str, service_type: str, tls_secret: str, artefacts_claim: str) -> None:
-    """Print what runs this program on Kubernetes: namespace, account, rights, Services and a Deployment.
+    """Print the manifest that installs Remuda on Kubernetes: Namespace, ServiceAccount, RBAC, Services, Deployment.
 
-    One replica, with leader election: an update hands over without two at work. The same image runs the Jobs that make
-    servers. It is what deploy/kubernetes.yaml was made with.
+    The Deployment has one replica with leader election, so that only one version acts during an update. The
+    Jobs that create servers use the same image. deploy/kubernetes.yaml is the output of this command.
 
     \b
       remuda manifest --image registry.example.com/remuda:v0.1.0 \\

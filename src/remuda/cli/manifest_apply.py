@@ -1,11 +1,11 @@
-"""Server-side apply of a manifest: in an order in which it can work, and all of it or nothing.
+"""Server-side apply of a manifest: in an order that works, and all objects or none.
 
-Everything is tried first (a dry run): what the server refuses is told, and nothing is applied at all. What cannot be
-tried before is what lives in a namespace, or is of a kind, that the manifest itself brings.
+A dry run of every object comes first. If the server refuses one, its errors are printed and nothing is applied. Objects
+in a namespace, or of a kind, that the manifest itself creates cannot be checked by the dry run.
 
-Whoever used `kubectl apply`, or a command of ours that edits (`remuda scale`), owns the fields it wrote under another
-name. These fields are ours to change: such owners become this one before the object is applied, as kubectl does it with
-its own past. Fields that anybody else owns are a conflict, which is told with the way out.
+`kubectl apply` and our own editing commands (`remuda scale`) own the fields they wrote under other field manager names.
+Before the object is applied, these entries are merged into our field manager, as kubectl does with its own earlier
+entries. Fields of any other manager are a conflict; the error names the owners and what to do.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 MANAGER = "remuda-cli"
-_EARLIER = ("kubectl-client-side-apply", "kubectl-edit", MANAGER)  # who wrote what is ours to change, by Update
+_EARLIER = ("kubectl-client-side-apply", "kubectl-edit", MANAGER)  # managers whose Update fields we take over
 _CONFLICT_WITH = re.compile(r'^conflict with "([^"]*)"')
 _INVALID = 422
 _SERVED_SECONDS = 60.0
-_BETWEEN_LOOKS = 0.5
+_POLL_SECONDS = 0.5
 
-# What others need comes first, Clusters last; what is not named here stands between.
+# Objects that others need come first and Clusters last; kinds that are not named here are applied in between.
 _ORDER = ("Namespace", "CustomResourceDefinition", "NodeDriver", "ServiceAccount", "Secret", "ConfigMap")
 
 
@@ -72,7 +72,7 @@ class Applying:
         self._namespace = namespace or client.access.namespace or "default"
         self._force = force
         self._kinds = Kinds(())
-        self._brought = {brought for obj in objects for brought in _brings(obj)}
+        self._created_kinds = {kind for obj in objects for kind in _created_kinds(obj)}
         self._namespaces = {obj["metadata"]["name"] for obj in objects if obj["kind"] == "Namespace"}
 
     async def try_out(self) -> list[Applied]:
@@ -82,52 +82,52 @@ class Applying:
         """
         self._kinds = await discover(self._client)
         refused: list[str] = []
-        unknown: dict[str, list[str]] = {}  # why → of which objects
+        unknown: dict[str, list[str]] = {}  # reason → titles of objects
         found = []
         for obj in self._objects:
             resource = self._kinds.of(obj["apiVersion"], obj["kind"])
             if resource is None:
-                if (obj["apiVersion"].rpartition("/")[0], obj["kind"]) not in self._brought:
+                if (obj["apiVersion"].rpartition("/")[0], obj["kind"]) not in self._created_kinds:
                     unknown.setdefault(self._kinds.why_unknown(obj["apiVersion"], obj["kind"]), []).append(_title(obj))
                 continue
             try:
                 found.append(await self._one(resource, obj, dry_run=True))
             except StatusError as error:
                 if not (isinstance(error, NotFound) and self._key(resource, obj).namespace in self._namespaces):
-                    refused.append(f"{_title(obj)}: {_words(error)}")
+                    refused.append(f"{_title(obj)}: {_explained(error)}")
         refused += [f"{', '.join(titles)}: {why}" for why, titles in unknown.items()]
         if refused:
             raise ApplyRefused(refused)
         return found
 
-    async def apply(self, tell: Callable[[Applied], None]) -> list[Applied]:
-        """Raises StatusError when the server has changed its mind meanwhile, or ClickException."""
+    async def apply(self, report: Callable[[Applied], None]) -> list[Applied]:
+        """Apply all objects and return the outcomes. Raises ClickException for the first one that fails."""
         found = []
         for obj in self._objects:
             resource = self._kinds.of(obj["apiVersion"], obj["kind"]) or await self._served(obj)
             try:
                 done = await self._one(resource, obj, dry_run=False)
             except StatusError as error:
-                raise click.ClickException(f"{_title(obj)}: {_words(error)}") from None
-            tell(done)
+                raise click.ClickException(f"{_title(obj)}: {_explained(error)}") from None
+            report(done)
             found.append(done)
         return found
 
     async def _served(self, obj: Json) -> Resource:
-        """Waits until the server knows a kind that the manifest brought."""
+        """Wait until the server serves a kind that the manifest defines."""
         what = f"{obj['kind']} of {obj['apiVersion']}"
-        click.echo(f"waiting until the server knows {what}", err=True)
+        click.echo(f"waiting until the server serves {what}", err=True)
         try:
             async with asyncio.timeout(_SERVED_SECONDS):
                 while True:
                     self._kinds = await discover(self._client)
                     if found := self._kinds.of(obj["apiVersion"], obj["kind"]):
                         return found
-                    await asyncio.sleep(_BETWEEN_LOOKS)
+                    await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
             raise click.ClickException(
-                f"the server does not know {what} after {_SERVED_SECONDS:g} s. What came before it is applied. Look at "
-                "what brings it (`remuda get nodedrivers`, `remuda get crds`), and apply the same again"
+                f"the server does not serve {what} after {_SERVED_SECONDS:g} s. The objects before it are applied. "
+                "Check its NodeDriver or CRD (`remuda get nodedrivers`, `remuda get crds`), then apply it again"
             ) from None
 
     def _key(self, resource: Resource, obj: Json) -> Key:
@@ -169,7 +169,7 @@ class Applying:
             return await send(True)
 
     async def _take_over(self, resource: Resource, key: Key, live: Json) -> None:
-        """One write of nothing but who owns what; the live object is of then on the same for `unchanged`."""
+        """Rewrite managedFields in a write of its own, so that it does not turn `unchanged` into `configured`."""
         managed = live["metadata"].get("managedFields") or []
         merged = taken_over(managed, resource.target.api_version)
         if merged == managed:
@@ -182,7 +182,7 @@ class Applying:
 
 
 def taken_over(managed: Sequence[Json], api_version: str) -> list[Json]:
-    """The owners of an object, after what its earlier ones own has become ours."""
+    """Return managedFields in which the fields of earlier managers are ours."""
     earlier = [one for one in managed if _is_earlier(one)]
     if not earlier:
         return list(managed)
@@ -216,7 +216,7 @@ def _with_ourselves(error: StatusError) -> bool:
 
 
 def _same(live: Json, made: Json) -> bool:
-    """But for who wrote it, and when."""
+    """Return whether two states differ only in managedFields and resourceVersion."""
     return _content(live) == _content(made)
 
 
@@ -225,16 +225,16 @@ def _content(obj: Json) -> Json:
     return {**obj, "metadata": metadata}
 
 
-def _words(error: StatusError) -> str:
-    """The server's; several of them one below the other; of a conflict who owns what, and the way out."""
+def _explained(error: StatusError) -> str:
+    """Return the server's message, with a line per cause; for a conflict, the owners and what to do."""
     causes = error.details.get("causes") or ()
     owned = [one for one in causes if one.get("reason") == "FieldManagerConflict"]
     if isinstance(error, Conflict) and owned:
         return (
-            f"others manage what it would change:{_listed(owned)}\nTake these fields out of the manifest, or take them "
-            "over with --force-conflicts"
+            f"other field managers own fields that it would change:{_listed(owned)}\nRemove these fields from the "
+            "manifest, or take them over with --force-conflicts"
         )
-    return f"it is not valid:{_listed(causes)}" if error.code == _INVALID and len(causes) > 1 else error.message
+    return f"invalid:{_listed(causes)}" if error.code == _INVALID and len(causes) > 1 else error.message
 
 
 def _listed(causes: Sequence[Json]) -> str:
@@ -245,8 +245,8 @@ def _title(obj: Json) -> str:
     return f"{obj['kind']} {obj['metadata']['name']}"
 
 
-def _brings(obj: Json) -> list[tuple[str, str]]:
-    """The kinds (group, kind) that an object makes the server know."""
+def _created_kinds(obj: Json) -> list[tuple[str, str]]:
+    """Return the kinds (group, kind) that the server serves after an object is applied."""
     if obj["kind"] == "CustomResourceDefinition":
         spec = obj.get("spec") or {}
         return [(str(spec.get("group")), str((spec.get("names") or {}).get("kind")))]

@@ -20,16 +20,15 @@ def files_option(*, required: bool = True) -> Callable[[Callable[..., Any]], Cal
         multiple=True,
         required=required,
         type=click.Path(allow_dash=True, path_type=Path),
-        help="A manifest, or a folder of them; - for standard input. May be given several times.",
+        help="Manifest, or a folder of manifests; - for standard input. Repeatable.",
     )
 
 
 def read(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """All objects, in their order; those of a List are taken out of it. Raises ClickException, before anything is sent,
-    for what is no object."""
+    """Return all objects in their order, with Lists expanded. Raises ClickException for anything that is no object."""
     found = [obj for path in files for place in _places(path) for obj in parse(text(place), str(place))]
     if not found:
-        raise click.ClickException(f"there is no object in {', '.join(map(str, files))}")
+        raise click.ClickException(f"no objects found in {', '.join(map(str, files))}")
     return found
 
 
@@ -38,7 +37,7 @@ def _places(path: Path) -> list[Path]:
         return [path]
     found = sorted(one for one in path.iterdir() if one.suffix in _ENDINGS)
     if not found:
-        raise click.ClickException(f"there is no manifest in {path}: their names end with {', '.join(_ENDINGS)}")
+        raise click.ClickException(f"no manifests found in {path}: their names must end with {', '.join(_ENDINGS)}")
     return found
 
 
@@ -47,11 +46,11 @@ def text(path: Path) -> str:
     try:
         return sys.stdin.read() if str(path) == "-" else path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise click.ClickException(f"{path} cannot be read: {error}") from None
+        raise click.ClickException(f"cannot read {path}: {error}") from None
 
 
 def parse(text: str, place: str) -> list[dict[str, Any]]:
-    """The objects of a manifest. Raises ClickException."""
+    """Return the objects of a manifest. Raises ClickException."""
     import yaml
 
     from remuda.cli import yaml_output
@@ -59,7 +58,7 @@ def parse(text: str, place: str) -> list[dict[str, Any]]:
     try:
         documents = yaml_output.load_all(text)
     except yaml.YAMLError as error:
-        raise click.ClickException(f"{place} is no YAML: {error}") from None
+        raise click.ClickException(f"{place} is not valid YAML: {error}") from None
     return [obj for document in documents for obj in _objects(document, place)]
 
 

@@ -19,7 +19,7 @@ _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 def _seconds(_: click.Context, __: click.Parameter, value: str) -> float:
     found = _DURATION.fullmatch(value)
     if found is None or not int(found["number"]):
-        raise click.BadParameter(f"{value!r} is no time: for example 90s, 30m or 2h")
+        raise click.BadParameter(f"{value!r} is not a duration such as 90s, 30m or 2h")
     return float(int(found["number"]) * _SECONDS[found["unit"]])
 
 
@@ -28,33 +28,34 @@ _OPTIONS = (
         "--server-url",
         metavar="URL",
         default="",
-        help="https://NAME[:PORT] where hosts reach this manager. Default: where it listens.",
+        help="URL (https://NAME[:PORT]) under which hosts reach this manager. Default: the listening address.",
     ),
     click.option(
         "--server-ca",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="PEM with the CA of --server-url, if its certificate is not this program's. Hosts trust it beside ours: "
-        "give it before --tls-cert or what stands in front changes, and no host is lost.",
+        help="PEM file with the CA of --server-url, if another CA than Remuda's issued its certificate. Hosts trust it "
+        "in addition to Remuda's CA. Set it before you change --tls-cert or the load balancer, so that no host loses "
+        "its connection.",
     ),
     click.option(
         "--tls-cert",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="Your own certificate for --server-url, with its chain, in PEM. Read again when it changes.",
+        help="Your own certificate for --server-url, with its chain, in PEM. Reloaded when the file changes.",
     ),
     click.option(
         "--tls-key",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="The key of --tls-cert, without a password, not readable by everybody.",
+        help="Private key of --tls-cert, unencrypted and not world-readable.",
     ),
     click.option(
         "--assets",
         type=click.Path(file_okay=False, path_type=Path),
-        help="Files for hosts, served under /assets/: rancher-system-agent-amd64, for instance.",
+        help="Directory of files to serve to hosts under /assets/, for example rancher-system-agent-amd64.",
     ),
     click.option(
         "--artefacts",
         type=click.Path(file_okay=False, path_type=Path),
-        help="What nodes install distributions from, as `remuda artefacts` keeps it. Default: DATA_DIR/artefacts.",
+        help="Directory of the binaries and images that `remuda artefacts` manages. Default: DATA_DIR/artefacts.",
     ),
     click.option(
         "--bootstrap-token-ttl",
@@ -62,7 +63,7 @@ _OPTIONS = (
         default="2h",
         show_default=True,
         callback=_seconds,
-        help="How long a new server may take from its order to its agent's first call.",
+        help="Maximum time from the request for a server until its agent registers.",
     ),
     click.option(
         "--job-timeout",
@@ -70,13 +71,13 @@ _OPTIONS = (
         default="30m",
         show_default=True,
         callback=_seconds,
-        help="How long one attempt to make or remove a server may take.",
+        help="Timeout of one attempt to create or remove a server.",
     ),
     click.option(
         "--rancher-machine",
         metavar="PATH",
         default="",
-        help="The program for drivers of rancher-machine. Default: the one on the PATH.",
+        help="Path of the rancher-machine program. Default: the one on the PATH.",
     ),
 )
 

@@ -13,11 +13,11 @@ HELP = {"help_option_names": ["-h", "--help"]}
 
 
 def namespace_option(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """For commands that find something by its name wherever it is."""
+    """Return `-n` for commands that by default search all namespaces."""
     return click.option(
         "-n",
         "--namespace",
         default="",
         shell_complete=shell_completion.namespaces,
-        help=f"Where the {what} is; looked for in all by default.",
+        help=f"Namespace of the {what}. Default: search all namespaces.",
     )

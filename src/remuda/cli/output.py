@@ -18,24 +18,24 @@ import click
 from remuda.cli.text_wrap import wrapped
 
 TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
-NOTHING = "<none>"  # a cell of what is not known
+NOTHING = "<none>"  # cell without a value
 _GAP = "   "
 _BENEATH = " " * 7
-_TELLING = ("NAME", "NAMESPACE", "MESSAGE", "READY", "STATUS", "PHASE", "VERSION", "AGE", "AVAILABLE")
+_IMPORTANT = ("NAME", "NAMESPACE", "MESSAGE", "READY", "STATUS", "PHASE", "VERSION", "AGE", "AVAILABLE")
 _SENTENCES = ("MESSAGE",)
-_LEAST = 8  # of the last column, however narrow the terminal
+_LEAST = 8  # width of the last column, however narrow the terminal
 
 
 def output_option(*formats: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """`-o`, with those of the formats that a command knows; the first is the default."""
+    """Return `-o` with the formats that a command supports; the first is the default."""
     known = formats or (TABLE, JSON, YAML)
     return click.option(
-        "-o", "--output", type=click.Choice(known), default=known[0], show_default=True, help="How it is printed."
+        "-o", "--output", type=click.Choice(known), default=known[0], show_default=True, help="Output format."
     )
 
 
 def print_value(value: Any, format: str) -> None:
-    """JSON or YAML of anything msgspec encodes."""
+    """Print anything that msgspec encodes, as JSON or YAML."""
     import msgspec
 
     text = msgspec.json.encode(value)
@@ -48,18 +48,20 @@ def print_value(value: Any, format: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, whole: bool = False) -> None:
-    """`whole`: nothing is cut, also on a terminal."""
+    """Print a table. `whole`: do not cut it to the width of the terminal."""
     click.echo(table(columns, rows, None if whole else terminal_width()))
 
 
-def tell(text: str) -> None:
-    """Sentences, as wide as the terminal is."""
+def print_text(text: str) -> None:
+    """Print sentences, wrapped to the width of the terminal."""
     click.echo("\n".join(line.rstrip() for line in wrapped(text, terminal_width())))
 
 
 def print_records(records: Sequence[Mapping[str, Any]], heads: Mapping[str, str], format: str, none: str) -> None:
-    """Records of the same fields: as a table with the heads of those that are named (`-o wide`: nothing is cut), or
-    whole. `none`: what is said where there are none."""
+    """Print records that have the same fields, in the requested format.
+
+    `heads`: titles of the columns of the table, by field. `none`: message if there are no records.
+    """
     if format in (JSON, YAML):
         print_value(records, format)
     elif records:
@@ -76,12 +78,12 @@ def _shown(value: Any) -> str:
 
 
 def wants_no_colour() -> bool:
-    """As no-color.org asks."""
+    """Return whether the user declined colours (no-color.org)."""
     return bool(os.environ.get("NO_COLOR"))
 
 
 def terminal_width() -> int | None:
-    """None where nobody looks on: a pipe, a file."""
+    """Return the width of the terminal; None if standard output is a pipe or a file."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -94,8 +96,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | No
 
 
 def table_with_reasons(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> list[str]:
-    """A text for each row, the heads first. Nothing of the last column is cut: where it does not fit, it stands beneath
-    its row."""
+    """Return a text for each row, the heads first. A last column that does not fit is wrapped beneath its row, not
+    cut."""
     whole = table(columns, rows).split("\n")
     if width is None or max(map(len, whole)) <= width:
         return whole
@@ -113,7 +115,7 @@ def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
     if columns[-1] in _SENTENCES:
         widths[-1] = min(widths[-1], _LEAST)
     known = [at for at in range(len(columns)) if not rows or any(row[at] not in ("", NOTHING) for row in rows)]
-    rank = {name: number for number, name in enumerate(_TELLING)}
+    rank = {name: number for number, name in enumerate(_IMPORTANT)}
     chosen: list[int] = []
     used = -len(_GAP)
     for at in sorted(known, key=lambda at: (rank.get(columns[at], len(rank)), at)):

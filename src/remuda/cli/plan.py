@@ -1,4 +1,4 @@
-"""`remuda plan`: what a manifest would do to each machine, before it is applied."""
+"""`remuda plan`: preview of what a manifest would do to each machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from remuda.cli import exit_codes, manifest_files, preview_table
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import TABLE, output_option, print_value
-from remuda.cli.text_wrap import say
+from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 @click.command(name="plan", context_settings=HELP)
 @manifest_files.files_option()
-@click.option("-n", "--namespace", default="default", show_default=True, help="Of objects that do not say theirs.")
+@click.option("-n", "--namespace", default="default", show_default=True, help="Namespace of objects that name none.")
 @click.option("--no-replace", is_flag=True, help="Fail if a machine would be replaced.")
 @output_option()
 @kubeconfig_option
 def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str, kubeconfig: Path | None) -> None:
-    """Show what a manifest would do to each machine, in which order, and why. Nothing is changed.
+    """Show what a manifest would do to each machine, in which order, and why. Change nothing.
 
     \b
-    keep         nothing
+    keep         the machine does not change
     reconfigure  files change, nothing restarts
     restart      the distribution's service restarts
-    drain        the same, after Pods have been moved away
-    replace      the machine is deleted, another one takes its place
-    held         it would be replaced, but its pool allows none: it stays
-    create       a machine is made
+    drain        the node is drained, then the service restarts
+    replace      the machine is deleted and a new one created
+    held         it would be replaced, but its pool forbids that: it stays
+    create       a machine is created
     delete       a machine is deleted
 
-    Machines of one turn are changed together, turn after turn. Exit code 0: it can be done; 1: the server refuses it;
-    3: a machine would be replaced, and --no-replace is given.
+    Machines of the same turn change together; turns follow one after another. Exit code 0: the manifest can be applied;
+    1: the server refuses it; 3: a machine would be replaced, with --no-replace.
 
     \b
       remuda plan -f cluster.yaml
@@ -55,7 +55,7 @@ def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str
     try:
         found = connected(kubeconfig, look)
     except PreviewRefused as refused:
-        say(f"refused:\n{refused}")
+        print_note(f"the server refuses the manifest:\n{refused}")
         raise SystemExit(exit_codes.NO) from None
     if output != TABLE:
         print_value(found, output)
@@ -63,7 +63,7 @@ def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str
         for each in found:
             preview_table.show(each)
         if not found:
-            click.echo("no cluster is concerned", err=True)
+            click.echo("no clusters affected", err=True)
     if no_replace and any(each.replaces for each in found):
         click.echo("machines would be replaced", err=True)
         raise SystemExit(exit_codes.REPLACES)

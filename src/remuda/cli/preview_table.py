@@ -1,4 +1,4 @@
-"""Preview of a change as a table, one row per machine: for `remuda plan`, and for commands that are about to change."""
+"""Preview of a change as a table with one row per machine, for `remuda plan` and for commands that edit clusters."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _KEEP = "keep"
 
 
 def show(found: Preview, *, changes_only: bool = False) -> None:
-    """`changes_only`: machines that stay as they are are counted, not named."""
+    """Print a preview. `changes_only`: count unchanged machines instead of listing them."""
     click.echo(click.style(f"Cluster {found.cluster}{' (new)' if found.new else ''}", bold=True))
     for wait in found.waits:
-        click.echo(f"waits: {wait}")
+        click.echo(f"blocked: {wait}")
     steps = [step for step in found.steps if not (changes_only and step.action == _KEEP)]
-    kept = len(found.steps) - len(steps)
+    unchanged = len(found.steps) - len(steps)
     if steps:
         _table([_row(step) for step in steps])
-    elif not kept:
-        click.echo("no machine is concerned")
-    if kept:
-        click.echo(f"{kept} machine{'s stay as they are' if kept > 1 else ' stays as it is'}")
+    elif not unchanged:
+        click.echo("no machines affected")
+    if unchanged:
+        click.echo(f"{unchanged} machine{'s' if unchanged > 1 else ''} unchanged")
 
 
 def _table(rows: list[tuple[str, ...]]) -> None:
-    told = table_with_reasons(_COLUMNS, rows, terminal_width())
-    for text, (_, action, *_) in zip(told, (_COLUMNS, *rows), strict=True):
+    lines = table_with_reasons(_COLUMNS, rows, terminal_width())
+    for text, (_, action, *_) in zip(lines, (_COLUMNS, *rows), strict=True):
         click.echo(text.replace(action, click.style(action, fg=_COLOURS.get(action)), 1))
 
 

@@ -1,8 +1,8 @@
-"""Waiting for a cluster, so that whoever waits sees what for.
+"""Wait for a cluster and show what it is waiting for.
 
-On a terminal the cluster's tree is drawn again in place whenever it changes, and the time beside it; in a pipe each
-change of what holds it up is a line. Progress goes to standard error. Nothing is asked while nothing changes: watches
-say when to look. A management plane that is away for a while is waited for, too. Ctrl-C ends the waiting alone.
+On a terminal, the cluster's tree and the elapsed time are redrawn in place whenever something changes; in a pipe, each
+change of the blocking object is a line. Progress goes to standard error. Watches trigger each new look, so an unchanged
+cluster costs no requests. An unreachable management plane is retried. Ctrl-C only stops the waiting.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ import click
 from remuda.cli import exit_codes
 from remuda.cli.connection import connected
 from remuda.cli.output import wants_no_colour
-from remuda.cli.text_wrap import errors_width, say, wrapped
+from remuda.cli.text_wrap import errors_width, print_note, wrapped
 
 if TYPE_CHECKING:
     from remuda.kube.client import Client, Target
     from remuda.kube.http import HttpClient
     from remuda.provisioning.tree import Branch
 
-Wanted = Literal["ready", "gone", ""]
+Wanted = Literal["ready", "deleted", ""]
 READY: Wanted = "ready"
-GONE: Wanted = "gone"
-NEVER: Wanted = ""  # it is only looked at
+GONE: Wanted = "deleted"
+NEVER: Wanted = ""  # only watch
 
 TIMEOUT = "20m"
-_BETWEEN_LOOKS = 0.5
+_LEAST_INTERVAL = 0.5  # seconds between two reads of the tree
 _TICK = 1.0
-_AGAIN = 1.0  # after a watch has ended or failed
-_UNTOLD = 10.0  # what happened between two watches is seen then
+_RETRY_SECONDS = 1.0  # after a watch has ended or failed
+_MOST_INTERVAL = 10.0  # read again even without an event: one between two watches is missed
 
 
 def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`--wait` and `--timeout` (in seconds)."""
+    """Add `--wait` and `--timeout` (in seconds)."""
     command = timeout_option(command)
-    return click.option("--wait", is_flag=True, help="Wait until it is done, and show how it gets on.")(command)
+    return click.option("--wait", is_flag=True, help="Wait until the cluster is ready, and show progress.")(command)
 
 
 def timeout_option(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option(
-        "--timeout", metavar="TIME", default=TIMEOUT, show_default=True, callback=_seconds, help="How long to wait."
+        "--timeout", metavar="TIME", default=TIMEOUT, show_default=True, callback=_seconds, help="Maximum time to wait."
     )(command)
 
 
@@ -60,31 +60,31 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     except durations.BadDuration as error:
         raise click.BadParameter(f"{value!r} {error}") from None
     if found <= 0:
-        raise click.BadParameter(f"{value!r} is over already")
+        raise click.BadParameter(f"{value!r} must be more than zero")
     return found
 
 
 def wait(kubeconfig: Path | None, namespace: str, name: str, *, timeout: float, wanted: Wanted = READY) -> None:
-    """For commands: returns when it has come; ends the command with IN_VAIN, or INTERRUPTED, otherwise."""
+    """Return when the wanted state is reached; exit with IN_VAIN on a timeout, with INTERRUPTED on Ctrl-C."""
 
     async def work(client: HttpClient) -> bool:
         return await until(client, namespace, name, seconds=timeout, wanted=wanted)
 
     try:
-        came = connected(kubeconfig, work)
+        reached = connected(kubeconfig, work)
     except KeyboardInterrupt:
-        say(f"\nnot waited for any longer; it goes on by itself. Look again:\n  {_again(namespace, name)}")
+        print_note(f"\nstopped waiting; the controllers continue. To follow them:\n  {_watch_command(namespace, name)}")
         raise SystemExit(exit_codes.INTERRUPTED) from None
-    if not came:
+    if not reached:
         raise SystemExit(exit_codes.IN_VAIN)
 
 
-def _again(namespace: str, name: str) -> str:
+def _watch_command(namespace: str, name: str) -> str:
     return f"remuda describe cluster {name} -n {namespace} --watch"
 
 
 async def until(client: Client, namespace: str, name: str, *, seconds: float | None, wanted: Wanted = READY) -> bool:
-    """Wait for the wanted state and show progress; return whether it came within so many seconds (None: no timeout)."""
+    """Wait for the wanted state and show progress; return whether it was reached in time (None: no timeout)."""
     from remuda.kube.errors import Unreachable
 
     timer = _Timer(seconds)
@@ -100,7 +100,7 @@ async def until(client: Client, namespace: str, name: str, *, seconds: float | N
                     display.trouble(str(error), timer.elapsed)
                     changed.set()
                 else:
-                    if _came(root, wanted):
+                    if _is_reached(root, wanted):
                         display.done(root, timer.elapsed)
                         return True
                     display.show(root, timer.elapsed)
@@ -112,7 +112,7 @@ async def until(client: Client, namespace: str, name: str, *, seconds: float | N
 
 
 async def _look(client: Client, namespace: str, name: str) -> Branch | None:
-    """None: there is no such cluster."""
+    """Return the tree of the cluster; None if it does not exist."""
     from remuda.provisioning import tree_loader
 
     try:
@@ -121,16 +121,16 @@ async def _look(client: Client, namespace: str, name: str) -> Branch | None:
         return None
 
 
-def _came(root: Branch | None, wanted: Wanted) -> bool:
+def _is_reached(root: Branch | None, wanted: Wanted) -> bool:
     return root is None if wanted in (GONE, NEVER) else root is not None and root.well
 
 
 async def _next_look(changed: asyncio.Event, timer: _Timer, display: Lines) -> bool:
-    """Waits until there may be something new to see; False: the time is over."""
-    await asyncio.sleep(min(_BETWEEN_LOOKS, timer.left))
-    again = timer.elapsed + _UNTOLD
+    """Wait until the tree may have changed. Return False when the time is over."""
+    await asyncio.sleep(min(_LEAST_INTERVAL, timer.left))
+    latest = timer.elapsed + _MOST_INTERVAL
     while timer.left > 0:
-        if timer.elapsed > again:
+        if timer.elapsed > latest:
             return True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(changed.wait(), min(_TICK, timer.left))
@@ -154,13 +154,13 @@ class _Timer:
         return float("inf") if self._seconds is None else max(self._seconds - self.elapsed, 0.0)
 
 
-# ---- when to look ----------------------------------------------------------------------------------------------------
+# ---- changes --------------------------------------------------------------------------------------------------------
 
 
 @contextlib.asynccontextmanager
 async def _changes(client: Client, namespace: str, name: str) -> AsyncIterator[asyncio.Event]:
-    """Set whenever something of the cluster has changed. What is not watched, servers and hosts, makes itself felt in
-    the conditions of its Machine."""
+    """Yield an event that is set whenever an object of the cluster changes. Servers and hosts are not watched: their
+    changes show in the conditions of the Machine."""
     from remuda.capi import names as capi_names
     from remuda.capi.types import CLUSTER as CAPI_CLUSTER
     from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
@@ -197,11 +197,11 @@ async def _watch(
                 async for change in changes:
                     if change.type != "BOOKMARK":
                         changed.set()
-        await asyncio.sleep(_AGAIN)
+        await asyncio.sleep(_RETRY_SECONDS)
         changed.set()
 
 
-# ---- what is shown ---------------------------------------------------------------------------------------------------
+# ---- display --------------------------------------------------------------------------------------------------------
 
 
 def _display(what: str, wanted: Wanted, timeout: float | None) -> Lines:
@@ -216,13 +216,13 @@ class Lines:
         self.what = what
         self.wanted = wanted
         self.timeout = timeout
-        self._said = ""
+        self._printed = ""
 
     def show(self, root: Branch | None, elapsed: float) -> None:
-        self._say(_holds_up(root), elapsed)
+        self._print(_blocker_line(root), elapsed)
 
     def trouble(self, text: str, elapsed: float) -> None:
-        self._say(text, elapsed)
+        self._print(text, elapsed)
 
     def tick(self, elapsed: float) -> None:
         pass
@@ -235,7 +235,7 @@ class Lines:
     def in_vain(self, root: Branch | None, elapsed: float) -> None:
         from remuda.cli.tree_text import span
 
-        say(f"{self.what} is not {self.wanted} after {span(elapsed)}; it goes on by itself")
+        print_note(f"{self.what} is not {self.wanted} after {span(elapsed)}; the controllers continue")
         if root is not None:
             from remuda.cli.blocker_text import chain_lines
 
@@ -244,23 +244,23 @@ class Lines:
     def close(self) -> None:
         pass
 
-    def _say(self, text: str, elapsed: float) -> None:
+    def _print(self, text: str, elapsed: float) -> None:
         from remuda.cli.tree_text import span
 
-        if text != self._said:
-            self._said = text
+        if text != self._printed:
+            self._printed = text
             click.echo(f"{span(elapsed):>6}  {text}", err=True)
 
 
 class Frames(Lines):
-    """On a terminal: the tree, drawn again in place."""
+    """Progress on a terminal: the tree, redrawn in place."""
 
     def __init__(self, what: str, wanted: Wanted, timeout: float | None) -> None:
         super().__init__(what, wanted, timeout)
         self._root: Branch | None = None
         self._trouble = ""
         self._drawn: list[str] = []
-        _steer("\x1b[?25l")
+        _control("\x1b[?25l")
 
     def show(self, root: Branch | None, elapsed: float) -> None:
         self._root, self._trouble = root, ""
@@ -283,7 +283,7 @@ class Frames(Lines):
         super().in_vain(root, elapsed)
 
     def close(self) -> None:
-        _steer("\x1b[?25h")
+        _control("\x1b[?25h")
 
     def _draw(self, elapsed: float, *, heading: bool = True) -> None:
         from remuda.cli import tree_text
@@ -293,7 +293,7 @@ class Frames(Lines):
         ahead = []
         if heading:
             end = f" of {tree_text.span(self.timeout)}" if self.timeout is not None else ""
-            aim = f"waiting until {self.what} is {self.wanted}" if self.wanted else f"{self.what}, Ctrl-C ends this"
+            aim = f"waiting until {self.what} is {self.wanted}" if self.wanted else f"{self.what}, press Ctrl-C to stop"
             text = f"{aim}, {tree_text.span(elapsed)}{end}"
             ahead = [click.style(tree_text.cut(text, width), dim=True)]
         if self._trouble:
@@ -302,7 +302,10 @@ class Frames(Lines):
         self._put(ahead + body)
 
     def _put(self, frame: list[str]) -> None:
-        """In one write, so that nothing flickers. A terminal that has become narrower has broken the old lines."""
+        """Replace the drawn frame in one write, so that nothing flickers.
+
+        A terminal that became narrower has wrapped the old lines, so rows are counted anew.
+        """
         if wants_no_colour():
             frame = [click.unstyle(line) for line in frame]
         if frame == self._drawn:
@@ -310,21 +313,21 @@ class Frames(Lines):
         width = max(shutil.get_terminal_size().columns, 1)
         up = sum(max(-(-len(click.unstyle(line)) // width), 1) for line in self._drawn)
         back = f"\x1b[{up}A" if up else ""
-        _steer(back + "\r" + "".join(f"{line}\x1b[K\n" for line in frame) + "\x1b[J")
+        _control(back + "\r" + "".join(f"{line}\x1b[K\n" for line in frame) + "\x1b[J")
         self._drawn = frame
 
 
-def _steer(text: str) -> None:
-    """To the terminal as it is: without colours it is steered all the same."""
+def _control(text: str) -> None:
+    """Write control sequences; `color=True`, because click strips them with NO_COLOR otherwise."""
     click.echo(text, nl=False, err=True, color=True)
 
 
-def _holds_up(root: Branch | None) -> str:
+def _blocker_line(root: Branch | None) -> str:
     from remuda.provisioning import blocker
 
     if root is None:
-        return "it is not there"
+        return "the cluster does not exist"
     leaf = next(reversed(blocker.blocking(root)), root)
-    said = leaf.judgement
-    first = next(iter(said.message.splitlines()), said.reason)
-    return f"{leaf}: {said.state}{f': {first}' if first else ''}"
+    judgement = leaf.judgement
+    first = next(iter(judgement.message.splitlines()), judgement.reason)
+    return f"{leaf}: {judgement.state}{f': {first}' if first else ''}"

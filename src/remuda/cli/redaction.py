@@ -1,13 +1,12 @@
-"""Keeps secrets out of what is handed to somebody else (`remuda diagnose`). Pure.
+"""Redact secrets from data that users hand to others (`remuda diagnose`). Pure.
 
-Three nets, one behind the other. Fields that are secret by their names lose their values; texts lose what looks like a
-secret wherever it stands (keys, tokens, passwords in URLs and on command lines); and everything loses the values that
-Secrets hold, as they are and in base64. Secrets themselves are told as names, keys and sizes, never with values, and no
-hash of a secret is told. What is secret in doubt is hidden: a word too few can be asked for, one too many cannot be
-taken back.
+Three filters apply. Fields with secret names lose their values. Texts lose everything that looks like a secret (keys,
+tokens, passwords in URLs and on command lines). All data loses the values of Secrets, verbatim and in base64. Secrets
+themselves appear with names, keys and sizes, never with values or hashes. In doubt a value is hidden: missing data can
+be requested later, a leaked secret cannot be taken back.
 
-Nodes and tenants write some of these Secrets. So the content of a gzip is unpacked up to a limit only, YAML is read up
-to a limit only, and each value that was not searched for secrets for this reason is listed in `Redactor.unread`.
+Nodes and tenants write some of these Secrets. Therefore gzip content is unpacked and YAML is parsed up to limits only,
+and `Redactor.unread` lists each value that was not searched for this reason.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _WORDS = (
     r"authorization|^hash$|user[_-]?data|cloud[_-]?(?:init|config)|additional[_-]?manifest|ssh[_-]?key|id[_-]rsa|[_-]pat$"
 )
 _SECRET_NAME = re.compile(_WORDS, re.IGNORECASE)
-# What only speaks of a secret: its name, where it is, how long it lasts.
+# Names of fields that describe a secret without containing it: its name, its location, its lifetime.
 _ABOUT = re.compile(
     r"(?:names?|refs?|namespaces?|ttl|kind|type|mode|count|version|generation|url|path|file|id|expires?(?:at)?|"
     r"expiration|time(?:out|stamp)?|seconds|annotations?|labels?)$",
@@ -37,34 +36,34 @@ _ABOUT = re.compile(
 )
 _PLAIN_VARIABLES = re.compile(r"(?:https?|no|all)_proxy|(?:INSTALL|REMUDA|POD)_\w+|PATH|HOME", re.IGNORECASE)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_LEAST = 5  # what is shorter is found in everything
-_MOST_UNPACKED = 8 << 20  # bytes of one value of a Secret; outputs of a plan, which are the largest, have less
-_MOST_YAML = 1 << 20  # characters, as many as a Secret holds; a parser of YAML takes seconds for each million
-_DEEPEST = 16  # encodings within each other; a gzip can be written that contains itself
+_LEAST = 5  # characters; shorter values would match everywhere
+_MOST_UNPACKED = 8 << 20  # bytes of one value of a Secret; plan outputs are the largest, and smaller
+_MOST_YAML = 1 << 20  # characters, the size limit of a Secret; the YAML parser takes seconds per million
+_DEEPEST = 16  # nested encodings; a gzip file can be crafted to contain itself
 
 _BLOCK = re.compile(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z0-9 ]*-----(?:.*?-----END [A-Z0-9 ]*-----|[A-Za-z0-9+/=\s\\]*)", re.DOTALL
 )
 _SHAPES = (
     _BLOCK,
-    re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]{8,}"),  # any such block in base64
+    re.compile(r"LS0tLS1CRUdJTi[A-Za-z0-9+/=]{8,}"),  # any PEM block in base64
     re.compile(r"\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*"),  # a JSON web token
     re.compile(r"\bK10[0-9a-f]{64}(?:::[^\s\"']*)?"),
-    re.compile(r"(?<=[a-z0-9]:)[a-z2-7]{52}\b"),  # of a user's token
-    re.compile(r"\b(?:machine|cluster)\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{20,}"),  # what hosts register with
+    re.compile(r"(?<=[a-z0-9]:)[a-z2-7]{52}\b"),  # secret of a user's token
+    re.compile(r"\b(?:machine|cluster)\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{20,}"),  # registration token of a host
     re.compile(r"(?i)(?<=bearer )[^\s\"']{5,}|(?<=basic )[A-Za-z0-9+/=]{8,}"),
-    re.compile(r"(?<=://)[^/\s@\"']+(?=@)"),  # in a URL
+    re.compile(r"(?<=://)[^/\s@\"']+(?=@)"),  # credentials in a URL
     re.compile(r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{20,}|\bAGE-SECRET-KEY-[0-9A-Z]+"),
-    re.compile(r"\$[0-9a-z]{1,2}\$[^\s\"']{8,}"),  # a password as crypt(3) has it
+    re.compile(r"\$[0-9a-z]{1,2}\$[^\s\"']{8,}"),  # a crypt(3) password hash
 )
-_WORD = rf"(?:{_WORDS})[\w.-]{{0,40}}"  # what stands before the word does not matter
+_WORD = rf"(?:{_WORDS})[\w.-]{{0,40}}"  # anything may precede the word
 _ASSIGNED = re.compile(rf"(?i)({_WORD})([\"']?\s*=\s*[\"']?)([^\s\"',;&]+)")
-_TOLD = re.compile(rf"(?im)({_WORD})([\"']?:\s*[\"']?)([^\s\"',;&]+)(?=[\"',;}}\]]|\s*$)")
+_YAML_FIELD = re.compile(rf"(?im)({_WORD})([\"']?:\s*[\"']?)([^\s\"',;&]+)(?=[\"',;}}\]]|\s*$)")
 _OPTION = re.compile(rf"(?i)(--[\w.-]{{0,40}}?{_WORD})([ ])([^\s-][^\s]*)")
 
 
 class Redactor:
-    """`secret_fields`: further fields that are secret, by the kind of their object."""
+    """Filter for objects and texts. `secret_fields`: additional secret fields, by kind."""
 
     def __init__(self, secret_fields: Mapping[str, Collection[str]] | None = None) -> None:
         self._fields = {kind: frozenset(names) for kind, names in (secret_fields or {}).items()}
@@ -73,7 +72,7 @@ class Redactor:
         self._sorted: list[str] | None = None
 
     def learn(self, secret: str) -> None:
-        """A value that must not be told anywhere, nor its base64."""
+        """Add a value to redact, verbatim and in base64."""
         value = secret.strip()
         if len(value) < _LEAST:
             return
@@ -84,14 +83,14 @@ class Redactor:
             self._known.add(encoded)
 
     def learn_secret(self, secret: Json, public: Collection[str] = ()) -> None:
-        """All that a Secret (or, of other kinds, a manifest of one) holds. `public`: names, which are no secrets."""
+        """Add all values of a Secret, or of a Secret's manifest. `public`: values that are not secret."""
         for value in values_of(secret, self.unread.append):
             if value not in public:
                 self.learn(value)
 
     @property
     def known(self) -> list[str]:
-        """The longest first: one may be a part of another."""
+        """Return the values to redact, the longest first: one may be a part of another."""
         if self._sorted is None:
             self._sorted = sorted(self._known, key=lambda one: (-len(one), one))
         return self._sorted
@@ -102,12 +101,12 @@ class Redactor:
                 text = text.replace(value, HIDDEN)
         for shape in _SHAPES:
             text = shape.sub(HIDDEN, text)
-        for assignment in (_OPTION, _ASSIGNED, _TOLD):
+        for assignment in (_OPTION, _ASSIGNED, _YAML_FIELD):
             text = assignment.sub(_hidden, text)
         return text
 
     def obj(self, obj: Json) -> Json:
-        """An object of any kind but Secret: without who wrote it, and without what is secret."""
+        """Return a redacted object of any kind but Secret, without its managedFields."""
         metadata = {key: value for key, value in obj.get("metadata", {}).items() if key != "managedFields"}
         if annotations := metadata.get("annotations"):
             metadata["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
@@ -115,11 +114,11 @@ class Redactor:
         return found
 
     def value(self, value: Any) -> Any:
-        """Anything that is no object: a part of one."""
+        """Return a redacted part of an object."""
         return self._walk(value, frozenset())
 
     def _walk(self, value: Any, fields: frozenset[str], secret: bool = False) -> Any:
-        """`secret`: it stands in a field that is."""
+        """Redact recursively. `secret`: the value is in a secret field."""
         if isinstance(value, str):
             return HIDDEN if value and secret else self.text(value)
         if isinstance(value, list | tuple):
@@ -146,7 +145,7 @@ def _hidden(found: re.Match[str]) -> str:
 
 # ---- Secrets ---------------------------------------------------------------------------------------------------------
 
-# Secrets of which only some values are any, and which ones: those of other types are secret as a whole.
+# Types of Secrets in which only some values are secret; in all other types every value is.
 _OURS = ("rke.cattle.io/machine-plan", "rke.cattle.io/machine-state", "rke.cattle.io/machine-request")
 _PUBLIC_KEYS = frozenset({"ca.crt", "tls.crt", "namespace", "known_hosts", "cacerts"})
 _PUBLIC_VALUE = re.compile(r"true|false|\d{1,7}|https?://[^@\s]*|[0-9.]+(?::\d+)?", re.IGNORECASE)
@@ -154,7 +153,7 @@ _KEY_LINE = re.compile(r"[A-Za-z0-9+/=]{20,}")
 
 
 def outline(secret: Json) -> Json:
-    """A Secret or a ConfigMap without any value: its keys, and how large they are."""
+    """Return a Secret or ConfigMap without values: its keys and their sizes."""
     metadata = secret["metadata"]
     sizes = {key: f"{len(_bytes(value))} bytes" for key, value in (secret.get("data") or {}).items()}
     sizes |= {key: f"{len(_bytes(value))} bytes" for key, value in (secret.get("binaryData") or {}).items()}
@@ -165,7 +164,7 @@ def outline(secret: Json) -> Json:
 
 
 def values_of(secret: Json, unread: Callable[[str], None] = lambda note: None) -> Iterator[str]:
-    """The texts in a Secret that must not be told. `unread` is called with a note for each value that is too large."""
+    """Yield the values of a Secret to redact. `unread` is called with a note for each value that is too large."""
     ours = secret.get("type") in _OURS
     metadata = secret.get("metadata") or {}
     for key, encoded in (secret.get("data") or {}).items():
@@ -188,7 +187,7 @@ def values_of(secret: Json, unread: Callable[[str], None] = lambda note: None) -
 
 
 class _Value:
-    """One value of a Secret, and how much was unpacked of it so far. `unread`: why some of it was not searched."""
+    """Search of one value of a Secret, with a limit on unpacking. `unread`: why a part was not searched."""
 
     def __init__(self) -> None:
         self.unread = ""
@@ -207,7 +206,7 @@ class _Value:
         """Yield the secrets in a text of several lines: a script, a key, a kubeconfig, a plan."""
         for block in _BLOCK.findall(text):
             yield from _KEY_LINE.findall(block)
-        for pattern in (_OPTION, _ASSIGNED, _TOLD):
+        for pattern in (_OPTION, _ASSIGNED, _YAML_FIELD):
             for name, _, value in pattern.findall(text):
                 if is_secret(name):
                     yield value.rstrip(")}];,")
@@ -220,7 +219,7 @@ class _Value:
             if inner is None or (inner == value and name == "content"):
                 continue
             if depth == _DEEPEST:
-                self.unread = f"it has more than {_DEEPEST} encodings within each other"
+                self.unread = f"it has more than {_DEEPEST} nested encodings"
                 continue
             yield from self.within(inner, depth + 1)
 
@@ -247,8 +246,8 @@ class _Value:
 
 
 def _leaves(root: Any) -> Iterator[tuple[str, str]]:
-    """Return all texts with the names of their fields. Each mapping and list is visited once for each name: aliases of
-    YAML can make a few hundred bytes a tree of billions."""
+    """Yield all strings with the names of their fields. Each mapping and list is visited once per name: with YAML
+    aliases, a few hundred bytes can describe billions of nodes."""
     seen: set[tuple[int, str]] = set()
     waiting: list[tuple[str, Any]] = [("", root)]
     while waiting:
@@ -268,7 +267,7 @@ def _leaves(root: Any) -> Iterator[tuple[str, str]]:
 
 _PLANS = ("plan", "appliedPlan")
 _RESULTS = ("plan-state", "plan-revision", "failure-count", "success-count", "max-failures", "last-apply-time")
-_TOLD_RESULTS = ("failed-message", "probe-statuses")
+_REDACTED_RESULTS = ("failed-message", "probe-statuses")
 
 
 def plan(secret: Json, redactor: Redactor) -> Json:
@@ -281,7 +280,7 @@ def plan(secret: Json, redactor: Redactor) -> Json:
 
     found: Json = {"metadata": outline(secret)["metadata"]}
     data: dict[str, str] = {}
-    for key in (*_PLANS, *_RESULTS, *_TOLD_RESULTS):
+    for key in (*_PLANS, *_RESULTS, *_REDACTED_RESULTS):
         try:
             data[key] = _decoded(str((secret.get("data") or {}).get(key) or ""), _MOST_UNPACKED) or ""
         except formats.TooLarge as error:
@@ -291,9 +290,9 @@ def plan(secret: Json, redactor: Redactor) -> Json:
             try:
                 found[key] = _plan(msgspec.json.decode(data[key].encode()), redactor)
             except (msgspec.DecodeError, RecursionError, AttributeError, TypeError):
-                found[key] = f"no plan: {len(data[key])} bytes"
+                found[key] = f"not a valid plan: {len(data[key])} bytes"
     found |= {key: data[key] for key in _RESULTS if data.get(key)}
-    found |= {key: redactor.text(data[key]) for key in _TOLD_RESULTS if data.get(key)}
+    found |= {key: redactor.text(data[key]) for key in _REDACTED_RESULTS if data.get(key)}
     outputs = _bytes(str((secret.get("data") or {}).get(rules.PERIODIC_OUTPUT) or ""))
     if (unit := plan_secrets.unit_status({rules.PERIODIC_OUTPUT: outputs})) is not None:
         found[plan_secrets.UNIT_STATUS] = {"state": unit.state, "error": redactor.text(unit.error)}
@@ -305,11 +304,11 @@ def _plan(plan: Json, redactor: Redactor) -> Json:
         {**redactor.value(one), "content": f"{len(_bytes(str(one.get('content') or '')))} bytes"}
         for one in plan.get("files") or ()
     ]
-    told: Json = redactor.value({key: value for key, value in plan.items() if key != "files"})
-    for instruction in _instructions(told):
+    rest: Json = redactor.value({key: value for key, value in plan.items() if key != "files"})
+    for instruction in _instructions(rest):
         if instruction.get("env"):
             instruction["env"] = [f"{str(one).partition('=')[0]}={HIDDEN}" for one in instruction["env"]]
-    return {"files": files, **told}
+    return {"files": files, **rest}
 
 
 def _instructions(plan: Json) -> Iterable[Json]:
@@ -328,7 +327,7 @@ def _bytes(encoded: str) -> bytes:
 
 
 def _decoded(encoded: str, most: int) -> str | None:
-    """Unpacked, too; None: it is no text. Raises TooLarge if a gzip has more than `most` bytes."""
+    """Return the decoded and unpacked text; None if it is binary. Raises TooLarge for more than `most` bytes."""
     raw = _bytes(encoded)
     try:
         return (formats.inflate(raw, most) if raw[:2] == b"\x1f\x8b" else raw).decode()

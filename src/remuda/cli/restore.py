@@ -1,4 +1,4 @@
-"""`remuda restore`."""
+"""`remuda restore`: create a data directory from a backup."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from remuda.cli.signals import clean_up_when_terminated
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("data_dir", type=click.Path(file_okay=False, path_type=Path))
 def command(file: Path, data_dir: Path) -> None:
-    """Make DATA_DIR from a backup FILE.
+    """Create DATA_DIR from a backup FILE.
 
-    DATA_DIR must be empty or missing. FILE is verified first; DATA_DIR appears whole or not at all.
+    DATA_DIR must be empty or missing. FILE is verified first; a failed restore leaves no partial DATA_DIR.
 
     \b
       remuda restore remuda.backup ./remuda-data

@@ -1,4 +1,4 @@
-"""`remuda scale`: more machines, or fewer."""
+"""`remuda scale`: change the number of machines in the pools of a cluster."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from remuda.cli import choices, cluster_edits, preview_table, progress, shell_co
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
-from remuda.cli.text_wrap import say
+from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -24,9 +24,9 @@ _OTHERWISE = "scale its MachineDeployments: kubectl scale machinedeployment {nam
 
 @click.command(name="scale", context_settings=HELP)
 @click.argument("name", shell_complete=shell_completion.clusters)
-@click.option("--servers", type=int, metavar="N", help="Of the pool with etcd and the control plane.")
-@click.option("--workers", type=int, metavar="N", help="Of the pool that runs Pods only.")
-@click.option("--pool", "pools", multiple=True, metavar="POOL=N", help="Of this pool. May be repeated.")
+@click.option("--servers", type=int, metavar="N", help="Number of machines in the control plane pool.")
+@click.option("--workers", type=int, metavar="N", help="Number of machines in the worker pool.")
+@click.option("--pool", "pools", multiple=True, metavar="POOL=N", help="Number of machines in this pool. Repeatable.")
 @namespace_option("cluster")
 @progress.wait_options
 @click.option("--dry-run", is_flag=True, help="Show what would happen, and change nothing.")
@@ -44,10 +44,11 @@ def command(
     output: str,
     kubeconfig: Path | None,
 ) -> None:
-    """Change how many machines the pools of a cluster have, and nothing else of it.
+    """Change the number of machines in the pools of a cluster, and nothing else.
 
-    What it does to which machine is shown first. Members of etcd come and go one at a time; which worker goes is what
-    Cluster API chooses: unhealthy ones, then the oldest. A manifest that is applied later says its own number.
+    The command first shows its effect on each machine. etcd members are added and removed one at a time. Cluster API
+    chooses the workers to delete: unhealthy ones first, then the oldest. A manifest that you apply later sets its own
+    numbers again.
 
     \b
       remuda scale prairie --workers 5 --wait
@@ -59,7 +60,7 @@ def command(
 
     asked = Scale(servers=servers, workers=workers, pools=_numbers(pools))
     if asked == Scale():
-        raise click.UsageError("say how many: --servers N, --workers N or --pool POOL=N")
+        raise click.UsageError("missing number: set --servers N, --workers N or --pool POOL=N")
 
     async def look(client: HttpClient) -> tuple[Json, dict[str, int], Preview | None]:
         cluster = await cluster_edits.find(client, namespace, name, _OTHERWISE)
@@ -74,31 +75,33 @@ def command(
         cluster, wanted, found = connected(kubeconfig, look)
         key = cluster["metadata"]["namespace"], name
         before = quantities(cluster)
-        said = ", ".join(f"{pool} {before[pool]} → {count}" for pool, count in wanted.items() if before[pool] != count)
+        summary = ", ".join(
+            f"{pool} {before[pool]} → {count}" for pool, count in wanted.items() if before[pool] != count
+        )
         if output != TABLE:
             print_value([] if found is None else [found], output)
         elif found is not None:
             preview_table.show(found, changes_only=True)
         if found is None:
-            say(f"Cluster {'/'.join(key)} has so many already; nothing is changed")
+            print_note(f"Cluster {'/'.join(key)} already has these numbers; nothing to change")
         elif dry_run:
-            say(f"{said}; nothing is changed (--dry-run)")
+            print_note(f"{summary}; nothing was changed (--dry-run)")
             return
         else:
-            connected(kubeconfig, change, warn=lambda text: None)  # the server's were told while it was tried
-            click.echo(f"Cluster {'/'.join(key)} scaled: {said}", err=output != TABLE)
+            connected(kubeconfig, change, warn=lambda text: None)  # the dry run has shown them
+            click.echo(f"Cluster {'/'.join(key)} scaled: {summary}", err=output != TABLE)
     except BadRequest as error:
         raise click.ClickException(str(error)) from None
     if wait and not dry_run:
         progress.wait(kubeconfig, *key, timeout=timeout)
     elif found is not None:
-        say(f"see how it gets on: remuda describe cluster {name} --watch")
+        print_note(f"to follow its progress: remuda describe cluster {name} --watch")
 
 
 def _numbers(pools: tuple[str, ...]) -> dict[str, int]:
     found = {}
     for pool, text in choices.pairs(pools, "--pool"):
         if not (text.isascii() and text.isdigit()):
-            raise click.UsageError(f"--pool {pool}={text}: it is POOL=N, and N a number of machines")
+            raise click.UsageError(f"--pool {pool}={text}: must be POOL=N, where N is a number of machines")
         found[pool] = int(text)
     return found

@@ -1,4 +1,4 @@
-"""The options of every command that starts the embedded server, and the settings they make."""
+"""Options of the commands that start the embedded API server, and the settings made from them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _OPTIONS = (
         type=click.Path(file_okay=False, path_type=Path),
         default=DATA_DIR,
         show_default=True,
-        help="Where state, keys and admin.kubeconfig live. Made at the first start.",
+        help="Directory of state, keys and admin.kubeconfig. Created at the first start.",
     ),
     click.option(
         "--listen",
         default="127.0.0.1:6443",
         show_default=True,
         callback=split_address,
-        help="HOST:PORT to serve HTTPS on. Port 0 takes a free one.",
+        help="HOST:PORT to serve HTTPS on. Port 0 selects a free port.",
     ),
     click.option(
-        "--tls-san", multiple=True, help="Another name or address clients reach this server by. May be repeated."
+        "--tls-san", multiple=True, help="Additional name or address of this server, for its certificate. Repeatable."
     ),
     click.option(
         "--token-auth-file",
@@ -53,10 +53,11 @@ _OPTIONS = (
         "--upkeep/--no-upkeep",
         default=True,
         show_default=True,
-        help="Garbage collection, namespaces, tokens, role aggregation. Off where kube-controller-manager does them.",
+        help="Run garbage collection, namespace deletion, token cleanup and role aggregation. Turn it off if "
+        "kube-controller-manager does this.",
     ),
     click.option(
-        "--event-ttl", type=click.FloatRange(min=1), default=3600.0, show_default=True, help="Seconds events live."
+        "--event-ttl", type=click.FloatRange(min=1), default=3600.0, show_default=True, help="Seconds to keep events."
     ),
 )
 

@@ -1,7 +1,7 @@
 """Shell completion with names that the server knows, for `shell_complete` of arguments and options.
 
-The user who presses Tab waits for it and sees nothing but the answer: errors are never shown, and after a second there
-is no answer. Nothing is imported before a shell asks.
+A user who pressed Tab must not wait long or see errors: errors are never shown, and after a second completion gives up
+without an answer. Nothing is imported before a shell asks for completions.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ Answer = Callable[[click.Context, click.Parameter, str], "list[str | CompletionI
 
 
 def clusters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
-    return _asked(ctx, incomplete, lambda client: _names(client, "clusters", str(ctx.params.get("namespace") or "")))
+    return _query(ctx, incomplete, lambda client: _names(client, "clusters", str(ctx.params.get("namespace") or "")))
 
 
 def machines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
-    return _asked(ctx, incomplete, lambda client: _names(client, "machines", str(ctx.params.get("namespace") or "")))
+    return _query(ctx, incomplete, lambda client: _names(client, "machines", str(ctx.params.get("namespace") or "")))
 
 
 def namespaces(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
-    return _asked(ctx, incomplete, lambda client: _names(client, "namespaces", ""))
+    return _query(ctx, incomplete, lambda client: _names(client, "namespaces", ""))
 
 
 def names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
     """Complete the names of objects of the KIND that was given before."""
     kind, place = str(ctx.params.get("kind") or ""), str(ctx.params.get("namespace") or "")
-    return _asked(ctx, incomplete, lambda client: _names(client, kind, place)) if kind else []
+    return _query(ctx, incomplete, lambda client: _names(client, kind, place)) if kind else []
 
 
 def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
     own = [name for name in ("kubeconfig",) if ctx.info_name == "get" and name.startswith(incomplete)]
-    return [*own, *_asked(ctx, incomplete, _kinds)]
+    return [*own, *_query(ctx, incomplete, _kinds)]
 
 
 def drivers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
@@ -55,7 +55,7 @@ def drivers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     return [name for name in drivers.names() if name.startswith(incomplete)]
 
 
-def _asked(
+def _query(
     ctx: click.Context, incomplete: str, ask: Callable[[HttpClient], Awaitable[list[str]]]
 ) -> list[str | CompletionItem]:
     kubeconfig = ctx.params.get("kubeconfig")
@@ -67,13 +67,13 @@ def _asked(
             _warm_up()
             with _at_most(SECONDS):
                 found = connected(Path(kubeconfig) if kubeconfig else None, ask, warn=lambda text: None)
-        except Exception:  # nobody is there to be told
+        except Exception:  # completion has no place to show errors
             found = []
     return [name for name in dict.fromkeys(found) if name.startswith(incomplete)]
 
 
 def _warm_up() -> None:
-    """The second is the server's: what this program takes to begin with is not counted."""
+    """Import before the timer starts: the second is meant for the server, not for our start-up."""
     import remuda.cli.kinds
     import remuda.kube.http
     import remuda.kube.kubeconfig  # noqa: F401
@@ -101,12 +101,12 @@ async def _kinds(client: HttpClient) -> list[str]:
 
 @contextlib.contextmanager
 def _at_most(seconds: float) -> Iterator[None]:
-    """Then the program is over, without a word: a thread that looks up a name cannot be told to stop."""
+    """Exit the process silently after so many seconds: a thread that resolves a name cannot be cancelled."""
 
-    def over(*_: object) -> None:
+    def give_up(*_: object) -> None:
         os._exit(0)
 
-    before = signal.signal(signal.SIGALRM, over)
+    before = signal.signal(signal.SIGALRM, give_up)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
@@ -117,12 +117,12 @@ def _at_most(seconds: float) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Also of programs that a kubeconfig runs: they share our standard error."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    """Discard standard error, also that of credential plugins, which share ours."""
+    saved, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     try:
         os.dup2(nowhere, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)
         os.close(nowhere)

@@ -1,4 +1,4 @@
-"""Commands that make something and may be stopped half-way."""
+"""Signal handling of commands that must clean up when they are terminated."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import FrameType
 
 
 def clean_up_when_terminated() -> None:
-    """SIGTERM ends the command as Ctrl-C does: through every `finally`, which removes what is half-made."""
+    """Make SIGTERM end the command like Ctrl-C: through every `finally`, so that partial results are removed."""
     signal.signal(signal.SIGTERM, _stop)
 
 

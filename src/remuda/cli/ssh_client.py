@@ -1,6 +1,6 @@
-"""A shell on a server: by the system's own ssh where there is one, which knows terminals best; else by ours.
+"""Shell on a server: with the system's ssh, which handles terminals best; if there is none, with asyncssh.
 
-The key is in a file for as long as that runs, readable by its owner only, and is removed however it ends.
+The private key is in a file that only its owner can read, and that is always removed when ssh ends.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ _REACH_SECONDS = 5.0
 
 
 def open_shell(door: Doorway, words: Sequence[str]) -> tuple[int, str]:
-    """Runs the command there, or a shell; as with ssh itself, the shell over there reads the words.
+    """Run a command or a shell on the server; as with ssh, the remote shell parses the words.
 
-    Its exit code, and known_hosts as they are afterwards. Raises NoAccess."""
+    Return the exit code, and the content of known_hosts afterwards. Raises NoAccess.
+    """
     address = _reachable(door)
     program = shutil.which("ssh")
     if program is None:
-        return asyncio.run(_ours(door, address, words)), ""
+        return asyncio.run(_open_with_asyncssh(door, address, words)), ""
     with tempfile.TemporaryDirectory(prefix="remuda-ssh-") as folder:  # 0700
         key, known_hosts = Path(folder) / "id", Path(folder) / "known_hosts"
         _write(key, door.login.private_key)
@@ -45,7 +46,7 @@ def _arguments(
     program: str, door: Doorway, address: str, key: Path, known_hosts: Path, words: Sequence[str]
 ) -> list[str]:
     if not door.known_hosts:
-        print("no host key of this server is pinned: the one it shows now will be", file=sys.stderr)
+        print("this server has no pinned host key: pinning the one it presents now", file=sys.stderr)
     settings = {
         "IdentitiesOnly": "yes",
         "IdentityAgent": "none",
@@ -64,7 +65,7 @@ def _arguments(
 
 
 def _reachable(door: Doorway) -> str:
-    """The first address that answers."""
+    """Return the first address that accepts a connection. Raises NoAccess."""
     why = ""
     for address in door.login.addresses:
         try:
@@ -72,7 +73,7 @@ def _reachable(door: Doorway) -> str:
                 return address
         except OSError as error:
             why = f"{address} port {door.login.port}: {error.strerror or error}"
-    raise NoAccess(f"the server of {door.machine} cannot be reached: {why}")
+    raise NoAccess(f"cannot reach the server of {door.machine}: {why}")
 
 
 def _write(path: Path, text: str) -> None:
@@ -83,7 +84,7 @@ def _write(path: Path, text: str) -> None:
 
 @contextmanager
 def _interrupts_are_for_the_child() -> Iterator[None]:
-    """Ctrl-C is typed into the shell over there. A handler, and not SIG_IGN, which the child would inherit."""
+    """Leave Ctrl-C to the remote shell. A handler, not SIG_IGN, because the child would inherit SIG_IGN."""
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield
@@ -92,11 +93,11 @@ def _interrupts_are_for_the_child() -> Iterator[None]:
 
 
 def _is_device(descriptor: int) -> bool:
-    """Such as /dev/null, which cannot be waited for."""
+    """Return whether a descriptor is a character device such as /dev/null, which cannot be polled."""
     return stat.S_ISCHR(os.fstat(descriptor).st_mode)
 
 
-async def _ours(door: Doorway, address: str, words: Sequence[str]) -> int:
+async def _open_with_asyncssh(door: Doorway, address: str, words: Sequence[str]) -> int:
     import asyncssh
     import msgspec
 
@@ -104,7 +105,9 @@ async def _ours(door: Doorway, address: str, words: Sequence[str]) -> int:
     from remuda.providers.shared.jobs.ssh import connect
 
     if not door.known_hosts:
-        raise NoAccess("no host key of this server is pinned, and there is no ssh program here to pin one")
+        raise NoAccess(
+            "this server has no pinned host key, and pinning one needs the ssh program, which is not installed"
+        )
     try:
         login = msgspec.structs.replace(door.login, addresses=[address])
         async with await connect(login, lambda text: print(text, file=sys.stderr)) as connection:

@@ -18,7 +18,7 @@ import msgspec
 from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.cli import redaction, yaml_output
-from remuda.cli.events import belongs, told, when
+from remuda.cli.events import belongs, event_text, when
 from remuda.cli.kinds import Resource, discover
 from remuda.cli.redaction import Redactor
 from remuda.kube.client import Target, list_all
@@ -38,19 +38,19 @@ _JOBS, _PODS = Target("batch/v1", "jobs"), Target("v1", "pods")
 _EVENTS, _SECRETS, _CONFIG_MAPS = Target("v1", "events"), Target("v1", "secrets"), Target("v1", "configmaps")
 _DEFINITIONS = Target("apiextensions.k8s.io/v1", "customresourcedefinitions")
 _PATHS = ("/version", "/healthz", "/readyz?verbose", "/metrics")
-_PEOPLE = ("users", "tokens")  # of management.cattle.io: of no one cluster
+_PEOPLE = ("users", "tokens")  # of management.cattle.io: they belong to no cluster
 _LOG_LINES = 2000
-_MOST_CLUSTERS = 100  # whose trees are drawn
+_MOST_CLUSTERS = 100  # most clusters in the bundle with a tree
 _AT_ONCE = 8
 
 
 class Found(msgspec.Struct, frozen=True):
     texts: dict[str, str]  # by their names in the bundle
-    left_out: list[str]  # in words
+    left_out: list[str]  # messages for the user
 
 
 class Gathering:
-    """`cluster`: of this one alone."""
+    """Collection of one support bundle. `cluster`: collect only this cluster."""
 
     def __init__(self, client: HttpClient, cluster: Key | None) -> None:
         self._client = client
@@ -58,14 +58,14 @@ class Gathering:
         self._redactor = Redactor()
         self._texts: dict[str, str] = {}
         self._left_out: list[str] = []
-        self._clusters: list[Key] = []  # all that there are
+        self._clusters: list[Key] = []  # all existing clusters
         self._configs: set[tuple[str, str]] = set()  # kind and name of Configs that the cluster's pools refer to
         self._ids: set[str] = set()  # management Clusters of the cluster
 
     async def gather(self, logs: Mapping[str, str]) -> Found:
-        """`logs`: of this machine, by their names in the bundle."""
+        """Collect everything and return it. `logs`: local logs, by their names in the bundle."""
         await self._prepare()
-        secrets = await self._secrets()  # first: what they hold is hidden everywhere else
+        secrets = await self._secrets()  # first, because their values are redacted in everything else
         for name, text in logs.items():
             self._texts[name] = self._clean(text)
         pods = await self._objects()
@@ -78,7 +78,7 @@ class Gathering:
         await self._server()
         return Found({name: self._texts[name] for name in sorted(self._texts)}, self._left_out)
 
-    # ---- what is asked for -------------------------------------------------------------------------------------------
+    # ---- scope -------------------------------------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
         for kind in (CLUSTER, CAPI_CLUSTER):
@@ -99,7 +99,7 @@ class Gathering:
                 self._redactor.learn(own)
 
     async def _secret_fields(self) -> dict[str, set[str]]:
-        """Options of drivers that their definitions call passwords, by kind."""
+        """Return the driver options that their CRDs declare as passwords, by kind."""
         found: dict[str, set[str]] = defaultdict(set)
         for definition in await self._everything(_DEFINITIONS):
             spec = definition.get("spec") or {}
@@ -135,7 +135,7 @@ class Gathering:
     # ---- objects -----------------------------------------------------------------------------------------------------
 
     async def _objects(self) -> list[Json]:
-        """Returns the Pods of Jobs of ours, which have logs."""
+        """Collect the objects and return the Pods of our Jobs, which have logs."""
         resources = (await discover(self._client)).resources
         chosen = {(one.target.group, one.kind): one for one in reversed(resources) if _is_ours(one)}
         for resource in chosen.values():
@@ -178,8 +178,8 @@ class Gathering:
     def _outlines(self, what: str, found: list[Json]) -> None:
         if found:
             outlines = [redaction.outline(one) for one in found]
-            told = [{**one, "metadata": self._redactor.value(one["metadata"])} for one in outlines]
-            self._texts[f"{what}.yaml"] = yaml_output.dump(told)
+            redacted = [{**one, "metadata": self._redactor.value(one["metadata"])} for one in outlines]
+            self._texts[f"{what}.yaml"] = yaml_output.dump(redacted)
 
     def _plans(self, secrets: list[Json]) -> None:
         for secret in secrets:
@@ -194,7 +194,7 @@ class Gathering:
         events.sort(key=when)
         if events:
             self._texts["events.yaml"] = yaml_output.dump([self._redactor.obj(one) for one in events])
-            self._texts["events.txt"] = "".join(f"{self._clean(told(one, None))}\n" for one in events)
+            self._texts["events.txt"] = "".join(f"{self._clean(event_text(one, None))}\n" for one in events)
 
     def _is_concerned(self, obj: Json) -> bool:
         return self._cluster is None or self._is_named_so(Key(str(obj.get("namespace")), str(obj.get("name"))))
@@ -215,7 +215,9 @@ class Gathering:
 
         wanted = [self._cluster] if self._cluster is not None else sorted(self._clusters)
         for key in wanted[_MOST_CLUSTERS:]:
-            self._left_out.append(f"the tree of {key}: more than {_MOST_CLUSTERS} clusters; ask for it by its name")
+            self._left_out.append(
+                f"the tree of {key}: more than {_MOST_CLUSTERS} clusters; run the command for this cluster"
+            )
 
         async def draw(key: Key) -> None:
             place = f"clusters/{key.namespace}/{key.name}"

@@ -1,6 +1,6 @@
-"""Objects as the server prints them: its own tables, so that anybody's kinds show the columns their definitions name.
+"""Tables that the server renders, so that every CRD shows the columns its definition names.
 
-A server that makes no table of something sends the objects themselves: of these name and age are shown.
+If a server sends objects instead of a table, the table has their names and ages.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Table(msgspec.Struct, rename="camel"):
     metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
     column_definitions: list[Column] | None = None
     rows: list[Row] | None = None
-    items: list[_Object] | None = None  # of a server that makes no table
+    items: list[_Object] | None = None  # from a server that does not render tables
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 async def listed(client: HttpClient, resource: Resource, selection: Selection) -> Table:
-    """All that is selected, in pages. If its moment is forgotten between two, it is asked for whole."""
+    """Return the selected rows, read in pages. If the continue token expires, read the whole list at once."""
     whole, token, limit = Table(), "", PAGE
     while True:
         query = {**selection.query, "limit": str(limit) if limit else "", "continue": token}
@@ -136,7 +136,7 @@ def _age(created: str | None) -> str:
 def text(
     columns: Sequence[Column], rows: Sequence[Row], *, wide: bool, namespaces: bool
 ) -> tuple[list[str], list[list[str]]]:
-    """Heads and cells, as kubectl has them: those of lower priority only when it shall be wide."""
+    """Return heads and cells as kubectl prints them: columns of lower priority only with `wide`."""
     which = [at for at, column in enumerate(columns) if wide or not column.priority]
     heads = ["NAMESPACE"] * namespaces + [columns[at].name.upper() for at in which]
     return heads, [

@@ -1,5 +1,7 @@
-"""Sentences for people, as wide as their terminal: broken between words, never within a name or a path that one would
-copy. In a pipe or a file they stay as they are."""
+"""Wrap messages to the width of the terminal: between words, never within a name or a path that users would copy.
+
+In a pipe or a file, lines are not wrapped.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ _LEAST = 24  # however narrow the terminal
 
 
 def wrapped(text: str, width: int | None, indent: str = "", *, whole_words: bool = True) -> list[str]:
-    """Each line of it beneath the other; what a line begins with, all that it is broken into begins with, too."""
+    """Return the lines of a text, wrapped; continuation lines keep the indentation of their line."""
     found: list[str] = []
     for line in text.splitlines():
         if width is None or len(indent) + len(line) <= width:
@@ -37,38 +39,36 @@ def errors_width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stderr.isatty() else None
 
 
-def say(text: str) -> None:
-    """A note, on standard error."""
+def print_note(text: str) -> None:
+    """Print a note to standard error."""
     click.echo("\n".join(wrapped(text, errors_width())), err=True)
 
 
 def fit(error: click.ClickException) -> click.ClickException:
-    """The same, told as wide as the terminal is."""
+    """Return the error with its message wrapped to the width of the terminal."""
     width = errors_width()
     if width is not None:
-        told = "\n".join(wrapped(f"Error: {error.format_message()}", width)).removeprefix("Error: ")
-        error.format_message = lambda: told  # type: ignore[method-assign]
+        text = "\n".join(wrapped(f"Error: {error.format_message()}", width)).removeprefix("Error: ")
+        error.format_message = lambda: text  # type: ignore[method-assign]
     return error
 
 
 def helped(error: click.ClickException) -> click.ClickException:
-    """The same, with what was probably meant."""
+    """Return the error with a hint at what the user probably meant."""
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return error
     context, command = error.ctx, error.ctx.command
     if isinstance(error, click.NoSuchOption) and context.parent is None:
-        return _with(
-            error, f"options stand behind the command: {context.command_path} get clusters {error.option_name} …"
-        )
+        return _with(error, f"put options after the command: {context.command_path} get clusters {error.option_name} …")
     if isinstance(error, click.NoSuchCommand) and isinstance(command, click.Group):
         known = command.list_commands(context)
         close = get_close_matches(error.command_name, known)
         if close:
             return _with(error, f"did you mean {' or '.join(f'`{context.command_path} {one}`' for one in close)}?")
         if len(known) == 1:
-            return _with(error, f"there is only `{context.command_path} {known[0]}`")
+            return _with(error, f"the only command is `{context.command_path} {known[0]}`")
         if context.parent is not None:
-            return _with(error, f"there are {', '.join(known)}")
+            return _with(error, f"the commands are {', '.join(known)}")
     return error
 
 

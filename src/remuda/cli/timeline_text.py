@@ -1,4 +1,4 @@
-"""A timeline as text: what happened, line by line, and how long each machine took for its stages. Pure."""
+"""Text of a timeline: one line per event, and a table with the duration of each machine's stages. Pure."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from remuda.provisioning.timeline import STAGES, Course, Moment, Timeline
 _DAY = len("2026-01-02")
 _TIME = len("03:04:05")
 _GAP = "  "
-_BESIDE = 36  # of what happened: where there is less room, it stands beneath
+_BESIDE = 36  # least width of the text; in less room it is wrapped beneath
 _BENEATH = " " * (_TIME + len(_GAP))
 
 
 def timeline_lines(found: Timeline, *, width: int | None = None) -> list[str]:
-    """Times are UTC; the day is told where it begins."""
+    """Return the lines of a timeline. Times are UTC; the date is printed at the start of each day."""
     made = []
     day = ""
     spans = max((len(_after(one)) for one in found.moments), default=0)
@@ -26,7 +26,7 @@ def timeline_lines(found: Timeline, *, width: int | None = None) -> list[str]:
             made.append(f"{day} (UTC)")
         made += _lines(one, spans, names, width)
     if found.machines:
-        columns = ("MACHINE", *(name.upper() for name, _ in STAGES), "SUM")
+        columns = ("MACHINE", *(name.upper() for name, _ in STAGES), "TOTAL")
         made += ["", *table(columns, [_row(one) for one in found.machines], width).splitlines()]
     return made
 
@@ -37,8 +37,8 @@ def _lines(one: Moment, spans: int, names: int, width: int | None) -> list[str]:
         return [head + one.what]
     if width - len(head) < _BESIDE:
         return [head.rstrip(), *wrapped(one.what, width, _BENEATH)]
-    told = wrapped(one.what, width, " " * len(head)) or [head]
-    return [head + told[0][len(head) :], *told[1:]]
+    lines = wrapped(one.what, width, " " * len(head)) or [head]
+    return [head + lines[0][len(head) :], *lines[1:]]
 
 
 def _object(one: Moment) -> str:
@@ -50,7 +50,7 @@ def _after(one: Moment) -> str:
 
 
 def _row(one: Course) -> tuple[str, ...]:
-    told = {stage.name: span(stage.seconds) + ("" if stage.over else "…") for stage in one.stages}
+    durations = {stage.name: span(stage.seconds) + ("" if stage.over else "…") for stage in one.stages}
     whole = len(one.stages) == len(STAGES)
     total = span(sum(stage.seconds for stage in one.stages)) if whole else "-"
-    return (one.machine, *(told.get(name, "-") for name, _ in STAGES), total)
+    return (one.machine, *(durations.get(name, "-") for name, _ in STAGES), total)

@@ -1,4 +1,4 @@
-"""`remuda token`: what users prove themselves with."""
+"""`remuda token`: users' API tokens."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TOKEN, _KUBECONFIG = "token", "kubeconfig"
 
 
 def seconds(_: click.Context, __: click.Parameter, value: str) -> float | None:
-    """None: never over."""
+    """Parse a duration; None: the token never expires."""
     from remuda.kube import durations
 
     if value == _NEVER:
@@ -30,9 +30,9 @@ def seconds(_: click.Context, __: click.Parameter, value: str) -> float | None:
     try:
         found = durations.parse(value)
     except durations.BadDuration as error:
-        raise click.BadParameter(f"{value!r} {error}; {_NEVER} is one, too") from None
+        raise click.BadParameter(f"{value!r} {error}, or {_NEVER}") from None
     if found <= 0:
-        raise click.BadParameter(f"{value!r} is over already")
+        raise click.BadParameter(f"{value!r} must be more than zero")
     return found
 
 
@@ -42,13 +42,13 @@ ttl_option = partial(
     show_default=True,
     callback=seconds,
     metavar="TIME",
-    help=f"For how long it is good: 90m, 12h, 720h; {_NEVER}: until it is revoked.",
+    help=f"Lifetime of the token: 90m, 12h, 720h, or {_NEVER} (valid until revoked).",
 )
 
 
 @click.group(name="token", context_settings=HELP)
 def command() -> None:
-    """What users prove themselves with, at the proxy to clusters and at the management plane.
+    """Manage the tokens with which users authenticate to clusters and to the management plane.
 
     \b
       remuda token create --user alice --ttl 12h --cluster prairie
@@ -58,22 +58,22 @@ def command() -> None:
 
 
 @command.command(context_settings=HELP)
-@click.option("--user", default="", help="Whose it is. Default: the user of the kubeconfig.")
+@click.option("--user", default="", help="Owner of the token. Default: the user of the kubeconfig.")
 @ttl_option(default="720h")
 @click.option(
     "--cluster",
     "clusters",
     multiple=True,
-    help="Good for this cluster (id, name or NAMESPACE/NAME) and nothing else; may be given several times.",
+    help="Limit the token to this cluster (id, name or NAMESPACE/NAME). Repeatable.",
 )
-@click.option("--description", default="", help="What it is for.")
+@click.option("--description", default="", help="Purpose of the token.")
 @click.option(
     "--output",
     "-o",
     type=click.Choice([_TOKEN, _KUBECONFIG]),
     default=_TOKEN,
     show_default=True,
-    help="Print the token, or a kubeconfig of the management plane that contains it.",
+    help="Print the token, or a kubeconfig of the management plane with the token.",
 )
 @kubeconfig_option
 def create(
@@ -84,7 +84,7 @@ def create(
     output: str,
     kubeconfig: Path | None,
 ) -> None:
-    """Make a token, and print it: it is shown this once, and kept nowhere.
+    """Create a token and print it. It is not stored and cannot be shown again.
 
     \b
       remuda token create --user alice --ttl 12h --cluster prairie
@@ -97,7 +97,9 @@ def create(
     from remuda.kube import clock
 
     if output == _KUBECONFIG and clusters:
-        raise click.UsageError("a token for clusters does not open the management plane: use remuda get kubeconfig")
+        raise click.UsageError(
+            "a token limited to clusters gives no access to the management plane: use remuda get kubeconfig"
+        )
     until = None if ttl is None else clock.time() + ttl
 
     async def make(client: HttpClient) -> tuple[str, str, Access]:
@@ -110,12 +112,12 @@ def create(
     whose, bearer, access = connected(kubeconfig, make)
     server = access.server
     click.echo(_management_kubeconfig(access, whose, bearer) if output == _KUBECONFIG else bearer)
-    good = "until it is revoked" if until is None else f"until {clock.rfc3339(until)}"
+    validity = "until it is revoked" if until is None else f"until {clock.rfc3339(until)}"
     path = "/k8s/clusters/ID" if clusters else ""
     click.echo(
-        f"of user {whose}, good {good}. It is not shown again.\n"
+        f"token of user {whose}, valid {validity}. It is not shown again.\n"
         f"use it as a bearer token:  kubectl --server {server}{path} --token TOKEN …\n"
-        f"take it back with:         remuda token revoke {bearer.partition(':')[0]}",
+        f"revoke it with:            remuda token revoke {bearer.partition(':')[0]}",
         err=True,
     )
 
@@ -131,12 +133,14 @@ def _management_kubeconfig(access: Access, user: str, bearer: str) -> str:
 
 
 @command.command(name="list", context_settings=HELP)
-@click.option("--user", default="", help="Only those of this user.")
-@click.option("--all", "everything", is_flag=True, help="Those of clusters, too: each has one, in its kubeconfig.")
+@click.option("--user", default="", help="Only tokens of this user.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Include system tokens: each cluster has one in its kubeconfig."
+)
 @output_option(TABLE, WIDE, JSON, YAML)
 @kubeconfig_option
 def list_tokens(user: str, everything: bool, output: str, kubeconfig: Path | None) -> None:
-    """All tokens, without what is secret of them; your own, if you are a user.
+    """List tokens, without their secrets: all of them, or your own if you are not an administrator.
 
     \b
       remuda token list --user alice
@@ -160,7 +164,7 @@ def list_tokens(user: str, everything: bool, output: str, kubeconfig: Path | Non
         }
         for one in shown
     ]
-    heads = ("NAME", "USER", "GOOD UNTIL", "CLUSTERS", "DESCRIPTION")
+    heads = ("NAME", "USER", "VALID UNTIL", "CLUSTERS", "DESCRIPTION")
     fields = ("name", "user", "goodUntil", "clusters", "description")
     print_records(records, dict(zip(fields, heads, strict=True)), output, "no tokens")
 
@@ -171,15 +175,15 @@ def _until(token: Token) -> str:
 
     if token.expires_at is None:
         return "revoked"
-    return f"{token.expires_at} (over)" if expired(token, clock.time()) else token.expires_at
+    return f"{token.expires_at} (expired)" if expired(token, clock.time()) else token.expires_at
 
 
 @command.command(context_settings=HELP)
 @click.argument("names", nargs=-1, required=True, metavar="NAME…")
 @kubeconfig_option
 def revoke(names: tuple[str, ...], kubeconfig: Path | None) -> None:
-    """Take tokens back; your own, if you are a user. They are good for nothing from the next request on, and what goes
-    on with them ends.
+    """Revoke tokens: any, or your own if you are not an administrator. They are invalid from the next request on, and
+    connections that use them are closed.
 
     \b
       remuda token revoke token-b7xqw2kd
@@ -187,25 +191,25 @@ def revoke(names: tuple[str, ...], kubeconfig: Path | None) -> None:
     from remuda.cli import token_list
 
     async def remove(client: HttpClient) -> None:
-        for said in names:
-            name = said.partition(":")[0]  # whoever pastes the whole token means its name
+        for text in names:
+            name = text.partition(":")[0]  # accept the whole token, too: its name comes first
             await token_list.revoke(client, name)
-            click.echo(f"token {name} is revoked")
+            click.echo(f"token {name} revoked")
 
     connected(kubeconfig, remove)
 
 
 @command.command(context_settings=HELP, hidden=True)
-@click.option("--user", default="", help="Whose token. Default: the user of the kubeconfig.")
-@click.option("--cluster", required=True, help="The id of the cluster.")
+@click.option("--user", default="", help="Owner of the token. Default: the user of the kubeconfig.")
+@click.option("--cluster", required=True, help="Id of the cluster.")
 @ttl_option(default="1h")
-@click.option("--context", default="", help="Of the kubeconfig of the management plane.")
-@click.option("--certificate", is_flag=True, help="The certificate and key of the kubeconfig, instead of a token.")
+@click.option("--context", default="", help="Context of the management plane's kubeconfig.")
+@click.option("--certificate", is_flag=True, help="Print the certificate and key of the kubeconfig instead of a token.")
 @kubeconfig_option
 def credential(
     user: str, cluster: str, ttl: float | None, context: str, certificate: bool, kubeconfig: Path | None
 ) -> None:
-    """Print an ExecCredential with a token that is good for a short while, or with a certificate: what kubectl runs."""
+    """Print an ExecCredential with a short-lived token or a certificate, for kubectl."""
     from remuda.cli import credentials
 
     if certificate:

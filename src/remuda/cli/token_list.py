@@ -1,4 +1,4 @@
-"""Tokens as whoever asks may see them: all of them, or his own."""
+"""Tokens that the caller may see: all of them, or only the caller's own."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def known(client: HttpClient) -> list[Token]:
 
 
 async def is_there(client: HttpClient, name: str, *, own: bool) -> bool:
-    """Also where that cannot be found out. `own`: it is the caller's."""
+    """Return whether a token exists; True also if that is unknown. `own`: it is the caller's token."""
     from remuda.access.self_service_api import TOKENS
     from remuda.access.types import TOKEN
     from remuda.kube.errors import NotFound, StatusError

@@ -1,7 +1,7 @@
-"""The tree of a cluster as lines of text: aligned, cut to a width, folded to a height. Pure.
+"""Text of a cluster's tree: aligned, cut to a width, folded to a height. Pure.
 
-What holds the cluster up is marked with » and tells its whole message, wrapped beneath it; everything else keeps to one
-line. Where there is not height enough, what is ready is folded away first and the chain to what holds it up never.
+The object that blocks the cluster is marked with » and shows its whole message, wrapped beneath it; other objects take
+one line. If there are too many lines, ready objects are folded first, and the chain to the blocking object never is.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _COLOURS = {
 }
 _WORDS = {"well": "ready"}
 _GAP = "  "
-_BENEATH = 5  # lines of a message, on a terminal: `remuda why` tells all of it
-_LEAST = 24  # of the first column, however narrow the terminal
+_BENEATH = 5  # lines of a message on a terminal; `remuda why` shows all of it
+_LEAST = 24  # width of the first column, however narrow the terminal
 
 
 @dataclass(frozen=True)
 class _Row:
     branch: Branch
-    trunk: str  # the lines that lead to it
-    beneath: str  # the same for what is written beneath it
+    trunk: str  # the branch lines before its name
+    beneath: str  # the same for the lines beneath it
     leaf: bool
 
     @property
@@ -45,7 +45,7 @@ class _Row:
 
 
 def lines(root: Branch, *, width: int | None = None, height: int | None = None, now: float | None = None) -> list[str]:
-    """`width` and `height` None: nothing is cut or folded, as for a pipe."""
+    """Return the lines of a tree. `width` and `height`: None in a pipe, where nothing is cut or folded."""
     moment = clock.time() if now is None else now
     made: list[str] = []
     for fold in range(len(_FOLDS) + 1 if height is not None else 1):
@@ -72,18 +72,18 @@ def span(seconds: float) -> str:
     return f"{whole}s"
 
 
-def state(said: Judgement) -> str:
-    return _WORDS.get(said.state, said.state)
+def state(judgement: Judgement) -> str:
+    return _WORDS.get(judgement.state, judgement.state)
 
 
-def styled(text: str, said: Judgement) -> str:
-    return click.style(text, fg=_COLOURS.get(said.state))
+def styled(text: str, judgement: Judgement) -> str:
+    return click.style(text, fg=_COLOURS.get(judgement.state))
 
 
 def _drawn(root: Branch, width: int | None, now: float) -> list[str]:
     rows = list(_rows(root))
     notes = max(len(row.branch.note) for row in rows)
-    states = max(len(_told(row.branch, now)) for row in rows)
+    states = max(len(_state_text(row.branch, now)) for row in rows)
     heads = max(len(row.head) for row in rows)
     if width is not None:
         heads = min(heads, max(width - notes - states - 2 * len(_GAP), _LEAST))
@@ -91,8 +91,9 @@ def _drawn(root: Branch, width: int | None, now: float) -> list[str]:
     for row in rows:
         found.append(_line(row, heads, notes, states, width, now))
         if row.leaf and not row.branch.judgement.well:
-            said = wrapped(row.branch.judgement.message, width, row.beneath + "   ", whole_words=False)
-            found += said if width is None or len(said) <= _BENEATH else [*said[: _BENEATH - 1], f"{row.beneath}   …"]
+            message = wrapped(row.branch.judgement.message, width, row.beneath + "   ", whole_words=False)
+            is_whole = width is None or len(message) <= _BENEATH
+            found += message if is_whole else [*message[: _BENEATH - 1], f"{row.beneath}   …"]
     return found
 
 
@@ -103,13 +104,13 @@ def _line(row: _Row, heads: int, notes: int, states: int, width: int | None, now
     line += " " * (heads - len(head))
     if notes:
         line += _GAP + one.note.ljust(notes)
-    told = _told(one, now)
-    line += _GAP + styled(told, one.judgement)
+    text = _state_text(one, now)
+    line += _GAP + styled(text, one.judgement)
     if not one.judgement.well and one.judgement.reason:
         taken = heads + (len(_GAP) + notes if notes else 0) + len(_GAP) + states
         room = None if width is None else width - taken - len(_GAP)
         reason = one.judgement.reason if room is None else cut(one.judgement.reason, room)
-        line += " " * (states - len(told)) + _GAP + reason if reason else ""
+        line += " " * (states - len(text)) + _GAP + reason if reason else ""
     return line.rstrip()
 
 
@@ -119,12 +120,12 @@ def cut(text: str, width: int) -> str:
     return text[: width - 1] + "…" if width > 1 else ""
 
 
-def _told(one: Branch, now: float) -> str:
+def _state_text(one: Branch, now: float) -> str:
     if not one.kind:
         return ""
-    said = one.judgement
-    old = "" if said.well or not said.since else age(said.since, now)
-    return f"{state(said)} {old}".strip()
+    judgement = one.judgement
+    old = "" if judgement.well or not judgement.since else age(judgement.since, now)
+    return f"{state(judgement)} {old}".strip()
 
 
 def _rows(root: Branch) -> Iterator[_Row]:
@@ -151,14 +152,14 @@ def _folded(root: Branch, much: int) -> Branch:
     return root
 
 
-def _without_what_is_below_ready_ones(root: Branch, chain: set[int]) -> Branch:
-    """Servers and hosts of machines that are ready."""
+def _without_objects_below_ready_machines(root: Branch, chain: set[int]) -> Branch:
+    """Fold the servers and hosts of machines that are ready."""
     return _with(
         root, [_bare(one) if _is_machine(one) and one.well else _again(one, chain, 0) for one in root.branches]
     )
 
 
-def _without_ready_ones(root: Branch, chain: set[int]) -> Branch:
+def _without_ready_objects(root: Branch, chain: set[int]) -> Branch:
     ready = [one for one in root.branches if one.well]
     kept = [_again(one, chain, 1) for one in root.branches if not one.well]
     return _with(root, kept + _more(ready, "ready"))
@@ -171,7 +172,7 @@ def _only_the_chain(root: Branch, chain: set[int]) -> Branch:
     return _with(root, kept + _more(others, "not ready") + folded)
 
 
-_FOLDS = (_without_what_is_below_ready_ones, _without_ready_ones, _only_the_chain)
+_FOLDS = (_without_objects_below_ready_machines, _without_ready_objects, _only_the_chain)
 
 
 def _again(one: Branch, chain: set[int], fold: int) -> Branch:

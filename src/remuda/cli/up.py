@@ -1,4 +1,4 @@
-"""`remuda up`: the engine and the controllers, in one process."""
+"""`remuda up`: the embedded API server and the controllers in one process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from remuda.cli.server_options import server_options, server_settings, split_add
     "--health-listen",
     metavar="HOST:PORT",
     callback=split_address,
-    help="Serve /healthz, /readyz and /metrics of the controllers (HTTP) there; not served by default.",
+    help="Serve /healthz, /readyz and /metrics of the controllers on this address (HTTP). Default: not served.",
 )
 @audit_log_option
 @log_options
@@ -46,10 +46,11 @@ def command(
     verbose: int,
     **options: Any,
 ) -> None:
-    """Run everything on this machine: the embedded API server, the controllers on it, and what hosts are served.
+    """Run the whole management plane in one process: the embedded API server, the controllers, and the endpoints for
+    hosts.
 
-    The first start makes a certificate authority, keys and DATA_DIR/admin.kubeconfig; later starts go on where the
-    last one ended. One line is printed when all of it is ready. SIGTERM or Ctrl-C ends it cleanly.
+    The first start creates a certificate authority, keys and DATA_DIR/admin.kubeconfig; later starts reuse them and
+    the stored state. One line is printed when everything is ready. SIGTERM or Ctrl-C stops it cleanly.
 
     \b
       remuda up --data-dir ./remuda-data

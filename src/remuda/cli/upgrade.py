@@ -1,4 +1,4 @@
-"""`remuda upgrade`: another version of Kubernetes, in place."""
+"""`remuda upgrade`: upgrade Kubernetes in place."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from remuda.cli import choices, cluster_edits, exit_codes, preview_table, progre
 from remuda.cli.connection import connected, kubeconfig_option, show_warning
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
-from remuda.cli.text_wrap import say
+from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -28,11 +28,13 @@ _OTHERWISE = (
 
 @click.command(name="upgrade", context_settings=HELP)
 @click.argument("name", shell_complete=shell_completion.clusters)
-@click.option("--kubernetes-version", "version", default="", metavar="VERSION", help="v1.36.4+k3s1, for example.")
+@click.option(
+    "--kubernetes-version", "version", default="", metavar="VERSION", help="Target version, for example v1.36.4+k3s1."
+)
 @namespace_option("cluster")
 @progress.wait_options
 @click.option("--dry-run", is_flag=True, help="Show what would happen, and change nothing.")
-@click.option("--yes", is_flag=True, help="Ask nothing.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @output_option()
 @kubeconfig_option
 def command(
@@ -46,11 +48,12 @@ def command(
     output: str,
     kubeconfig: Path | None,
 ) -> None:
-    """Bring a cluster to another version of its distribution, on the same machines.
+    """Upgrade a cluster to another version of its distribution, on the same machines.
 
-    What it does to each machine is shown first, and asked about on a terminal: servers one by one, then workers, as
-    many at a time as the cluster's upgradeStrategy says. One minor version at a time, never back, never to another
-    distribution. Without --kubernetes-version it lists those whose artefacts are at hand.
+    The command first shows its effect on each machine and, on a terminal, asks for confirmation. Servers are upgraded
+    one by one, then workers, as many at a time as the cluster's upgradeStrategy allows. You can upgrade by one minor
+    version at a time; downgrades and changes of the distribution are refused. Without --kubernetes-version, the command
+    lists the versions that the server has artefacts of.
 
     \b
       remuda upgrade prairie
@@ -66,7 +69,7 @@ def command(
         cluster = await cluster_edits.find(client, namespace, name, _OTHERWISE)
         if not version:
             raise click.UsageError(_choice(name, declared_version(cluster), await choices.versions(client)))
-        await _judge(client, cluster, version)
+        await _check_version(client, cluster, version)
         patch = version_patch(cluster, version)
         return cluster, await cluster_edits.preview(client, cluster, patch) if patch else None
 
@@ -75,37 +78,39 @@ def command(
 
     def patch(obj: Json) -> list[Json]:
         if declared_version(obj) not in (declared_version(cluster), version):
-            raise click.ClickException(f"somebody has asked for {declared_version(obj)} meanwhile: look again")
+            raise click.ClickException(
+                f"somebody set version {declared_version(obj)} in the meantime; run the command again"
+            )
         return version_patch(obj, version)
 
     cluster, found = connected(kubeconfig, look)
     key = cluster["metadata"]["namespace"], name
-    said = f"{declared_version(cluster)} → {version}"
+    summary = f"{declared_version(cluster)} → {version}"
     if found is not None:
-        _tell_artefacts(version, choices.at_hand(kubeconfig))
+        _warn_of_missing_artefacts(version, choices.available_versions(kubeconfig))
     if output != TABLE:
         print_value([] if found is None else [found], output)
     elif found is not None:
         preview_table.show(found)
     if found is None:
-        say(f"Cluster {'/'.join(key)} is declared as {version} already; nothing is changed")
+        print_note(f"Cluster {'/'.join(key)} already has version {version}; nothing to change")
     elif dry_run:
-        say(f"{said}; nothing is changed (--dry-run)")
+        print_note(f"{summary}; nothing was changed (--dry-run)")
         return
     else:
-        if not yes and sys.stdin.isatty() and not click.confirm(f"{said}: go on?", err=True):
-            say("nothing is changed")
+        if not yes and sys.stdin.isatty() and not click.confirm(f"Upgrade {summary}?", err=True):
+            print_note("nothing was changed")
             raise SystemExit(exit_codes.NO)
-        connected(kubeconfig, change, warn=lambda text: None)  # the server's were told while it was tried
-        click.echo(f"Cluster {'/'.join(key)} goes {said}", err=output != TABLE)
+        connected(kubeconfig, change, warn=lambda text: None)  # the dry run has shown them
+        click.echo(f"Cluster {'/'.join(key)} is being upgraded: {summary}", err=output != TABLE)
     if wait and not dry_run:
         progress.wait(kubeconfig, *key, timeout=timeout)
     elif found is not None:
-        say(f"see how it gets on: remuda describe cluster {name} --watch")
+        print_note(f"to follow its progress: remuda describe cluster {name} --watch")
 
 
-async def _judge(client: HttpClient, cluster: Json, version: str) -> None:
-    """By what its nodes run; also where the management plane has no admission. Raises ClickException."""
+async def _check_version(client: HttpClient, cluster: Json, version: str) -> None:
+    """Check the version against those of the nodes; needed where no admission does. Raises ClickException."""
     import msgspec
 
     from remuda.capi import names
@@ -118,28 +123,28 @@ async def _judge(client: HttpClient, cluster: Json, version: str) -> None:
     listing = await list_all(client, MACHINE.target, metadata["namespace"], label_selector=label)
     machines = [msgspec.json.decode(value) for value in listing.items]
     if troubles := version_troubles(cluster, version, machines):
-        raise click.ClickException(f"the cluster {metadata['name']} cannot go there: {'; '.join(troubles)}")
+        raise click.ClickException(f"cannot upgrade cluster {metadata['name']} to {version}: {'; '.join(troubles)}")
 
 
 def _choice(name: str, present: str, known: list[str]) -> str:
     """Return a message with the versions that a cluster can be upgraded to."""
     from remuda.providers.controlplane.rules.versions import read, transitions
 
-    was = read(present)
-    later = [one for one in known if was is not None and one != present and not transitions(present, one, (), "")]
+    current = read(present)
+    later = [one for one in known if current is not None and one != present and not transitions(present, one, (), "")]
     listed = "\n".join(f"  remuda upgrade {name} --kubernetes-version {one}" for one in later)
     if later:
-        return f"the cluster {name} is of {present}. Artefacts are at hand to go to:\n{listed}"
-    there = f"of {', '.join(known)} only" if known else "of none"
+        return f"cluster {name} has version {present}. The server has artefacts to upgrade to:\n{listed}"
+    available = f"artefacts of {', '.join(known)} only" if known else "no artefacts"
     return (
-        f"the cluster {name} is of {present}. Say with --kubernetes-version where it shall go; artefacts are at hand "
-        f"{there} (`remuda artefacts add` brings more, `remuda artefacts list` shows them)"
+        f"cluster {name} has version {present}. Choose the target with --kubernetes-version; the server has "
+        f"{available} (`remuda artefacts list` shows them, `remuda artefacts add` adds more)"
     )
 
 
-def _tell_artefacts(version: str, known: list[str]) -> None:
+def _warn_of_missing_artefacts(version: str, known: list[str]) -> None:
     if known and version not in known:
         show_warning(
-            f"no artefacts of {version} are at hand here ({', '.join(known)} are): nodes have to find them elsewhere, "
-            "or `remuda artefacts add` brings them"
+            f"the server has no artefacts of {version}, only of {', '.join(known)}: nodes will download it themselves, "
+            "unless you add it with `remuda artefacts add`"
         )

@@ -1,4 +1,4 @@
-"""`remuda user`: who may reach clusters."""
+"""`remuda user`: users of the management plane."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
     from remuda.kube.objects import ObjectMeta
 
-_LONGEST_NAME = 63  # of a namespace
+_LONGEST_NAME = 63  # characters of a namespace's name
 
 
 @click.group(name="user", context_settings=HELP)
 def command() -> None:
-    """Who may reach clusters: users have tokens (`remuda token`) and are granted roles in clusters (`remuda grant`).
+    """Manage users. Users authenticate with tokens (`remuda token`) and have roles in clusters (`remuda grant`).
 
     \b
       remuda user create alice
@@ -32,9 +32,11 @@ def command() -> None:
 
 @command.command(context_settings=HELP)
 @click.argument("name")
-@click.option("--display-name", default="", help="Its name in full.")
-@click.option("--description", default="", help="What it is for.")
-@click.option("--quota", default="", metavar="LIMITS", help="What it may own: clusters=3,machines=10,tokens=20.")
+@click.option("--display-name", default="", help="Full name of the user.")
+@click.option("--description", default="", help="Description of the user.")
+@click.option(
+    "--quota", default="", metavar="LIMITS", help="Limits of what the user may own: clusters=3,machines=10,tokens=20."
+)
 @click.option(
     "--namespace",
     "-n",
@@ -44,7 +46,7 @@ def command() -> None:
 )
 @kubeconfig_option
 def create(name: str, display_name: str, description: str, quota: str, namespace: str, kubeconfig: Path | None) -> None:
-    """Create a user. Its NAME is who it is in the rules of every cluster.
+    """Create a user. NAME is the user name in the RBAC rules of every cluster.
 
     \b
       remuda user create alice --display-name "Alice Rider"
@@ -57,7 +59,8 @@ def create(name: str, display_name: str, description: str, quota: str, namespace
     limits, credentials = parse_quota(quota), namespace_for(namespace)
     if len(credentials) > _LONGEST_NAME:
         raise click.BadParameter(
-            f"the namespace {credentials} is created as well, and cannot have more than {_LONGEST_NAME} characters",
+            f"the name is too long: the namespace {credentials} is created as well, and names are limited to "
+            f"{_LONGEST_NAME} characters",
             param_hint="--namespace",
         )
     obj = {"apiVersion": USER.api_version, "kind": USER.name, "metadata": {"name": name}, "username": name}
@@ -72,9 +75,9 @@ def create(name: str, display_name: str, description: str, quota: str, namespace
 
     connected(kubeconfig, make)
     if namespace:
-        click.echo(f"user {name} may create clusters in {namespace}, with credentials from {credentials}")
+        click.echo(f"user {name} created; it may create clusters in {namespace}, with credentials from {credentials}")
     else:
-        click.echo(f"user {name} is there; `remuda grant {name} CLUSTER ROLE` opens a cluster to it")
+        click.echo(f"user {name} created; give it access to a cluster with: remuda grant {name} CLUSTER ROLE")
 
 
 async def _make_tenant(client: HttpClient, user: ObjectMeta, namespace: str) -> None:
@@ -87,11 +90,11 @@ async def _make_tenant(client: HttpClient, user: ObjectMeta, namespace: str) -> 
 
 
 @command.command(name="list", context_settings=HELP)
-@click.option("--all", "everybody", is_flag=True, help="Those of clusters, too: each has one, for its kubeconfig.")
+@click.option("--all", "everybody", is_flag=True, help="Include system users: each cluster has one for its kubeconfig.")
 @output_option(TABLE, WIDE, JSON, YAML)
 @kubeconfig_option
 def list_users(everybody: bool, output: str, kubeconfig: Path | None) -> None:
-    """All users, and whether they may come in.
+    """List users, and whether they are enabled.
 
     \b
       remuda user list
@@ -123,7 +126,7 @@ def list_users(everybody: bool, output: str, kubeconfig: Path | None) -> None:
 @click.argument("name")
 @kubeconfig_option
 def delete(name: str, kubeconfig: Path | None) -> None:
-    """Delete a user, with its tokens and all it was granted.
+    """Delete a user with its tokens and role grants.
 
     \b
       remuda user delete alice
@@ -134,7 +137,7 @@ def delete(name: str, kubeconfig: Path | None) -> None:
         await client.delete(USER.target, "", name)
 
     connected(kubeconfig, remove)
-    click.echo(f"user {name} is deleted; its tokens are good for nothing any more")
+    click.echo(f"user {name} deleted; its tokens are invalid now")
 
 
 def _switch(name: str, kubeconfig: Path | None, *, enabled: bool) -> None:
@@ -150,23 +153,23 @@ def _switch(name: str, kubeconfig: Path | None, *, enabled: bool) -> None:
 @click.argument("name")
 @kubeconfig_option
 def disable(name: str, kubeconfig: Path | None) -> None:
-    """Keep a user out, until it is enabled again.
+    """Disable a user: deny all its requests until it is enabled again.
 
     \b
       remuda user disable alice
     """
     _switch(name, kubeconfig, enabled=False)
-    click.echo(f"user {name} is kept out")
+    click.echo(f"user {name} disabled")
 
 
 @command.command(context_settings=HELP)
 @click.argument("name")
 @kubeconfig_option
 def enable(name: str, kubeconfig: Path | None) -> None:
-    """Let a user in again.
+    """Enable a disabled user.
 
     \b
       remuda user enable alice
     """
     _switch(name, kubeconfig, enabled=True)
-    click.echo(f"user {name} may come in")
+    click.echo(f"user {name} enabled")

@@ -1,4 +1,4 @@
-"""`remuda version`: this program's, and the server's it speaks to."""
+"""`remuda version`: versions of the client and of its server."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ import click
 import remuda
 from remuda.cli.connection import NoManagementPlane, connected, kubeconfig_option
 from remuda.cli.options import HELP
-from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value, tell
+from remuda.cli.output import JSON, TABLE, YAML, output_option, print_text, print_value
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
 
-_OURS = "+remuda"  # how the embedded engine's version of Kubernetes ends
+_OURS = "+remuda"  # suffix of the embedded API server's version
 
 
 @click.command(name="version", context_settings=HELP)
-@click.option("--client", "only_client", is_flag=True, help="Only this program's; no server is asked.")
+@click.option(
+    "--client", "only_client", is_flag=True, help="Show only the client version, without contacting a server."
+)
 @output_option(TABLE, JSON, YAML)
 @kubeconfig_option
 def command(only_client: bool, output: str, kubeconfig: Path | None) -> None:
-    """Show the version of this program, and of the server it speaks to.
+    """Show the versions of the client and of the server.
 
-    Exit code 4: no management plane answers; the program's own version is shown all the same.
+    Exit code 4: no management plane answers; the client version is shown nevertheless.
 
     \b
       remuda version
@@ -40,7 +42,7 @@ def command(only_client: bool, output: str, kubeconfig: Path | None) -> None:
             unreachable = error
     if output == TABLE:
         for who, facts in found.items():
-            tell(f"{who}: {', '.join(f'{name} {value}' for name, value in facts.items())}")
+            print_text(f"{who}: {', '.join(f'{name} {value}' for name, value in facts.items())}")
     else:
         print_value(found, output)
     if unreachable is not None:
@@ -50,8 +52,8 @@ def command(only_client: bool, output: str, kubeconfig: Path | None) -> None:
 async def _server(client: HttpClient) -> dict[str, str]:
     import msgspec
 
-    said = msgspec.json.decode(await client.raw_get("/version"))
-    kubernetes = str(said.get("gitVersion", "unknown"))
+    answer = msgspec.json.decode(await client.raw_get("/version"))
+    kubernetes = str(answer.get("gitVersion", "unknown"))
     return {
         "kubernetes": kubernetes,
         "engine": "embedded" if kubernetes.endswith(_OURS) else "kubernetes",

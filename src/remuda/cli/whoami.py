@@ -32,17 +32,17 @@ async def caller(client: HttpClient) -> UserInfo:
     return msgspec.json.decode(answer, type=_Review).status.user_info
 
 
-async def token_user(client: HttpClient, said: str, cluster: str = "CLUSTER") -> str:
-    """The user tokens are made for: the one that was named, else the caller, if it is a user of ours. Raises
-    ClickException with what to do otherwise."""
+async def token_user(client: HttpClient, name: str, cluster: str = "CLUSTER") -> str:
+    """Return the user to create a token for: the given one, else the caller if it is a Remuda user. Raises
+    ClickException."""
     from remuda.access.tokens import USERS
 
-    if said:
-        return said
+    if name:
+        return name
     who = await caller(client)
     if USERS in (who.groups or ()):
         return who.username
     raise click.ClickException(
-        f"you are {who.username} here, who is not a user that has tokens. Say for whom it is with --user NAME; where "
-        f"there is nobody yet:\n\n  remuda user create NAME\n  remuda grant NAME {cluster} cluster-owner"
+        f"you are {who.username}, which is not a Remuda user and cannot have tokens. Choose a user with --user NAME. "
+        f"To create one:\n\n  remuda user create NAME\n  remuda grant NAME {cluster} cluster-owner"
     )

@@ -1,4 +1,4 @@
-"""`remuda why`: the chain from a cluster down to what holds it up, and what comes next; and what happened when."""
+"""`remuda why`: the chain from a cluster down to the object that blocks it, what happens next, and a timeline."""
 
 from __future__ import annotations
 
@@ -21,18 +21,23 @@ if TYPE_CHECKING:
 @click.command(name="why", context_settings=HELP)
 @click.argument("name", shell_complete=shell_completion.clusters)
 @namespace_option("cluster")
-@click.option("--timeline", "timed", is_flag=True, help="What happened to it and its machines, when, and how long.")
+@click.option(
+    "--timeline",
+    "timed",
+    is_flag=True,
+    help="Show what happened to the cluster and its machines, when, and for how long.",
+)
 @output_option(TABLE, JSON, YAML)
 @kubeconfig_option
 def command(name: str, namespace: str, timed: bool, output: str, kubeconfig: Path | None) -> None:
-    """Say why a cluster is not ready: the chain from it down to what is waited for, and what comes next.
+    """Explain why a cluster is not ready: the chain down to the object that blocks it, and what happens next.
 
     \b
       remuda why prairie
       remuda why prairie -o json
       remuda why prairie --timeline
 
-    Exit code 0: it is ready; 1: it is not. With --timeline it is 0 either way.
+    Exit code 0: the cluster is ready; 1: it is not. With --timeline, the exit code is 0 in both cases.
     """
     if timed:
         _show_timeline(kubeconfig, namespace, name, output)

@@ -1,7 +1,7 @@
-"""YAML that every reader understands alike.
+"""YAML that every parser reads alike.
 
-Readers differ in what they take for a number, a time, a yes or a no. A text that is one to any of them (the commit
-12e4567 as a label) is written in quotes, and a time without quotes is read as the text it is, as kubectl reads it.
+Parsers differ in which plain scalars they read as numbers, times or booleans. A string that any of them would convert
+(the commit 12e4567 as a label) is quoted; an unquoted time is read as a string, as kubectl does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 _WIDE = 160
-_DOUBTFUL = re.compile(r"[-+]?(0[xob])?[0-9_.]+([eE][-+]?[0-9]+)?|[yYnN]")
+_AMBIGUOUS = re.compile(r"[-+]?(0[xob])?[0-9_.]+([eE][-+]?[0-9]+)?|[yYnN]")
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
@@ -24,7 +24,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-    style = "|" if "\n" in value else '"' if _DOUBTFUL.fullmatch(value) else None
+    style = "|" if "\n" in value else '"' if _AMBIGUOUS.fullmatch(value) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
 
@@ -51,5 +51,5 @@ def dump_all(values: Iterable[Any]) -> str:
 
 
 def load_all(text: str) -> list[Any]:
-    """All documents that are not empty. Raises yaml.YAMLError."""
+    """Return all documents that are not empty. Raises yaml.YAMLError."""
     return [one for one in yaml.load_all(text, Loader=_Loader) if one is not None]

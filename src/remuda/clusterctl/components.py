@@ -25,7 +25,7 @@ _EVERY_VERB = ["get", "list", "watch", "create", "update", "patch", "delete"]
 
 
 def components(type: ProviderType, version: str) -> str:
-    """The text of <type>-components.yaml. `version`: of the program, as in "v0.1.0"."""
+    """Return the text of <type>-components.yaml. `version`: version of the program, such as "v0.1.0"."""
     objects = [named("v1", "Namespace", NAMESPACE, namespace=""), *definitions(type)]
     if type == "BootstrapProvider":
         objects += [*_rights(), *program.services(), _deployment(version)]
@@ -40,7 +40,7 @@ def definitions(type: ProviderType) -> list[Json]:
 
 
 def _rights() -> list[Json]:
-    """All of it in one role: on a cluster with upstream's core, what aggregates to its manager is upstream's."""
+    """Return the RBAC objects, with all rules in one role: the aggregated role on such a cluster is upstream's."""
     known = rights()
     rules = [rule for name in _GRANTED for rule in known["ClusterRole", name]["rules"]]
     core = {"apiGroups": [names.GROUP, names.MACHINE_GROUP], "resources": ["*"], "verbs": _EVERY_VERB}
@@ -52,6 +52,6 @@ def _rights() -> list[Json]:
 
 
 def _deployment(version: str) -> Json:
-    image = f"localhost/remuda:{version}"  # clusterctl's own setting `images` says where it really is
-    told = program.arguments("providers", f"${{{SERVER_URL}}}", f"${{{JOB_IMAGE}:={image}}}")
-    return program.deployment(image, told)
+    image = f"localhost/remuda:{version}"  # users set the registry with clusterctl's setting `images`
+    arguments = program.arguments("providers", f"${{{SERVER_URL}}}", f"${{{JOB_IMAGE}:={image}}}")
+    return program.deployment(image, arguments)

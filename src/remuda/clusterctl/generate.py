@@ -1,5 +1,4 @@
-"""A cluster from a template and values, as `clusterctl generate cluster` makes it: its objects, in the order of the
-template. Pure."""
+"""Objects of a cluster from a template and values, as `clusterctl generate cluster` prints them. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ Json = dict[str, Any]
 
 CLUSTER_NAME, NAMESPACE, KUBERNETES_VERSION = "CLUSTER_NAME", "NAMESPACE", "KUBERNETES_VERSION"
 SERVERS, WORKERS = "CONTROL_PLANE_MACHINE_COUNT", "WORKER_MACHINE_COUNT"
-DEFAULTS: Mapping[str, str] = {SERVERS: "1", WORKERS: "0"}  # where neither a flag nor the environment says more
+DEFAULTS: Mapping[str, str] = {SERVERS: "1", WORKERS: "0"}  # without a flag or an environment variable
 
 _NAMESPACE_KIND = "Namespace"
 _CLUSTER_WIDE = frozenset(
@@ -30,7 +29,7 @@ class Variable(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     required: bool
     default: str = ""
-    value: str = ""  # what it has been given
+    value: str = ""  # the given value
 
 
 def variables(text: str, values: Mapping[str, str]) -> list[Variable]:
@@ -43,7 +42,7 @@ def variables(text: str, values: Mapping[str, str]) -> list[Variable]:
 
 
 def in_namespace(objects: Iterable[Json], namespace: str) -> list[Json]:
-    """All of them in the one that is asked for, whatever the template says; a Namespace becomes that one."""
+    """Return the objects with the given namespace, whatever the template says; a Namespace gets that name."""
     return [_placed(obj, namespace) for obj in objects]
 
 

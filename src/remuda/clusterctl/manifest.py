@@ -1,8 +1,8 @@
-"""The whole product on a Kubernetes, as one manifest: core, providers, declared clusters and access. Pure.
+"""Manifest that installs all of Remuda on Kubernetes: core, providers, declared clusters and access. Pure.
 
-The rights are those of rbac.yaml, which tests hold to what the program asks for, but for the simulated provider's. The
-ClusterRoles for tenants are those of `access.roles`.
-Definitions of kinds are not in it: the program installs and updates its own.
+Its RBAC rules are those of rbac.yaml, without the simulated provider's; tests compare them with the requests that the
+program sends. The ClusterRoles for tenants come from `access.roles`. The manifest has no CRDs: the program installs and
+updates its own.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from remuda.access import roles
 from remuda.clusterctl import program
 from remuda.clusterctl.program import Json, Mount
 
-IMAGE = "registry.example.com/remuda"  # of the rendering in deploy/, with a version
+IMAGE = "registry.example.com/remuda"  # in deploy/kubernetes.yaml, which adds a version
 SERVER_URL = "https://remuda.example.com"
 
 _SIMULATOR = ("ClusterRole", "remuda-manager-simulator")
 _TLS = "/run/remuda/tls"
 _ARTEFACTS = "/var/lib/remuda-artefacts"
-_OWNER_AND_GROUP = 0o440  # the group is the Pod's; others have no business with a key
+_OWNER_AND_GROUP = 0o440  # a private key: only the owner and the Pod's group may read it
 _HEAD = """\
-# Remuda on Kubernetes, as `remuda manifest` writes it: what is yours in it is the image and --server-url.
+# Remuda on Kubernetes, as printed by `remuda manifest`. Change the image and --server-url to your own.
 """
 
 
@@ -30,7 +30,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     server_url: str
     service_type: str = ""
     tls_secret: str = ""  # a Secret with tls.crt, tls.key and ca.crt, as cert-manager makes them
-    artefacts_claim: str = ""  # a PersistentVolumeClaim with what nodes install from
+    artefacts_claim: str = ""  # a PersistentVolumeClaim with binaries and images for nodes
 
 
 def render(wanted: Wanted) -> str:

@@ -1,7 +1,6 @@
-"""The program as objects of a Kubernetes it runs on: its Deployment, its Services, and its rights. Pure.
+"""Kubernetes objects that run the program: its Deployment, its Services, and its RBAC rules. Pure.
 
-It asks for nothing that the Pod Security Standard "restricted" refuses, and writes only to folders that end with its
-Pod: what is to be kept is in objects.
+The Pod meets the Pod Security Standard "restricted" and writes only to emptyDir volumes: all state is in objects.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ NODES_PORT, WEBHOOK_PORT, HEALTH_PORT = 8443, 9443, 8080
 _LABELS = {"app.kubernetes.io/name": "remuda"}
 _USER = 65532
 _HOME = "/var/lib/remuda"
-_MEMORY = "4Gi"  # 500 clusters are held with half of it, and take a little more for a moment after a restart
+_MEMORY = "4Gi"  # 500 clusters need half of it, and a little more for a moment after a restart
 _WIDTH = 160
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A folder of the Pod, and what is in it: the source of a volume."""
+    """A folder of the Pod, and the source of its volume."""
 
     name: str
     path: str
@@ -40,7 +39,7 @@ _OWN = (Mount("home", _HOME, {"emptyDir": {}}, False), Mount("tmp", "/tmp", {"em
 
 
 def text(objects: Sequence[Json]) -> str:
-    apart = msgspec.json.decode(msgspec.json.encode(objects))  # what two share would be written as a reference
+    apart = msgspec.json.decode(msgspec.json.encode(objects))  # a copy: YAML would write shared values as aliases
     return str(yaml.safe_dump_all(apart, sort_keys=False, width=_WIDTH))
 
 
@@ -81,7 +80,8 @@ def arguments(controllers: str, server_url: str, job_image: str) -> list[str]:
 
 
 def deployment(image: str, args: Sequence[str], mounts: Sequence[Mount] = ()) -> Json:
-    """One replica: tunnels end at the one they were opened to, and that is to be the one that leads."""
+    """Return the Deployment. It has one replica, because a tunnel ends at the replica that accepted it, which must be
+    the leader."""
     mounts = (*_OWN, *mounts)
     container = {
         "name": "manager",

@@ -1,11 +1,10 @@
-"""The files of a repository, by their places in it, as clusterctl's local repositories are laid out; and the config
-file that makes clusterctl use it.
+"""Files of a local clusterctl repository by their paths, and the config file that makes clusterctl use it.
 
     DIR/clusterctl.yaml
     DIR/<provider>/<version>/metadata.yaml, <type>-components.yaml
     DIR/infrastructure-remuda/<version>/cluster-template.yaml, cluster-template-<driver>.yaml
 
-Versions stand side by side: writing a newer one leaves those that are there, and clusterctl takes the newest.
+A repository can hold several versions: writing one keeps the others, and clusterctl uses the newest.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ from remuda.providers.shared import drivers, names
 
 CONFIG = "clusterctl.yaml"
 METADATA = "metadata.yaml"
-DEFAULT_DRIVER = "process"  # of cluster-template.yaml: the one that needs nothing
+DEFAULT_DRIVER = "process"  # of cluster-template.yaml: the driver without requirements
 
-_NO_NODES = frozenset({"sim"})  # drivers whose servers run nothing, so that no cluster comes of them
+_NO_NODES = frozenset({"sim"})  # drivers whose servers run no nodes
 _COMPONENTS: Mapping[ProviderType, str] = {
     "InfrastructureProvider": "infrastructure-components.yaml",
     "BootstrapProvider": "bootstrap-components.yaml",
@@ -73,14 +72,14 @@ def template_name(driver: str) -> str:
 
 
 def cluster_templates(wanted: Iterable[Flavour]) -> dict[str, str]:
-    """By the names that clusterctl looks for."""
+    """Return the templates by the file names that clusterctl expects."""
     made = {one.driver: templates.cluster_template(one) for one in wanted}
     named = {template_name(driver): text for driver, text in made.items()}
     return {"cluster-template.yaml": made[DEFAULT_DRIVER], **named} if DEFAULT_DRIVER in made else named
 
 
 def files(wanted: Iterable[Flavour]) -> dict[str, str]:
-    """All but the config file, which has to know where they are."""
+    """Return all files except the config file, which contains absolute paths."""
     found: dict[str, str] = {}
     for entry in providers.entries(version()):
         place = f"{entry.label}/{entry.version}"
@@ -92,7 +91,7 @@ def files(wanted: Iterable[Flavour]) -> dict[str, str]:
 
 
 def config(directory: Path) -> str:
-    """`directory`: where the repository is, from the root on."""
+    """Return the config file. `directory`: absolute path of the repository."""
     known = [
         {"name": entry.name, "type": entry.type, "url": f"{directory}/{entry.label}/latest/{_COMPONENTS[entry.type]}"}
         for entry in providers.entries(version())
@@ -101,7 +100,7 @@ def config(directory: Path) -> str:
 
 
 def write(directory: Path, wanted: Iterable[Flavour]) -> list[Path]:
-    """Raises OSError."""
+    """Write the repository and return the paths of its files. Raises OSError."""
     directory = directory.absolute()
     found = {**files(wanted), CONFIG: config(directory)}
     for name, text in found.items():

@@ -1,16 +1,15 @@
-"""Variables in templates, as clusterctl replaces them. Pure.
+"""Substitution of variables in templates, compatible with clusterctl. Pure.
 
-    ${VAR}                        must be given
-    ${VAR:=x} ${VAR:-x} ${VAR=x}  x where VAR is unset or empty; x may have variables itself
-    ${VAR^^} ${VAR,,} ${VAR^} ${VAR,}                     upper, lower; of the first letter
-    ${#VAR} ${VAR:2} ${VAR:2:3}                           how long it is, and parts of it
-    ${VAR#a*} ${VAR##a*} ${VAR%*z} ${VAR%%*z}             without its beginning, its end
-    ${VAR/a/b} ${VAR//a/b} ${VAR/#a/b} ${VAR/%z/b}        with something else in it
-    $${VAR}                                               the text ${VAR} itself
+    ${VAR}                        a value is required
+    ${VAR:=x} ${VAR:-x} ${VAR=x}  x if VAR is unset or empty; x may contain variables
+    ${VAR^^} ${VAR,,} ${VAR^} ${VAR,}                     upper case, lower case; of the first letter only
+    ${#VAR} ${VAR:2} ${VAR:2:3}                           length; substrings
+    ${VAR#a*} ${VAR##a*} ${VAR%*z} ${VAR%%*z}             without a prefix; without a suffix
+    ${VAR/a/b} ${VAR//a/b} ${VAR/#a/b} ${VAR/%z/b}        with a replacement
+    $${VAR}                                               the literal text ${VAR}
 
-Two differences, for which a template that works there works here: a default may be empty, and where a variable has a
-default, a plain ${VAR} after it has the same one. What clusterctl would take for something else than a shell does
-(`:?`, `:+`) is refused.
+A template that works with clusterctl works here. In addition, a default may be empty, and a plain ${VAR} uses the
+default of an earlier ${VAR:=x}. Forms that clusterctl reads differently from a shell (`:?`, `:+`) are refused.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ _CASES: Mapping[str, Callable[[str], str]] = {
     "^": lambda text: text[:1].upper() + text[1:],
     ",": lambda text: text[:1].lower() + text[1:],
 }
-_KNOWN = "${VAR}, ${VAR:=default} and what `remuda generate cluster --help` names are understood"
+_KNOWN = "see `remuda generate cluster --help` for the supported forms"
 
 
 class BadTemplate(ValueError):
-    """In the user's words, with the line."""
+    """Invalid template; the message names the line."""
 
 
 class MissingVariables(ValueError):
@@ -45,12 +44,12 @@ class MissingVariables(ValueError):
 
 class _Variable(NamedTuple):
     name: str
-    rest: str  # what follows the name, up to the brace
+    rest: str  # the text between the name and the closing brace
     length: bool  # ${#VAR}
 
     @property
     def default(self) -> str | None:
-        """As it is written."""
+        """Return the default as written; None if there is none."""
         return next((self.rest[len(sign) :] for sign in _DEFAULTS if self.rest.startswith(sign)), None)
 
 
@@ -66,7 +65,7 @@ def variables(text: str) -> dict[str, str | None]:
 
 
 def substitute(text: str, values: Mapping[str, str]) -> str:
-    """Raises MissingVariables, with all of them, and BadTemplate."""
+    """Return the text with values. Raises MissingVariables with all missing names, and BadTemplate."""
     known = variables(text)
     if missing := sorted(name for name in needed(text, values) if name not in values and known[name] is None):
         raise MissingVariables(missing)
@@ -177,7 +176,7 @@ def _variable(text: str, start: int, end: int) -> _Variable:
     name = _NAME.match(inner)
     found = None if name is None else _Variable(name[2], inner[name.end() :], bool(name[1]))
     if found is None or not _is_known(found):
-        raise BadTemplate(f"line {_line(text, start)}: ${{{inner}}} is not understood: {_KNOWN}")
+        raise BadTemplate(f"line {_line(text, start)}: ${{{inner}}} is not supported: {_KNOWN}")
     return found
 
 

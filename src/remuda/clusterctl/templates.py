@@ -1,8 +1,8 @@
-"""A cluster as objects of Cluster API, with variables for `clusterctl generate cluster`: one template per driver. Pure.
+"""Templates for `clusterctl generate cluster`: Cluster API objects with variables, one template per driver. Pure.
 
-Servers and workers are MachineDeployments that differ by their roles; everything else that a cluster needs is written
-by the controllers. Every option of a driver is a variable that is called like it, AMAZONEC2_REGION, and has the default
-it has everywhere. A secret is never one: it would stand in manifests, and Secrets of credentials are there for it.
+Servers and workers are MachineDeployments with different roles; the controllers create everything else. Every option of
+a driver is a variable of the same name, such as AMAZONEC2_REGION, with the driver's default. Secret options are not
+variables, because their values would appear in manifests: users put them into credential Secrets.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ SERVERS, WORKERS = "servers", "workers"
 
 _ROLES = {SERVERS: (names.ETCD_ROLE, names.CONTROL_PLANE_ROLE), WORKERS: (names.WORKER_ROLE,)}
 _COUNTS = {SERVERS: "CONTROL_PLANE_MACHINE_COUNT", WORKERS: "WORKER_MACHINE_COUNT"}
-_OF_ONE_SERVER = frozenset({"address"})  # a template makes several
+_OF_ONE_SERVER = frozenset({"address"})  # useless in a template for several servers
 _NAME, _NAMESPACE, _VERSION = "${CLUSTER_NAME}", "${NAMESPACE}", "${KUBERNETES_VERSION}"
-_PLAIN = re.compile(r"[A-Za-z0-9 ./:_-]*", re.ASCII)  # a default: of other signs, some mean something to clusterctl
+_PLAIN = re.compile(r"[A-Za-z0-9 ./:_-]*", re.ASCII)  # a default; clusterctl gives a meaning to some other characters
 
 
 class Flavour(msgspec.Struct, frozen=True, kw_only=True):
-    """A driver, as far as a template speaks of it."""
+    """Properties of a driver that its template needs."""
 
     driver: str
-    properties: Mapping[str, Any]  # of its Config: structural schemas with their defaults
+    properties: Mapping[str, Any]  # structural schemas of its Config's fields, with defaults
     required: frozenset[str] = frozenset()
-    credentials: bool = False  # a Secret may bring some of them
-    cluster: Mapping[str, Any] | None = None  # the same of what it makes for a cluster as a whole, if anything
+    credentials: bool = False  # whether a Secret may set some of them
+    cluster: Mapping[str, Any] | None = None  # the same for infrastructure that the cluster shares, if any
 
 
 def of_driver(driver: type[Driver[Any]]) -> Flavour:
@@ -71,7 +71,7 @@ def of_definition(driver: str, config: Mapping[str, Any]) -> Flavour:
 
 
 def cluster_template(flavour: Flavour) -> str:
-    """The text of cluster-template-<driver>.yaml."""
+    """Return the text of cluster-template-<driver>.yaml."""
     objects = [
         _object(CLUSTER.api_version, CLUSTER.name, "", _cluster_spec()),
         _object(RKE_CLUSTER.api_version, RKE_CLUSTER.name, "", _infrastructure(flavour)),
@@ -101,10 +101,10 @@ def _head(flavour: Flavour) -> str:
         f"clusterctl generate cluster NAME --infrastructure remuda --flavor {flavour.driver} --kubernetes-version V"
     )
     return (
-        f"# A cluster on machines of the driver {flavour.driver}, made by:\n"
+        f"# A cluster on machines of the driver {flavour.driver}, generated with:\n"
         f"#   {command}\n"
-        "# The version names the distribution: v1.36.4+k3s1, v1.36.4+rke2r1, or v1.36.4+nano1 for the stand-in.\n"
-        "# It is the control plane's alone: a change of it is carried out in place, on all machines.\n"
+        "# The version selects the distribution: v1.36.4+k3s1, v1.36.4+rke2r1, or v1.36.4+nano1 for the stand-in.\n"
+        "# Only the RKEControlPlane has it: if you change it, all machines are upgraded in place.\n"
     )
 
 
@@ -158,8 +158,8 @@ def _fields(name: str, wanted: Mapping[str, str], indent: int) -> str:
 def _is_variable(found: Mapping[str, Any]) -> bool:
     """Return whether a field becomes a variable. A default that a template cannot express is left to the driver."""
     default = found.get("default")
-    said = default if isinstance(default, list | tuple) else (default,)
-    plain = all(_PLAIN.fullmatch(_text(one)) for one in said)
+    defaults = default if isinstance(default, list | tuple) else (default,)
+    plain = all(_PLAIN.fullmatch(_text(one)) for one in defaults)
     return plain and found.get("format") != PASSWORD and found.get("type") != "object"
 
 

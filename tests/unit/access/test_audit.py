@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 
 from remuda.access.audit import Audit
-from remuda.app.access import tell_of_strangers
+from remuda.app.access import audit_denied_requests
 from remuda.kube.client import Target
 from tests.lab.proxied import AuditLines, Proxied
 
@@ -37,7 +37,7 @@ async def ask(
 
 
 async def test_refused_impersonation_names_the_sender(place: Proxied, audit: AuditLines, tmp_path: Path) -> None:
-    tell_of_strangers(place.engine, Audit())
+    audit_denied_requests(place.engine, Audit())
     masters = "system:masters"
     assert await ask(place, tmp_path, "mallory", Impersonate_User="ann", Impersonate_Group=masters) == 403
     (line,) = audit.lines
@@ -55,7 +55,7 @@ async def test_refusal_of_an_impersonated_user_names_both(place: Proxied, audit:
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}],
     }
     await place.client.create(BINDINGS, "", binding)
-    tell_of_strangers(place.engine, Audit())
+    audit_denied_requests(place.engine, Audit())
     assert await ask(place, tmp_path, "bob", Impersonate_User="ann") == 403
     (line,) = audit.lines
     assert line["user"] == "bob"
@@ -64,7 +64,7 @@ async def test_refusal_of_an_impersonated_user_names_both(place: Proxied, audit:
 
 
 async def test_line_without_impersonation_has_no_such_field(place: Proxied, audit: AuditLines, tmp_path: Path) -> None:
-    tell_of_strangers(place.engine, Audit())
+    audit_denied_requests(place.engine, Audit())
     assert await ask(place, tmp_path, "mallory") == 403
     (line,) = audit.lines
     assert line["user"] == "mallory"
@@ -73,7 +73,7 @@ async def test_line_without_impersonation_has_no_such_field(place: Proxied, audi
 
 @pytest.mark.parametrize("length", [257, 4000])
 async def test_names_in_a_line_are_bounded(place: Proxied, audit: AuditLines, tmp_path: Path, length: int) -> None:
-    tell_of_strangers(place.engine, Audit())
+    audit_denied_requests(place.engine, Audit())
     assert await ask(place, tmp_path, "mallory", Impersonate_User="a" * length) == 403
     (line,) = audit.lines
     assert line["impersonatedUser"] == {"username": "a" * 256, "groups": []}
@@ -83,7 +83,7 @@ async def test_names_in_a_line_are_bounded(place: Proxied, audit: AuditLines, tm
 async def test_request_that_is_too_large_has_a_line(
     place: Proxied, audit: AuditLines, tmp_path: Path, body: bytes
 ) -> None:
-    tell_of_strangers(place.engine, Audit())
+    audit_denied_requests(place.engine, Audit())
     reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     assert await ask(place, tmp_path, "mallory", reviews, body, Content_Type="application/json") == 413
     (line,) = audit.lines

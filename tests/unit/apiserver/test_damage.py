@@ -203,7 +203,7 @@ async def test_fsck_command_finds_and_repairs(tmp_path: Path) -> None:
     connection.execute("DELETE FROM events WHERE name = 'one' AND revision < (SELECT max(revision) FROM events)")
     connection.close()
     saved = run(main, ["backup", str(tmp_path / "data"), str(tmp_path / "second")])
-    assert "damaged in it: configmaps default/one" in saved.output
+    assert "damaged object in the backup: configmaps default/one" in saved.output
     found = run(main, fsck)
     assert (found.exit_code, "damaged: configmaps default/one" in found.output) == (1, True)
     assert run(main, [*fsck, "--from", str(tmp_path / "saved")]).exit_code == 2

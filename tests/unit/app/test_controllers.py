@@ -34,12 +34,12 @@ def test_a_name_that_is_none_is_told_with_those_that_are() -> None:
     with pytest.raises(StartRefused) as refused:
         controllers.choose(("machine", "machines", "kore"))
     said = str(refused.value)
-    assert said.startswith("no controller or group is called machines or kore; there are the groups core, providers")
+    assert said.startswith("unknown controller or group machines and kore; the groups are core, providers")
     assert "machinehealthcheck" in said
 
 
 def test_what_runs_is_told() -> None:
-    assert controllers.told(("cluster", "machine")) == "runs cluster, machine"
+    assert controllers.ready_text(("cluster", "machine")) == "runs cluster, machine"
 
 
 def test_every_admission_function_has_its_webhook_if_its_controllers_run() -> None:

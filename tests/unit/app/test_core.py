@@ -41,15 +41,15 @@ async def test_without_a_core_providers_refuse_and_write_nothing(server: ApiServ
         await serve(settings, asyncio.Event())
     said = str(refused.value)
     assert said.startswith(
-        "Cluster API is not installed here: nobody serves clusters.cluster.x-k8s.io, machines.cluster.x-k8s.io"
+        "Cluster API is not installed on this cluster: clusters.cluster.x-k8s.io, machines.cluster.x-k8s.io"
     )
-    assert said.endswith("or run ours as well, with --controllers left out")
+    assert said.endswith("or run Remuda's by omitting --controllers")
     assert (await server.client().list(DEFINITION.target)).items == []
 
 
 async def test_half_a_core_is_none(server: ApiServer, client: HttpClient) -> None:
     await install(server.client(), definitions()[:1])
-    with pytest.raises(StartRefused, match=r"nobody serves machines\.cluster\.x-k8s\.io, machinesets"):
+    with pytest.raises(StartRefused, match=r": machines\.cluster\.x-k8s\.io, machinesets"):
         await core.require(client, BESIDE)
 
 
@@ -58,7 +58,7 @@ async def test_a_core_of_an_older_version_is_none(server: ApiServer, client: Htt
     for definition in older:
         definition["spec"]["versions"][0]["name"] = "v1beta1"
     await install(server.client(), older)
-    with pytest.raises(StartRefused, match=r"nobody serves clusters\..* in v1beta2"):
+    with pytest.raises(StartRefused, match=r": clusters\..* not served in v1beta2"):
         await core.require(client, BESIDE)
 
 

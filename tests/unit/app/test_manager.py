@@ -120,7 +120,7 @@ async def test_it_installs_what_it_manages_leads_and_hands_on(
     client = server.client()
     async with running(ManagerSettings(kubeconfig=server.kubeconfig, **PATIENT), capsys) as lines:
         said = await lines.until(" ready ")
-        assert "stands for the lead, runs cluster, machine, machineset, machinedeployment, machinehealthcheck" in said
+        assert "with leader election, runs cluster, machine, machineset, machinedeployment, machinehealthcheck" in said
         said = await lines.until(" leads ")
         lease = LEASE.decode(await client.get(LEASE.target, "remuda-system", "remuda"))
         assert said == f"remuda manager leads by lease remuda-system/remuda as {lease.spec.holder_identity}"
@@ -135,7 +135,7 @@ async def test_a_second_start_writes_nothing_but_its_lease(
 ) -> None:
     settings = ManagerSettings(kubeconfig=server.kubeconfig, leader_elect=False)
     async with running(settings, capsys) as lines:
-        assert "leads alone" in await lines.until(" ready ")
+        assert "without leader election" in await lines.until(" ready ")
     before = await written(server.client())
     async with running(settings, capsys):
         pass
@@ -210,7 +210,7 @@ async def test_not_ready_says_what_is_missing(
             except aiohttp.ClientConnectorError:
                 pass
             await asyncio.sleep(0.01)
-        assert '[-]caches: no clusters yet: clusters.cluster.x-k8s.io is forbidden: User "ben" cannot list' in text
+        assert '[-]caches: clusters not cached: clusters.cluster.x-k8s.io is forbidden: User "ben" cannot list' in text
         assert "[-]start: still starting" in text
         stop.set()
         assert await task == 0, "a start that cannot be finished is given up when told"
@@ -240,7 +240,7 @@ async def test_webhooks_are_served_and_registered_and_can_be_taken_back(
     assert (response["uid"], response["allowed"]) == ("u", False)
     assert "one of spec.controlPlaneRef and spec.infrastructureRef must be set" in response["status"]["message"]
     assert len((await client.list(MUTATING)).items) == 1, "it outlives the manager"
-    for expected in ("the webhooks are removed", "no webhooks were registered"):
+    for expected in ("webhooks removed", "no webhooks were registered"):
         assert (await webhooks.remove(client)).startswith(expected)
     assert (await client.list(VALIDATING)).items == []
 
@@ -259,21 +259,21 @@ def review() -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"controllers": ("cpre",)}, "no controller or group is called cpre"),
-        ({"webhook_url": "https://a"}, "--webhook-listen must say where they are served"),
-        ({"user_quota": Quota(clusters=3)}, "--user-quota is enforced by webhooks: add --webhook-listen"),
-        ({"webhooks": ("0.0.0.0", 9443)}, "--webhook-listen 0.0.0.0:9443 does not say how the API server gets there"),
-        ({"webhooks": ("::", 9443)}, r"--webhook-listen [::]:9443 does not say"),
-        ({"webhooks": ("127.0.0.1", 0)}, "--webhook-listen 127.0.0.1:0 does not say"),
+        ({"controllers": ("cpre",)}, "unknown controller or group cpre"),
+        ({"webhook_url": "https://a"}, "--webhook-url needs --webhook-listen"),
+        ({"user_quota": Quota(clusters=3)}, "webhooks enforce --user-quota: add --webhook-listen"),
+        ({"webhooks": ("0.0.0.0", 9443)}, "the API server cannot reach --webhook-listen 0.0.0.0:9443"),
+        ({"webhooks": ("::", 9443)}, r"cannot reach --webhook-listen [::]:9443: add"),
+        ({"webhooks": ("127.0.0.1", 0)}, "cannot reach --webhook-listen 127.0.0.1:0: add"),
         (
             {"webhooks": ("127.0.0.1", 1), "webhook_url": "http://a"},
             "--webhook-url: webhooks are called over https only",
         ),
         ({"webhooks": ("127.0.0.1", 1), "namespace": "a"}, "webhooks check the objects of every namespace"),
-        ({"controllers": ("providers",)}, "the controllers of providers need --nodes-listen"),
-        ({"site": Site(server_url="https://a")}, "--nodes-listen must say where they are served"),
-        ({"nodes": ("0.0.0.0", 443)}, "listening on 0.0.0.0:443 does not say where hosts find this server"),
-        ({"nodes": ("127.0.0.1", 0)}, "--nodes-listen with port 0 takes any free one"),
+        ({"controllers": ("providers",)}, "the group providers needs --nodes-listen"),
+        ({"site": Site(server_url="https://a")}, "--artefacts need --nodes-listen"),
+        ({"nodes": ("0.0.0.0", 443)}, "hosts cannot reach this server at the listening address 0.0.0.0:443"),
+        ({"nodes": ("127.0.0.1", 0)}, "--nodes-listen with port 0 selects any free port"),
         ({"nodes": ("127.0.0.1", 443), "machine": MachineSettings(run_jobs=True)}, "--run-jobs needs --data-dir"),
         ({"kubeconfig": Path("/nowhere/config")}, "/nowhere/config"),
     ],
@@ -304,7 +304,7 @@ async def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.M
         listener.listen(8)
         config = tmp_path / "config"
         kubeconfig.write(config, kubeconfig.build(f"https://127.0.0.1:{listener.getsockname()[1]}", token="x"))
-        assert "has not answered within" in await refused(ManagerSettings(kubeconfig=config))
+        assert "did not answer within" in await refused(ManagerSettings(kubeconfig=config))
         stop = asyncio.Event()
         monkeypatch.setattr(manager, "_ANSWER_SECONDS", 3600.0)
         asyncio.get_running_loop().call_later(0.05, stop.set)
@@ -316,7 +316,7 @@ async def test_a_server_that_does_not_know_us(server: ApiServer, tmp_path: Path)
     config = token_config(server, tmp_path, "word-of-nobody")
     before = await written(server.client())
     assert await refused(ManagerSettings(kubeconfig=config)) == (
-        f"{server.url} does not know the user of {config} (context 'remuda'): Unauthorized"
+        f"{server.url} rejects the credentials of {config} (context 'remuda'): Unauthorized"
     )
     assert await written(server.client()) == before
 
@@ -324,9 +324,9 @@ async def test_a_server_that_does_not_know_us(server: ApiServer, tmp_path: Path)
 async def test_a_user_who_may_not_look_writes_nothing(server: ApiServer, tmp_path: Path) -> None:
     before = await written(server.client())
     said = await refused(ManagerSettings(kubeconfig=token_config(server, tmp_path)))
-    assert said.startswith("may not install the definitions of its kinds: ")
+    assert said.startswith("no permission to install the CRDs: ")
     assert 'User "ben" cannot get resource "customresourcedefinitions"' in said
-    assert "Start it once as somebody who may" in said
+    assert "Start the manager once as a user with this permission" in said
     assert await written(server.client()) == before
 
 
@@ -361,7 +361,7 @@ async def test_a_namespace_that_may_not_be_made_is_named(
     await allow(server.client(), ["clusterctl.cluster.x-k8s.io"], ["providers"], ["list"])
     await allow(server.client(), [""], ["namespaces"], ["get"])
     said = await refused(settings)
-    assert said.startswith("cannot make the namespace elsewhere: namespaces is forbidden")
+    assert said.startswith("cannot create the namespace elsewhere: namespaces is forbidden")
     assert said.endswith("choose another with --lease-namespace")
 
 
@@ -374,7 +374,7 @@ async def test_beside_another_core_it_refuses_and_touches_nothing(
     await client.create(DEFINITION.target, "", foreign)
     said = await refused(ManagerSettings(kubeconfig=server.kubeconfig))
     assert said.startswith("clusters.cluster.x-k8s.io: already installed by another program")
-    assert said.endswith("With --controllers=providers,provisioning,access this program works beside the other one.")
+    assert said.endswith("To run next to the other program, use --controllers=providers,provisioning,access.")
     assert len((await client.list(DEFINITION.target)).items) == 1
 
 
@@ -385,7 +385,7 @@ async def test_webhooks_are_refused_where_nobody_would_call_them(tmp_path: Path)
         said = await refused(ManagerSettings(kubeconfig=engine.kubeconfig, webhooks=("127.0.0.1", free_port())))
         assert said.startswith("cannot use --webhook-listen with this API server: ")
         assert "does not call admission webhooks yet" in said
-        assert "Leave out --webhook-listen, or run `remuda up`" in said
+        assert "Omit --webhook-listen, or run `remuda up`" in said
         assert (await engine.client().list(DEFINITION.target)).items == []
         assert (await engine.client().list(VALIDATING)).items == []
     finally:
@@ -417,7 +417,9 @@ async def test_whoever_loses_the_lead_stops_and_says_why(
     await Lines(capsys, task).until(" leads ")
     theirs = {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 600}}
     await server.client().patch(LEASE.target, "remuda-system", "remuda", theirs)
-    with pytest.raises(StartRefused, match=r"stopped, because another may lead by now: lease .* it is held by other"):
+    with pytest.raises(
+        StartRefused, match=r"stopped, because another replica may lead by now: lease .* it is held by other"
+    ):
         async with asyncio.timeout(LIMIT_SECONDS):
             await task
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from remuda.app.process import StartRefused
-from remuda.app.site import SiteSettings, tell_of_unknown_name
+from remuda.app.site import SiteSettings, warn_of_unknown_name
 from tests.lab.chains import Company
 
 HERE = ("127.0.0.1", 6443)
@@ -32,15 +32,15 @@ def test_where_hosts_find_it(url: str, listen: tuple[str, int], name: str, settl
 @pytest.mark.parametrize(
     ("url", "listen", "said"),
     [
-        ("", ("0.0.0.0", 6443), "listening on 0.0.0.0:6443 does not say where hosts find this server"),
-        ("", ("::", 6443), "does not say where hosts find this server: add --server-url"),
+        ("", ("0.0.0.0", 6443), "hosts cannot reach this server at the listening address 0.0.0.0:6443"),
+        ("", ("::", 6443), r"at the listening address \[::\]:6443: add --server-url"),
         ("https://0.0.0.0:6443", HERE, "no host can connect to 0.0.0.0"),
-        ("http://a", HERE, "over https only"),
-        ("manager.example", HERE, "over https only"),
-        ("https://", HERE, "over https only"),
-        ("https://a/path", HERE, "nothing may follow the host and its port"),
-        ("https://u:p@a", HERE, "nothing may follow"),
-        ("https://a:port", HERE, "is no URL"),
+        ("http://a", HERE, "must be an https URL"),
+        ("manager.example", HERE, "must be an https URL"),
+        ("https://", HERE, "must be an https URL"),
+        ("https://a/path", HERE, "must consist of host and port only"),
+        ("https://u:p@a", HERE, "must consist of host and port only"),
+        ("https://a:port", HERE, "is not a valid URL"),
     ],
 )
 def test_what_hosts_could_not_use_is_refused(url: str, listen: tuple[str, int], said: str) -> None:
@@ -52,8 +52,8 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     (tmp_path / "no.pem").write_text("no")
     for settings, said in (
         (SiteSettings(assets=tmp_path / "none"), "is not a directory"),
-        (SiteSettings(server_ca=tmp_path / "none"), "cannot be read: No such file or directory"),
-        (SiteSettings(server_ca=tmp_path / "no.pem"), "has no certificate in PEM"),
+        (SiteSettings(server_ca=tmp_path / "none"), "cannot read --server-ca .*: No such file or directory"),
+        (SiteSettings(server_ca=tmp_path / "no.pem"), "contains no PEM certificate"),
     ):
         with pytest.raises(StartRefused, match=said):
             settings.check()
@@ -85,14 +85,14 @@ def test_a_certificate_that_is_shown_at_addresses_is_for_the_one_that_is_listene
     settings = SiteSettings(server_url="https://remuda.example.com", tls_cert=chain, tls_key=key)
     for fine in ("0.0.0.0", "127.0.0.1", "10.0.0.1"):
         assert settings.presented((fine, 6443)) is not None
-    with pytest.raises(StartRefused, match=r"it must be for 10[.]0[.]0[.]2 of --listen, too"):
+    with pytest.raises(StartRefused, match=r"it must be valid for 10[.]0[.]0[.]2 of --listen, too"):
         settings.presented(("10.0.0.2", 6443))
     assert SiteSettings().presented(HERE) is None
 
 
 @pytest.mark.parametrize(("url", "told"), [("https://no-such-name.invalid:1", True), ("https://127.0.0.1:1", False)])
 async def test_a_name_that_is_not_known_here_is_told_of(url: str, told: bool, caplog: pytest.LogCaptureFixture) -> None:
-    await tell_of_unknown_name(SiteSettings(server_url=url).settled(HERE, b"PEM"))
-    assert ["the name no-such-name.invalid of --server-url is not known here" in text for text in caplog.messages] == (
+    await warn_of_unknown_name(SiteSettings(server_url=url).settled(HERE, b"PEM"))
+    assert ["cannot resolve no-such-name.invalid of --server-url" in text for text in caplog.messages] == (
         [True] if told else []
     )

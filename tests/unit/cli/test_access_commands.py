@@ -29,7 +29,8 @@ def test_help_has_each_of_them(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ttl", "words"), [("soon", "is not a duration"), ("-1h", "over already"), ("0", "over already")]
+    ("ttl", "words"),
+    [("soon", "is not a duration"), ("-1h", "must be more than zero"), ("0", "must be more than zero")],
 )
 def test_a_life_that_is_none_is_refused(ttl: str, words: str) -> None:
     code, text = run("token", "create", "--user", "u", "--ttl", ttl)
@@ -42,7 +43,7 @@ def test_a_life_that_is_none_is_refused(ttl: str, words: str) -> None:
 def test_quota_that_cannot_be_read_is_refused(words: tuple[str, ...], text: str) -> None:
     code, said = run(*words, text)
     assert code == 2
-    assert f"{text!r} is none of clusters=N, machines=N, tokens=N" in said
+    assert f"{text!r} is not one of clusters=N, machines=N, tokens=N" in said
 
 
 def test_token_for_a_cluster_is_in_no_kubeconfig_of_the_management_plane() -> None:
@@ -82,13 +83,13 @@ def test_a_kept_token_is_used_until_a_tenth_of_its_life_is_left_or_it_is_revoked
     made: list[float] = []
     now = 1000.0
 
-    def make(kubeconfig: Path | None, context: str, user: str, cluster: str, ttl: float) -> credentials._Kept:
+    def make(kubeconfig: Path | None, context: str, user: str, cluster: str, ttl: float) -> credentials._CachedToken:
         made.append(now)
-        return credentials._Kept(f"t:{len(made)}", now + ttl, now + ttl * 0.9)
+        return credentials._CachedToken(f"t:{len(made)}", now + ttl, now + ttl * 0.9)
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(credentials, "_make", make)
-    monkeypatch.setattr(credentials, "_is_there", lambda kubeconfig, context, user, kept: kept.token != "t:2")
+    monkeypatch.setattr(credentials, "_create", make)
+    monkeypatch.setattr(credentials, "_exists", lambda kubeconfig, context, user, kept: kept.token != "t:2")
     clock.use(lambda: now)
     try:
         for at, token in ((1000.0, "t:1"), (1000.0 + 3200, "t:1"), (1000.0 + 3300, "t:2"), (1000.0 + 3400, "t:3")):
@@ -108,7 +109,7 @@ def test_it_does_not_run_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REMUDA_CREDENTIAL", "1")
     code, text = run("token", "credential", "--cluster", "c")
     assert code == 1
-    assert "leads to itself" in text
+    assert "refers to itself" in text
 
 
 def test_the_certificate_of_a_kubeconfig_is_shown_to_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,4 +127,4 @@ def test_the_certificate_of_a_kubeconfig_is_shown_to_kubectl(tmp_path: Path, mon
     code, text = run(*words)
     monkeypatch.delenv("REMUDA_CREDENTIAL", raising=False)
     assert code == 1
-    assert "there is no certificate with its key in" in text
+    assert "no client certificate and key in" in text

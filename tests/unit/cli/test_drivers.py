@@ -29,7 +29,7 @@ def test_a_driver_is_described_with_its_kinds_flags_types_and_defaults() -> None
 
 def test_secrets_and_credentials_are_marked() -> None:
     _, text = run("describe", "amazonec2")
-    assert "A credential Secret may bring: " in text
+    assert "Options that a credential Secret may set: " in text
     assert "secretKey  (string, secret" in text
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remuda.cli.events import belongs, told
+from remuda.cli.events import belongs, event_text
 from remuda.kube import clock
 
 
@@ -44,7 +44,7 @@ def test_what_is_named_after_a_cluster_is_its_own_unless_a_longer_name_fits() ->
 
 
 def test_in_a_pipe_an_event_is_one_line_with_how_often_it_happened() -> None:
-    text = told(event("it went\nthere", count=3), None)
+    text = event_text(event("it went\nthere", count=3), None)
     assert text.splitlines() == [text]
     assert text.startswith("5m")
     assert "Machine/prairie-1  Moved (3 times)  it went there" in text
@@ -52,6 +52,6 @@ def test_in_a_pipe_an_event_is_one_line_with_how_often_it_happened() -> None:
 
 def test_on_a_terminal_the_whole_message_is_there_within_its_width() -> None:
     message = "a-long-name-that-is-not-broken " * 12
-    lines = told(event(message), 80).splitlines()
+    lines = event_text(event(message), 80).splitlines()
     assert max(map(len, lines)) <= 80
     assert " ".join(" ".join(lines[1:]).split()) == message.strip()

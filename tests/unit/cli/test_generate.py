@@ -77,12 +77,12 @@ def test_the_variables_are_listed_for_people_and_programs() -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("c", "--flavor", "abacus"), "there is no flavor abacus; there are"),
-        (("c", "--flavor", "nspawn", "--from", "-"), "does not go with --from"),
-        (("c", "-i", "docker"), "read with --from FILE"),
+        (("c", "--flavor", "abacus"), "unknown flavor abacus; known:"),
+        (("c", "--flavor", "nspawn", "--from", "-"), "--flavor and --from exclude each other"),
+        (("c", "-i", "docker"), "use --from FILE"),
         (("Big", "--kubernetes-version", VERSION), "is not a valid cluster name"),
         (("c", "--kubernetes-version", "1.36"), "1.36"),
-        (("c", "--from", "/nowhere.yaml"), "cannot be read"),
+        (("c", "--from", "/nowhere.yaml"), "cannot read"),
         (("c", "--set", "A"), "KEY=VALUE"),
         (("c", "--kubernetes-version", VERSION, "-o", "table"), "--list-variables"),
         (("c", "--control-plane-machine-count", "0"), "0 is not in the range"),
@@ -99,8 +99,8 @@ def test_nonsense_is_refused_in_words(words: tuple[str, ...], said: str) -> None
     ("template", "said"),
     [
         ("a: 1\nb: ${A\n", "standard input, line 2: a closing brace is missing after ${A"),
-        ("a: ${A:?x}\n", "line 1: ${A:?x} is not understood"),
-        ("a: [", "standard input is no YAML"),
+        ("a: ${A:?x}\n", "line 1: ${A:?x} is not supported"),
+        ("a: [", "standard input is not valid YAML"),
         ("a: 1", "every object needs apiVersion"),
     ],
 )

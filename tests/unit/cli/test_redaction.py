@@ -237,5 +237,5 @@ def test_encodings_within_each_other_end_somewhere() -> None:
         text = "content: " + base64.b64encode(gzip.compress(text.encode())).decode() + "\na: b\n"
     redactor, _ = learned({"plan": base64.b64encode(text.encode()).decode()})
     assert redactor.unread == [
-        "Secret fleet/m-plan: plan was not searched for secrets: it has more than 16 encodings within each other"
+        "Secret fleet/m-plan: plan was not searched for secrets: it has more than 16 nested encodings"
     ]

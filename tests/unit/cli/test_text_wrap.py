@@ -13,7 +13,7 @@ from remuda.cli.text_wrap import wrapped
 from remuda.cli.timeline_text import timeline_lines
 from remuda.provisioning.timeline import Moment, Timeline
 
-SENTENCE = "there is no cluster nope. `remuda get clusters` lists those that there are"
+SENTENCE = "there is no cluster nope. `remuda get clusters` lists the existing ones"
 
 
 def test_a_sentence_is_broken_between_words() -> None:
@@ -49,9 +49,9 @@ def test_an_error_counts_the_word_before_it(monkeypatch: pytest.MonkeyPatch) -> 
     [
         ("gte clusters", "did you mean `main get`?"),
         ("machine shs x", "did you mean `main machine ssh`?"),
-        ("user paint x", "there are create, delete, disable, enable, list"),
-        ("describe prairie", "there is only `main describe cluster`"),
-        ("--kubeconfig x get clusters", "options stand behind the command"),
+        ("user paint x", "the commands are create, delete, disable, enable, list"),
+        ("describe prairie", "the only command is `main describe cluster`"),
+        ("--kubeconfig x get clusters", "put options after the command"),
     ],
 )
 def test_a_slip_is_told_what_was_meant(line: str, said: str) -> None:

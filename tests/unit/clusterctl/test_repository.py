@@ -86,4 +86,4 @@ def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = CliRunner().invoke(main, ["clusterctl-repository", str(tmp_path / "file" / "r")])
     assert done.exit_code == 1
-    assert "cannot be written" in done.output
+    assert "cannot write" in done.output
