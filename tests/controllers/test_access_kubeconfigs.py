@@ -40,7 +40,7 @@ async def is_good(doors: Doors, bearer: str) -> None:
     await eventually(good)
 
 
-async def test_it_leads_through_the_proxy_as_the_clusters_own_user(doors: Doors) -> None:
+async def test_kubeconfig_secret_uses_proxy_and_cluster_system_user(doors: Doors) -> None:
     async with doors.running():
         await doors.declared()
         await doors.admin_kubeconfig()
@@ -66,7 +66,7 @@ async def test_it_leads_through_the_proxy_as_the_clusters_own_user(doors: Doors)
     assert grant["userName"] == system_user(doors.cluster)
 
 
-async def test_nothing_is_made_before_the_proxy_has_a_way(doors: Doors) -> None:
+async def test_kubeconfig_and_user_are_created_only_after_admin_kubeconfig_exists(doors: Doors) -> None:
     async with doors.running():
         await doors.declared()
         await doors.settled()
@@ -76,7 +76,7 @@ async def test_nothing_is_made_before_the_proxy_has_a_way(doors: Doors) -> None:
         await published(doors)
 
 
-async def test_one_that_somebody_else_has_put_there_stays_theirs(doors: Doors) -> None:
+async def test_foreign_kubeconfig_secret_is_not_overwritten(doors: Doors) -> None:
     await doors.secret("c-kubeconfig", {"value": "theirs"})
     async with doors.running():
         await doors.declared()
@@ -88,7 +88,7 @@ async def test_one_that_somebody_else_has_put_there_stays_theirs(doors: Doors) -
     assert base64.b64decode(found["data"]["value"]) == b"theirs"
 
 
-async def test_another_url_is_written_with_the_same_token(doors: Doors) -> None:
+async def test_server_url_change_rewrites_kubeconfig_with_same_token(doors: Doors) -> None:
     async with doors.running():
         await doors.declared()
         await doors.admin_kubeconfig()
@@ -135,7 +135,7 @@ async def test_an_idle_cluster_writes_nothing(doors: Doors) -> None:
         assert await _versions(doors) == before
 
 
-async def test_a_cluster_nobody_declared_has_a_derived_id_and_leaves_nothing_behind(doors: Doors) -> None:
+async def test_undeclared_cluster_gets_derived_id_and_deletion_leaves_nothing(doors: Doors) -> None:
     doors.id = derived_id(doors.cluster)
     async with doors.running():
         await doors.plane()

@@ -44,7 +44,7 @@ async def refused(attempt: object) -> Refusal:
 # the infrastructure of a cluster
 
 
-async def test_the_infrastructure_is_provisioned_once_a_cluster_owns_it_and_invents_no_endpoint(yard: Yard) -> None:
+async def test_rkecluster_is_provisioned_once_owned_and_sets_no_endpoint(yard: Yard) -> None:
     async with yard.running():
         await yard.engine.create(
             RKE_CLUSTER.target,
@@ -71,7 +71,7 @@ async def test_the_infrastructure_is_provisioned_once_a_cluster_owns_it_and_inve
 # what is made
 
 
-async def test_a_machine_gets_a_plan_an_account_that_opens_it_and_a_script(yard: Yard) -> None:
+async def test_machine_gets_plan_secret_service_account_and_bootstrap_script(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     async with yard.running():
@@ -106,7 +106,7 @@ async def test_a_machine_gets_a_plan_an_account_that_opens_it_and_a_script(yard:
     ]
 
 
-async def test_the_token_stands_in_the_script_and_nowhere_else(yard: Yard) -> None:
+async def test_registration_token_appears_only_in_bootstrap_script(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     async with yard.running():
@@ -122,7 +122,7 @@ async def test_the_token_stands_in_the_script_and_nowhere_else(yard: Yard) -> No
             assert encoded(secret) not in str(obj)
 
 
-async def test_another_providers_server_gets_a_cloud_config_with_the_users_own_beside_it(yard: Yard) -> None:
+async def test_foreign_infrastructure_gets_cloud_config_merged_with_user_data(yard: Yard) -> None:
     userdata = "#cloud-config\npackages: [htop]\nruncmd:\n- [touch, /mine]\n"
     await yard.cluster()
     await yard.machine(infrastructure=CLOUD_MACHINE, userdata=userdata)
@@ -140,7 +140,7 @@ async def test_another_providers_server_gets_a_cloud_config_with_the_users_own_b
     assert config["packages"] == ["htop"]
 
 
-async def test_user_data_that_cannot_be_used_is_said_so(yard: Yard) -> None:
+async def test_invalid_user_data_sets_stalled_condition(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine(infrastructure=CLOUD_MACHINE, userdata="hostname: x")
     async with yard.running():
@@ -150,7 +150,7 @@ async def test_user_data_that_cannot_be_used_is_said_so(yard: Yard) -> None:
     assert "must begin with #cloud-config" in condition(found, "Ready")["message"]
 
 
-async def test_each_wait_says_for_what(yard: Yard) -> None:
+async def test_ready_condition_names_each_missing_prerequisite(yard: Yard) -> None:
     def waits(reason: str) -> Callable[[Json], bool]:
         return lambda obj: condition(obj, "Ready").get("reason") == reason
 
@@ -168,7 +168,7 @@ async def test_each_wait_says_for_what(yard: Yard) -> None:
         await yard.bootstrapped()
 
 
-async def test_a_paused_bootstrap_is_left_alone(yard: Yard) -> None:
+async def test_paused_bootstrap_is_not_reconciled(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     async with yard.running():
@@ -186,7 +186,7 @@ async def test_a_paused_bootstrap_is_left_alone(yard: Yard) -> None:
         await yard.engine.until(SECRETS, yard.namespace, names.plan_secret("m"), lambda obj: True)
 
 
-async def test_nothing_is_written_once_the_host_is_there(yard: Yard) -> None:
+async def test_connected_host_causes_no_further_writes(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     async with yard.running() as manager:
@@ -205,7 +205,7 @@ async def test_nothing_is_written_once_the_host_is_there(yard: Yard) -> None:
         assert (manager.ledger.writes - before, again.ledger.writes) == (0, 0)
 
 
-async def test_what_is_deleted_by_hand_comes_back(yard: Yard) -> None:
+async def test_deleted_plan_secret_is_recreated(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     async with yard.running():
@@ -221,7 +221,7 @@ async def test_what_is_deleted_by_hand_comes_back(yard: Yard) -> None:
         )
 
 
-async def test_deleting_the_machine_leaves_nothing(yard: Yard) -> None:
+async def test_machine_deletion_removes_all_bootstrap_objects(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     async with yard.running():
@@ -240,7 +240,7 @@ async def test_deleting_the_machine_leaves_nothing(yard: Yard) -> None:
 # a host registers
 
 
-async def test_a_host_trades_its_token_for_a_kubeconfig_that_works(yard: Yard) -> None:
+async def test_host_exchanges_token_for_working_kubeconfig(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     async with yard.running():
@@ -266,7 +266,7 @@ async def test_a_host_trades_its_token_for_a_kubeconfig_that_works(yard: Yard) -
     assert text(await yard.plan(), "applied-checksum") == "sum"
 
 
-async def test_a_host_that_asks_before_its_account_is_there_is_held_until_it_is(yard: Yard) -> None:
+async def test_connect_request_waits_until_account_token_exists(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     async with yard.running():
@@ -278,7 +278,7 @@ async def test_a_host_that_asks_before_its_account_is_there_is_held_until_it_is(
         assert (await held).secret_name == names.plan_secret("m")
 
 
-async def test_a_lost_answer_is_given_again_to_the_same_host_only(yard: Yard) -> None:
+async def test_repeated_connect_is_answered_for_same_host_and_refused_for_others(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     async with yard.running():
@@ -296,7 +296,7 @@ async def test_a_lost_answer_is_given_again_to_the_same_host_only(yard: Yard) ->
         assert "host-2" in (await yard.said("TokenMisused", "m"))["message"]
 
 
-async def test_of_two_hosts_that_show_one_token_at_once_one_is_refused(yard: Yard) -> None:
+async def test_concurrent_use_of_one_token_admits_one_host(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     async with yard.running():
@@ -309,7 +309,7 @@ async def test_of_two_hosts_that_show_one_token_at_once_one_is_refused(yard: Yar
     assert {one.code for one in results if isinstance(one, Refusal)} == {403}
 
 
-async def test_an_expired_token_is_refused_and_followed_by_a_good_one(yard: Yard) -> None:
+async def test_expired_token_is_refused_and_replaced(yard: Yard) -> None:
     yard.settings = BootstrapSettings(token_ttl_seconds=4)
     await yard.cluster()
     await yard.machine()
@@ -344,7 +344,7 @@ async def connects(yard: Yard) -> bool:
     return True
 
 
-async def test_a_spent_token_is_not_followed_by_another_one_once_the_machine_works(yard: Yard) -> None:
+async def test_used_token_is_not_renewed_after_machine_is_provisioned(yard: Yard) -> None:
     yard.settings = BootstrapSettings(token_ttl_seconds=60)
     await yard.cluster()
     await yard.machine()
@@ -370,13 +370,13 @@ async def test_a_spent_token_is_not_followed_by_another_one_once_the_machine_wor
 @pytest.mark.parametrize(
     "token", ["", "x", "machine..", "machine.bS9t.abc", "cluster.bS9t.abc", "machine.!.x", "a" * 9999]
 )
-async def test_what_is_no_token_is_not_known(yard: Yard, token: str) -> None:
+async def test_malformed_token_returns_401(yard: Yard, token: str) -> None:
     async with yard.running():
         refusal = await refused(yard.connect(token))
         assert (refusal.code, refusal.message) == (401, "unknown or expired token")
 
 
-async def test_the_token_of_one_machine_does_not_open_another(yard: Yard) -> None:
+async def test_token_of_one_machine_is_refused_for_another(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine("m")
     await yard.machine("n")
@@ -391,7 +391,7 @@ async def test_the_token_of_one_machine_does_not_open_another(yard: Yard) -> Non
         assert (await refused(yard.connect(forged.text))).code == 401
 
 
-async def test_a_clone_of_a_host_is_refused_and_told_why(yard: Yard) -> None:
+async def test_cloned_host_id_is_refused_with_conflict(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine("m")
     await yard.machine("n")
@@ -417,7 +417,7 @@ async def test_a_token_is_refused_while_its_machine_is_being_deleted(yard: Yard)
     assert "being deleted" in refusal.message
 
 
-async def test_a_host_without_an_id_or_with_a_bad_one_is_told(yard: Yard) -> None:
+async def test_missing_or_invalid_host_id_returns_400(yard: Yard) -> None:
     async with yard.running():
         for id in ("", "a b", "x" * 64):
             refusal = await refused(yard.connect("machine.bS9t.abc", id))
@@ -425,7 +425,7 @@ async def test_a_host_without_an_id_or_with_a_bad_one_is_told(yard: Yard) -> Non
             assert "X-Cattle-Id" in refusal.message
 
 
-async def test_a_host_may_ask_for_its_config_and_version_without_using_its_token(yard: Yard) -> None:
+async def test_host_reads_config_and_version_without_spending_token(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     said = {"x-cattle-id": "host-1", "x-cattle-field": "kubernetesversion"}
@@ -444,7 +444,7 @@ async def test_a_host_may_ask_for_its_config_and_version_without_using_its_token
         assert (await refused(yard.registration.config_yaml(token, said))).code == 403
 
 
-async def test_a_bootstrap_that_was_moved_remembers_its_host(yard: Yard) -> None:
+async def test_moved_bootstrap_keeps_its_connected_host(yard: Yard) -> None:
     """`clusterctl move` takes no status along."""
     await yard.cluster()
     await yard.machine()
@@ -459,7 +459,7 @@ async def test_a_bootstrap_that_was_moved_remembers_its_host(yard: Yard) -> None
     assert found["status"]["dataSecretName"] == names.bootstrap_secret("m")
 
 
-async def test_scripts_for_another_manager_are_made_anew(yard: Yard) -> None:
+async def test_changed_server_url_regenerates_bootstrap_scripts(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     async with yard.running():
@@ -478,7 +478,7 @@ async def test_scripts_for_another_manager_are_made_anew(yard: Yard) -> None:
 # a hostile node
 
 
-async def test_a_stolen_kubeconfig_reads_nothing_but_its_own_secret(yard: Yard) -> None:
+async def test_agent_kubeconfig_reads_only_its_own_plan_secret(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine("m")
     await yard.machine("n")
@@ -518,7 +518,7 @@ async def test_a_stolen_kubeconfig_reads_nothing_but_its_own_secret(yard: Yard) 
         assert read(await thief.get(SECRETS, here, own))["metadata"]["name"] == own
 
 
-async def test_a_node_that_promotes_itself_gains_nothing_and_is_reported(yard: Yard) -> None:
+async def test_node_changes_to_its_role_or_plan_are_reverted_and_reported(yard: Yard) -> None:
     await yard.cluster()
     await yard.machine()
     async with yard.running():
@@ -549,7 +549,7 @@ async def test_a_node_that_promotes_itself_gains_nothing_and_is_reported(yard: Y
         assert event["type"] == "Warning"
 
 
-async def test_labels_of_a_plan_are_those_of_its_machine_whoever_changed_them(yard: Yard) -> None:
+async def test_plan_secret_labels_are_reset_to_machine_labels(yard: Yard) -> None:
     """Also where no admission is in force."""
     await yard.cluster()
     await yard.machine()

@@ -40,7 +40,7 @@ async def refused(attempt: object) -> Refusal:
     return caught.value
 
 
-async def test_a_host_that_runs_the_line_becomes_a_machine(yard: Yard) -> None:
+async def test_registered_host_becomes_machine_with_its_roles_and_addresses(yard: Yard) -> None:
     await yard.cluster()
     async with yard.running():
         info = await yard.connect(
@@ -106,7 +106,7 @@ async def test_a_host_is_provisioned_only_when_its_agent_has_connected(yard: Yar
         await yard.engine.until(CUSTOM_MACHINE.target, yard.namespace, name, lambda obj: is_true(obj, "Ready"))
 
 
-async def test_the_same_host_comes_back_to_its_machine_whatever_it_says_now(yard: Yard) -> None:
+async def test_registered_host_reconnects_to_same_machine_despite_changed_flags(yard: Yard) -> None:
     await yard.cluster()
     async with yard.running():
         token = await cluster_token(yard)
@@ -117,7 +117,7 @@ async def test_the_same_host_comes_back_to_its_machine_whatever_it_says_now(yard
         assert names.ETCD_ROLE not in machine["metadata"]["labels"]
 
 
-async def test_the_request_of_a_host_whose_answer_was_lost_goes_when_it_asks_again(yard: Yard) -> None:
+async def test_stale_registration_request_is_removed_on_retry(yard: Yard) -> None:
     await yard.cluster()
     name = custom.machine_name("host-1")
     async with yard.running():
@@ -141,7 +141,7 @@ async def test_a_machine_of_a_pool_is_found_by_the_id_of_its_host(yard: Yard) ->
         assert await yard.connect(await cluster_token(yard), "host-1") == first
 
 
-async def test_another_host_of_the_same_name_is_refused_until_the_first_is_gone(yard: Yard) -> None:
+async def test_host_with_duplicate_node_name_is_refused_until_first_is_deleted(yard: Yard) -> None:
     await yard.cluster()
     async with yard.running():
         token = await cluster_token(yard)
@@ -157,7 +157,7 @@ async def test_another_host_of_the_same_name_is_refused_until_the_first_is_gone(
         assert info.secret_name == names.plan_secret(custom.machine_name("host-2"))
 
 
-async def test_a_host_whose_machine_is_being_deleted_is_refused_and_may_come_back_as_a_new_one(yard: Yard) -> None:
+async def test_host_of_deleting_machine_is_refused_then_registers_as_new_machine(yard: Yard) -> None:
     await yard.cluster()
     name = custom.machine_name("host-1")
     async with yard.running():
@@ -186,7 +186,7 @@ async def test_a_host_whose_machine_is_being_deleted_is_refused_and_may_come_bac
         ({"role_worker": "true", "address": "x" * 5000}, 400, "longer than"),
     ],
 )
-async def test_what_cannot_be_used_is_refused_in_words_and_leaves_nothing(
+async def test_invalid_registration_is_refused_and_creates_nothing(
     yard: Yard, said: dict[str, str], code: int, why: str
 ) -> None:
     await yard.cluster()
@@ -199,7 +199,7 @@ async def test_what_cannot_be_used_is_refused_in_words_and_leaves_nothing(
         assert await yard.engine.get(SECRETS, yard.namespace, custom.machine_name("host-1")) is None
 
 
-async def test_a_token_is_good_for_its_cluster_only_and_ends_when_its_secret_is_deleted(yard: Yard) -> None:
+async def test_registration_token_is_limited_to_its_cluster_and_revoked_with_its_secret(yard: Yard) -> None:
     await yard.cluster("c")
     await yard.cluster("d")
     async with yard.running():
@@ -218,7 +218,7 @@ async def test_a_token_is_good_for_its_cluster_only_and_ends_when_its_secret_is_
         await yard.connect(await cluster_token(yard, "c"), "host-1", **WORKER)
 
 
-async def test_many_hosts_at_once_each_get_their_own(yard: Yard) -> None:
+async def test_concurrent_hosts_each_get_their_own_machine(yard: Yard) -> None:
     await yard.cluster()
     async with yard.running():
         token = await cluster_token(yard)
@@ -228,7 +228,7 @@ async def test_many_hosts_at_once_each_get_their_own(yard: Yard) -> None:
     assert len({info.secret_name for info in infos}) == 10
 
 
-async def test_the_line_is_written_anew_for_another_manager_and_its_token_stays(yard: Yard) -> None:
+async def test_changed_server_url_rewrites_registration_command_and_keeps_token(yard: Yard) -> None:
     await yard.cluster()
     async with yard.running():
         token = await cluster_token(yard)
@@ -244,7 +244,7 @@ async def test_the_line_is_written_anew_for_another_manager_and_its_token_stays(
     assert f"--token {token} " in text(found, clusters.COMMAND)
 
 
-async def test_requests_that_nobody_takes_go_away(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_abandoned_registration_requests_are_deleted(yard: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clusters, "_REQUEST_SECONDS", 1.0)
     await yard.cluster()
     cluster = CLUSTER.decode(await yard.engine.client.get(CLUSTER.target, yard.namespace, "c"))
@@ -254,7 +254,7 @@ async def test_requests_that_nobody_takes_go_away(yard: Yard, monkeypatch: pytes
         await yard.engine.gone(SECRETS, yard.namespace, custom.machine_name("host-1"))
 
 
-async def test_what_is_no_request_is_refused_and_not_tried_again(yard: Yard) -> None:
+async def test_unreadable_registration_request_is_refused_permanently(yard: Yard) -> None:
     await yard.cluster()
     cluster = CLUSTER.decode(await yard.engine.client.get(CLUSTER.target, yard.namespace, "c"))
     request = custom.request_secret(cluster, {}, "host-1")

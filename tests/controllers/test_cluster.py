@@ -163,7 +163,7 @@ class World:
 
 
 @both
-async def test_a_cluster_comes_up(engine: Engine, provider: Provider) -> None:
+async def test_cluster_becomes_available_from_provider_status(engine: Engine, provider: Provider) -> None:
     world = await World.new(engine, provider)
     cluster = await world.cluster()
     domains = [{"name": "east", "controlPlane": True}, {"name": "west", "controlPlane": False}]
@@ -207,7 +207,9 @@ async def test_a_cluster_comes_up(engine: Engine, provider: Provider) -> None:
 
 
 @both
-async def test_the_control_plane_may_be_the_one_that_knows_the_endpoint(engine: Engine, provider: Provider) -> None:
+async def test_endpoint_is_copied_from_control_plane_when_infrastructure_has_none(
+    engine: Engine, provider: Provider
+) -> None:
     world = await World.new(engine, provider)
     await world.cluster()
     await world.infrastructure()
@@ -222,7 +224,7 @@ async def test_the_control_plane_may_be_the_one_that_knows_the_endpoint(engine: 
 
 
 @both
-async def test_flags_and_endpoint_are_never_taken_back(engine: Engine, provider: Provider) -> None:
+async def test_initialization_flags_and_endpoint_are_never_reset(engine: Engine, provider: Provider) -> None:
     world = await World.new(engine, provider)
     await world.cluster()
     await world.infrastructure({"controlPlaneEndpoint": ENDPOINT})
@@ -242,7 +244,7 @@ async def test_flags_and_endpoint_are_never_taken_back(engine: Engine, provider:
         assert is_true(found, "InfrastructureReady")
 
 
-async def test_what_providers_say_themselves_is_passed_on(engine: Engine) -> None:
+async def test_provider_ready_condition_is_copied_to_cluster(engine: Engine) -> None:
     world = await World.new(engine, NEW)
     await world.cluster()
     await world.infrastructure()
@@ -267,7 +269,7 @@ async def test_what_providers_say_themselves_is_passed_on(engine: Engine) -> Non
         assert "Perhaps" in found["message"]
 
 
-async def test_a_provider_that_breaks_the_contract_is_told_apart_from_one_that_is_not_ready(engine: Engine) -> None:
+async def test_contract_violation_is_reported_as_internal_error(engine: Engine) -> None:
     world = await World.new(engine, NEW)
     await world.cluster()
     await world.infrastructure()
@@ -283,7 +285,7 @@ async def test_a_provider_that_breaks_the_contract_is_told_apart_from_one_that_i
         assert found["status"]["phase"] == "Provisioning"
 
 
-async def test_a_kind_that_is_not_installed_is_named_and_noticed_once_it_is(engine: Engine) -> None:
+async def test_missing_provider_kind_is_reported_until_installed(engine: Engine) -> None:
     kind = ProviderKind(INFRASTRUCTURE, "TardyCluster", "v1beta2")
     world = World(engine, await engine.namespace(), NEW._replace(cluster=kind))
     await world.cluster(control_plane=False)
@@ -299,7 +301,7 @@ async def test_a_kind_that_is_not_installed_is_named_and_noticed_once_it_is(engi
         await engine.gone(CLUSTER.target, world.namespace, "c")
 
 
-async def test_without_a_control_plane_provider_a_kubeconfig_is_made_of_the_ca(engine: Engine) -> None:
+async def test_kubeconfig_is_generated_from_ca_without_control_plane_provider(engine: Engine) -> None:
     world = await World.new(engine, NEW)
     cluster = await world.cluster(control_plane=False)
     await world.infrastructure({"controlPlaneEndpoint": ENDPOINT})
@@ -322,7 +324,7 @@ async def test_without_a_control_plane_provider_a_kubeconfig_is_made_of_the_ca(e
         assert found["status"]["controlPlane"]["replicas"] == 1
 
 
-async def test_a_paused_cluster_is_left_alone(engine: Engine) -> None:
+async def test_paused_cluster_is_not_reconciled(engine: Engine) -> None:
     world = await World.new(engine, NEW)
     cluster = await world.cluster(paused=True)
     await world.infrastructure()
@@ -341,7 +343,7 @@ async def test_a_paused_cluster_is_left_alone(engine: Engine) -> None:
         assert condition(found, "Paused")["reason"] == "NotPaused"
 
 
-async def test_what_changes_nothing_writes_nothing(engine: Engine) -> None:
+async def test_irrelevant_changes_keep_conditions_and_bound_writes(engine: Engine) -> None:
     world = await World.new(engine, NEW)
     await world.cluster()
     await world.infrastructure({"controlPlaneEndpoint": ENDPOINT})
@@ -364,7 +366,9 @@ async def test_what_changes_nothing_writes_nothing(engine: Engine) -> None:
 
 
 @both
-async def test_deletion_goes_in_order(engine: Engine, provider: Provider) -> None:
+async def test_deletion_removes_workers_control_plane_and_infrastructure_in_order(
+    engine: Engine, provider: Provider
+) -> None:
     world = await World.new(engine, provider)
     await world.cluster()
     await world.infrastructure({"controlPlaneEndpoint": ENDPOINT}, finalizers=[HOLD])
@@ -400,7 +404,7 @@ async def test_deletion_goes_in_order(engine: Engine, provider: Provider) -> Non
     await world.release(MACHINE.target, "controlled")
 
 
-async def test_control_plane_machines_go_after_the_workers_where_nobody_else_deletes_them(engine: Engine) -> None:
+async def test_control_plane_machines_are_deleted_after_workers_without_provider(engine: Engine) -> None:
     world = await World.new(engine, OLD)
     await world.cluster(control_plane=False)
     await world.infrastructure()
@@ -418,7 +422,7 @@ async def test_control_plane_machines_go_after_the_workers_where_nobody_else_del
     assert await engine.get(OLD.cluster.target, world.namespace, "c") is None
 
 
-async def test_everything_may_be_deleted_at_once_and_some_of_it_be_gone(engine: Engine) -> None:
+async def test_deletion_completes_when_provider_objects_are_deleted_concurrently(engine: Engine) -> None:
     world = await World.new(engine, NEW)
     await world.cluster()
     await world.infrastructure({"controlPlaneEndpoint": ENDPOINT})

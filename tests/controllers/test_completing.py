@@ -20,7 +20,7 @@ async def asked(engine: Engine, line: str) -> list[str]:
     return []
 
 
-async def test_names_of_clusters_objects_kinds_and_namespaces_come_from_the_server(engine: Engine) -> None:
+async def test_shell_completion_lists_names_from_server(engine: Engine) -> None:
     ranch = await Ranch.create(engine)
     await ranch.config("servers")
     await ranch.cluster(pool("servers"), name="prairie-of-tabs")

@@ -56,7 +56,7 @@ async def test_three_servers_and_two_workers_become_a_cluster(ranch: Ranch) -> N
     assert [one["metadata"]["labels"].get(names.INIT_NODE) for one in bootstraps].count("true") == 1
 
 
-async def test_no_other_object_holds_what_a_secret_holds(ranch: Ranch) -> None:
+async def test_secret_values_appear_in_no_other_object(ranch: Ranch) -> None:
     async with ranch.running():
         await ranch.herd(("s1",), ("w1",))
         await ranch.ready()
@@ -76,7 +76,7 @@ async def test_no_other_object_holds_what_a_secret_holds(ranch: Ranch) -> None:
     assert [(plural, line) for plural, text in others.items() for line in lines if line in text] == []
 
 
-async def test_servers_are_labelled_as_cluster_api_knows_them_and_workers_are_not(ranch: Ranch) -> None:
+async def test_servers_get_control_plane_label_and_workers_do_not(ranch: Ranch) -> None:
     """Roles are all that a user has to say of a machine."""
     async with ranch.running():
         await ranch.herd(("s1",), ("w1",))
@@ -91,7 +91,7 @@ async def test_servers_are_labelled_as_cluster_api_knows_them_and_workers_are_no
     assert endpoint["spec"]["controlPlaneEndpoint"]["host"] == "10.0.0.1"
 
 
-async def test_a_machine_without_a_role_is_told_which_labels_give_it_one(ranch: Ranch) -> None:
+async def test_machine_without_role_condition_names_role_labels(ranch: Ranch) -> None:
     async with ranch.running():
         await ranch.herd(("s1",))
         await ranch.machine("idle", {})
@@ -117,7 +117,7 @@ async def test_the_kubeconfig_is_signed_by_the_cluster_and_points_at_a_server(ra
     assert cluster["certificate-authority-data"] == authority["data"]["tls.crt"]
 
 
-async def test_behind_a_proxy_the_administrators_kubeconfig_is_another_secret(ranch: Ranch) -> None:
+async def test_proxied_cluster_stores_admin_kubeconfig_in_separate_secret(ranch: Ranch) -> None:
     ranch.proxied = True
     async with ranch.running():
         await ranch.herd(("s1",))
@@ -147,7 +147,7 @@ async def test_a_change_of_the_configuration_reaches_every_host_in_place(ranch: 
         assert news[name]["data"]["appliedPlan"] == plans[name]["data"]["plan"]
 
 
-async def test_an_idle_cluster_writes_nothing_however_often_it_is_looked_at(ranch: Ranch) -> None:
+async def test_idle_cluster_writes_nothing_when_reconciled_again(ranch: Ranch) -> None:
     async with ranch.running() as manager:
         await ranch.herd(("s1",), ("w1",))
         await ranch.ready()
@@ -163,7 +163,7 @@ async def test_an_idle_cluster_writes_nothing_however_often_it_is_looked_at(ranc
         assert written[1] == written[2]
 
 
-async def test_what_is_told_of_a_machine_is_written_seldom(ranch: Ranch) -> None:
+async def test_machine_status_is_patched_at_most_four_times_per_machine(ranch: Ranch) -> None:
     async with ranch.running() as manager:
         await ranch.herd(("s1",), ("w1", "w2"))
         await ranch.ready()

@@ -47,7 +47,7 @@ def waits(text: str, reason: str = "") -> object:
 # what is missing
 
 
-async def test_a_failed_plan_is_told_and_new_intent_takes_its_place(connected: Ranch) -> None:
+async def test_failed_plan_is_reported_and_superseded_by_new_config(connected: Ranch) -> None:
     ranch = connected
     async with ranch.running():
         ranch.hosts.failing["w1"] = "no space left on device"
@@ -81,7 +81,7 @@ async def test_a_paused_cluster_gets_no_plan(ranch: Ranch) -> None:
         assert (await ranch.plans())["s1"]["data"]["plan"] != before["s1"]["data"]["plan"]
 
 
-async def test_what_the_spec_names_is_waited_for_by_name_and_its_arrival_is_enough(ranch: Ranch) -> None:
+async def test_control_plane_waits_for_referenced_secret_and_resumes_when_created(ranch: Ranch) -> None:
     registries = {"configs": {"r.example": {"authConfigSecretName": "login"}}}
     async with ranch.running():
         await ranch.herd(("s1",), registries=registries)
@@ -91,7 +91,7 @@ async def test_what_the_spec_names_is_waited_for_by_name_and_its_arrival_is_enou
         await ranch.ready()
 
 
-async def test_without_files_or_an_image_of_a_version_it_is_said_how_to_add_them(ranch: Ranch) -> None:
+async def test_missing_artefacts_message_gives_add_command(ranch: Ranch) -> None:
     ranch.artefacts = {}
     async with ranch.running():
         await ranch.herd(("s1",), kubernetesVersion="v1.36.4+nano1")
@@ -119,7 +119,7 @@ async def test_first_status_is_written_while_the_version_is_packed(ranch: Ranch)
 # authorities and tokens
 
 
-async def test_the_users_own_authority_is_used(ranch: Ranch) -> None:
+async def test_user_supplied_ca_is_used(ranch: Ranch) -> None:
     given = authority()
     texts = {name: value.decode() for name, value in given.items()}
     await ranch.secret("c-ca", texts, labels={"cluster.x-k8s.io/cluster-name": "c"})
@@ -150,7 +150,7 @@ async def test_deleted_authorities_are_put_back_from_the_plans_of_servers(ranch:
         assert {host: secret["data"]["plan"] for host, secret in (await ranch.plans()).items()} == plans
 
 
-async def test_an_authority_that_cannot_sign_is_told_and_no_plan_is_given(ranch: Ranch) -> None:
+async def test_invalid_ca_is_reported_and_blocks_plans(ranch: Ranch) -> None:
     await ranch.secret("c-ca", {"tls.crt": "nonsense", "tls.key": "nonsense"})
     async with ranch.running():
         await ranch.herd(("s1",))
@@ -159,7 +159,7 @@ async def test_an_authority_that_cannot_sign_is_told_and_no_plan_is_given(ranch:
         assert "plan" not in (await ranch.plans())["s1"].get("data", {})
 
 
-async def test_tokens_that_are_lost_are_never_made_anew(ranch: Ranch) -> None:
+async def test_lost_tokens_are_reported_and_never_regenerated(ranch: Ranch) -> None:
     async with ranch.running():
         await ranch.herd(("s1",))
         await ranch.ready()
@@ -172,7 +172,7 @@ async def test_tokens_that_are_lost_are_never_made_anew(ranch: Ranch) -> None:
         await ranch.ready()
 
 
-async def test_a_state_from_before_there_were_tunnels_gets_a_key_once_and_keeps_its_tokens(ranch: Ranch) -> None:
+async def test_state_without_tunnel_key_gets_key_once_and_keeps_tokens(ranch: Ranch) -> None:
     tokens = {"serverToken": "of-servers", "agentToken": "of-agents"}
     await ranch.secret("c-rke-state", tokens, "rke.cattle.io/cluster-state")
     async with ranch.running():
@@ -187,7 +187,7 @@ async def test_a_state_from_before_there_were_tunnels_gets_a_key_once_and_keeps_
     assert found == tokens
 
 
-async def test_a_kubeconfig_of_somebody_else_is_left_alone_and_told(ranch: Ranch) -> None:
+async def test_foreign_kubeconfig_secret_is_kept_and_reported(ranch: Ranch) -> None:
     await ranch.secret("c-kubeconfig", {"value": "theirs"}, labels={"cluster.x-k8s.io/cluster-name": "c"})
     async with ranch.running():
         await ranch.herd(("s1",))
@@ -199,7 +199,7 @@ async def test_a_kubeconfig_of_somebody_else_is_left_alone_and_told(ranch: Ranch
 # going
 
 
-async def test_a_server_goes_only_when_its_member_has_left(connected: Ranch) -> None:
+async def test_server_is_deleted_only_after_its_etcd_member_left(connected: Ranch) -> None:
     ranch = connected
     assert ranch.workload is not None
     async with ranch.running():
@@ -223,7 +223,7 @@ async def test_a_server_goes_only_when_its_member_has_left(connected: Ranch) -> 
     assert done == ["install", "retire"]  # its services ended before its server did
 
 
-async def test_a_member_whose_machine_was_never_seen_to_leave_is_expelled(connected: Ranch) -> None:
+async def test_etcd_member_without_machine_is_removed(connected: Ranch) -> None:
     ranch = connected
     assert ranch.workload is not None
     async with ranch.running():
@@ -239,7 +239,7 @@ async def test_a_member_whose_machine_was_never_seen_to_leave_is_expelled(connec
         await ranch.plane(lambda obj: is_true(obj, "Ready") and condition(obj, "Held")["status"] == "False")
 
 
-async def test_a_node_whose_machine_went_while_nobody_could_delete_it_is_forgotten(connected: Ranch) -> None:
+async def test_orphaned_node_of_deleted_machine_is_removed(connected: Ranch) -> None:
     ranch = connected
     assert ranch.workload is not None
     async with ranch.running():
@@ -257,7 +257,7 @@ async def test_a_node_whose_machine_went_while_nobody_could_delete_it_is_forgott
         await ranch.ready()
 
 
-async def test_a_machine_that_waits_for_a_control_plane_that_is_gone_is_let_go(ranch: Ranch) -> None:
+async def test_machine_of_deleted_control_plane_is_released(ranch: Ranch) -> None:
     await ranch.cluster()
     await ranch.engine.delete(RKE_CONTROL_PLANE.target, ranch.namespace, "c")
     await ranch.machine("s1", {**WORKER, names.ETCD_ROLE: "true"})
@@ -270,7 +270,7 @@ async def test_a_machine_that_waits_for_a_control_plane_that_is_gone_is_let_go(r
         await ranch.engine.gone(MACHINE.target, ranch.namespace, "s1")
 
 
-async def test_a_cluster_is_deleted_with_everything_and_nobody_has_to_leave_etcd(ranch: Ranch) -> None:
+async def test_cluster_deletion_removes_all_objects_without_etcd_member_removal(ranch: Ranch) -> None:
     async with ranch.running():
         await ranch.herd(("s1", "s2", "s3"))
         await ranch.ready()
@@ -287,9 +287,7 @@ def ours(secret: Json) -> bool:
 # draining
 
 
-async def test_a_node_whose_pods_answer_404_to_their_eviction_counts_as_drained(
-    connected: Ranch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_drain_treats_eviction_404_as_drained(connected: Ranch, monkeypatch: pytest.MonkeyPatch) -> None:
     ranch = connected
     assert ranch.workload is not None
     asked = evictions_answer_404(monkeypatch)
@@ -311,7 +309,7 @@ async def test_a_node_whose_pods_answer_404_to_their_eviction_counts_as_drained(
     assert asked == ["p"]
 
 
-async def test_a_node_is_drained_before_it_is_restarted_and_takes_pods_again_after(connected: Ranch) -> None:
+async def test_node_is_drained_before_restart_and_uncordoned_after(connected: Ranch) -> None:
     ranch = connected
     assert ranch.workload is not None
     hook = {"annotation": "example.com/ready-to-drain"}

@@ -150,7 +150,7 @@ async def refused(call: Any) -> str:
     return caught.value.message
 
 
-async def test_user_cannot_name_a_secret_that_they_cannot_get(engine: Engine, ranch: Ranch) -> None:
+async def test_naming_secret_without_get_right_is_denied(engine: Engine, ranch: Ranch) -> None:
     namespace, user = ranch.namespace, new_name()
     if await engine.get(NAMESPACES, "", SHARED) is None:
         await engine.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHARED}})
@@ -170,7 +170,7 @@ async def test_user_cannot_name_a_secret_that_they_cannot_get(engine: Engine, ra
         await revoke(engine, SHARED, f"read-{user}")
 
 
-async def test_write_that_uses_no_credential_anew_needs_no_right(engine: Engine, ranch: Ranch) -> None:
+async def test_write_without_new_credential_needs_no_secret_right(engine: Engine, ranch: Ranch) -> None:
     namespace, user = ranch.namespace, new_name()
     await grant(engine, namespace, user, "all", BUT_SECRETS)
     await ranch.credential("cloud")
@@ -243,7 +243,7 @@ def made_without_credential() -> Json:
     return obj
 
 
-async def test_cluster_without_an_author_is_flagged_until_somebody_takes_over(engine: Engine, ranch: Ranch) -> None:
+async def test_cluster_without_author_is_flagged_until_user_takes_over(engine: Engine, ranch: Ranch) -> None:
     namespace, user = ranch.namespace, new_name()
     await grant(engine, namespace, user, "all", [EVERYTHING])
     await ranch.credential("cloud")
@@ -268,7 +268,7 @@ async def test_cluster_without_an_author_is_flagged_until_somebody_takes_over(en
 # ---- before a server is created ------------------------------------------------------------------------------------
 
 
-async def test_revoked_author_gets_no_new_server_but_their_servers_are_removed(engine: Engine) -> None:
+async def test_revoked_author_gets_no_new_server_and_existing_servers_are_removable(engine: Engine) -> None:
     bench, user = await Bench.create(engine), new_name()
     record = {AUTHOR: f'{{"user":"{user}"}}'}
     await bench.cluster()
@@ -324,7 +324,7 @@ async def test_cloned_machine_has_the_author_of_its_template(engine: Engine) -> 
             await bench.job()
 
 
-async def test_server_without_an_author_is_created_and_an_event_says_so(engine: Engine) -> None:
+async def test_server_without_author_is_created_with_warning_event(engine: Engine) -> None:
     bench = await Bench.create(engine)
     await bench.cluster()
     await bench.secret("cred", token=b"t0ken")
@@ -336,7 +336,7 @@ async def test_server_without_an_author_is_created_and_an_event_says_so(engine: 
         await bench.job()
 
 
-async def test_bootstrap_secret_must_be_the_one_that_its_config_made(engine: Engine) -> None:
+async def test_bootstrap_secret_from_foreign_source_is_rejected(engine: Engine) -> None:
     bench = await Bench.create(engine)
     await bench.cluster()
     await bench.secret("others", value=b"secret")

@@ -179,7 +179,7 @@ async def diagnose(ranch: Ranch, *words: str | Path) -> Ended:
     return await remuda(ranch.engine, "diagnose", *words)
 
 
-async def test_no_secret_is_in_the_bundle_and_what_helps_is(ranch: Ranch, tmp_path: Path) -> None:
+async def test_bundle_contains_diagnostics_but_no_secrets(ranch: Ranch, tmp_path: Path) -> None:
     hidden = Planted()
     await plant(ranch, hidden)
     log = tmp_path / "remuda.log"
@@ -224,7 +224,7 @@ async def test_no_secret_is_in_the_bundle_and_what_helps_is(ranch: Ranch, tmp_pa
     assert "u-ann" in found["objects/cluster-wide/tokens.management.cattle.io.yaml"]
 
 
-async def test_of_a_cluster_nothing_of_another_one(ranch: Ranch, tmp_path: Path) -> None:
+async def test_cluster_bundle_contains_nothing_of_other_clusters(ranch: Ranch, tmp_path: Path) -> None:
     await ranch.config("other")
     await ranch.cluster(pool("other"), name="prairie-east")
     other = secret("prairie-east-any", password="whatever-it-is")
@@ -236,7 +236,7 @@ async def test_of_a_cluster_nothing_of_another_one(ranch: Ranch, tmp_path: Path)
 
 
 @pytest.mark.parametrize("force", [False, True])
-async def test_a_file_that_is_there_is_overwritten_only_by_force(ranch: Ranch, tmp_path: Path, force: bool) -> None:
+async def test_existing_bundle_file_is_overwritten_only_with_force(ranch: Ranch, tmp_path: Path, force: bool) -> None:
     path = tmp_path / "b.tar.gz"
     path.write_text("mine")
     path.chmod(0o644)
@@ -251,7 +251,7 @@ async def test_a_file_that_is_there_is_overwritten_only_by_force(ranch: Ranch, t
     assert list(tmp_path.glob(".*")) == []
 
 
-async def test_what_cannot_be_is_told_before_anything_is_gathered(ranch: Ranch, tmp_path: Path) -> None:
+async def test_invalid_arguments_fail_before_collection(ranch: Ranch, tmp_path: Path) -> None:
     done = await diagnose(ranch, "meadow", "-o", tmp_path / "b.tar.gz")
     assert (done.code, "cluster meadow not found" in done.err) == (1, True)
     done = await diagnose(ranch, "-o", tmp_path / "nowhere" / "b.tar.gz")

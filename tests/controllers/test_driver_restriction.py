@@ -40,7 +40,7 @@ def declared(name: str) -> Json:
     return typed(CLUSTER, name, spec={"kubernetesVersion": "v1.36.4+k3s1", "rkeConfig": {"machinePools": [pool]}})
 
 
-async def test_user_is_refused_until_an_administrator_opens_the_driver(engine: Engine) -> None:
+async def test_local_driver_is_denied_to_user_until_administrator_allows_all_users(engine: Engine) -> None:
     model = await asyncio.to_thread(options.of_driver, Process)
     await engine.install([*providers.definitions(), *provisioning.definitions(), *definitions.of_driver(model)])
     namespace, user = await engine.namespace(), new_name()

@@ -23,7 +23,7 @@ async def bench(engine: Engine) -> Bench:
     return await Bench.create(engine)
 
 
-async def test_a_machine_is_ready_when_its_script_has_ended_well(bench: Bench) -> None:
+async def test_machine_becomes_ready_after_create_job_succeeds(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.machine(options={"size": "large", "disk": 20, "tags": ["a"]})
@@ -42,7 +42,7 @@ async def test_a_machine_is_ready_when_its_script_has_ended_well(bench: Bench) -
 
 
 @pytest.mark.parametrize(("maker", "told"), [("probe", {"bridge": "rm-1"}), ("other", {})])
-async def test_the_job_is_told_of_the_network_that_its_own_driver_has_made_for_the_cluster(
+async def test_job_order_includes_network_made_by_same_driver_only(
     bench: Bench, maker: str, told: dict[str, str]
 ) -> None:
     shared = {"apiVersion": RKE_CLUSTER.api_version, "kind": "RKECluster", "metadata": {"name": "c"}, "spec": {}}
@@ -56,7 +56,7 @@ async def test_the_job_is_told_of_the_network_that_its_own_driver_has_made_for_t
         assert (await bench.order())["network"] == told
 
 
-async def test_the_job_is_told_everything_and_may_touch_one_secret(bench: Bench) -> None:
+async def test_job_order_is_complete_and_job_may_access_one_secret(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.secret("cred", probecredentialConfig__token=b"t0ken", plain=b"x")
@@ -97,7 +97,7 @@ async def test_the_job_is_told_everything_and_may_touch_one_secret(bench: Bench)
     assert labels["rke.cattle.io/capi-machine-name"] == "m"
 
 
-async def test_with_user_data_it_is_ready_when_the_agent_has_called(bench: Bench) -> None:
+async def test_machine_with_user_data_becomes_ready_when_agent_connects(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.machine()
@@ -118,7 +118,7 @@ async def test_with_user_data_it_is_ready_when_the_agent_has_called(bench: Bench
     assert found["status"]["failureDomain"] == "z"
 
 
-async def test_each_precondition_is_named_until_it_holds(bench: Bench) -> None:
+async def test_ready_condition_names_each_unmet_precondition(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster(provisioned=False)
         await bench.machine(bootstrapped=False)
@@ -134,7 +134,7 @@ async def test_each_precondition_is_named_until_it_holds(bench: Bench) -> None:
         await bench.job()
 
 
-async def test_a_credential_that_is_missing_is_named(bench: Bench) -> None:
+async def test_missing_credential_is_named_in_condition(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.machine(cloudCredentialSecretName="nowhere")
@@ -143,7 +143,7 @@ async def test_a_credential_that_is_missing_is_named(bench: Bench) -> None:
         assert await bench.jobs() == []
 
 
-async def test_a_credential_of_the_tenants_namespace_for_credentials_is_used(bench: Bench) -> None:
+async def test_credential_from_tenant_credential_namespace_is_used(bench: Bench) -> None:
     place = f"{bench.namespace}-credentials"
     await bench.engine.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cloud"}, "stringData": {"token": "t0ken"}}
@@ -164,7 +164,7 @@ async def test_a_credential_of_any_other_namespace_is_not_read(bench: Bench) -> 
         assert await bench.jobs() == []
 
 
-async def test_a_paused_machine_is_left_alone_and_says_so(bench: Bench) -> None:
+async def test_paused_machine_creates_no_job_and_sets_paused_condition(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster(paused=True)
         await bench.machine()
@@ -193,7 +193,7 @@ async def test_idle_machines_write_nothing(bench: Bench) -> None:
         assert manager.ledger.writes == 0
 
 
-async def test_a_machine_that_waits_writes_nothing_more(bench: Bench) -> None:
+async def test_failed_machine_waiting_for_retry_writes_nothing(bench: Bench) -> None:
     async with bench.running(PATIENT):
         await bench.cluster()
         await bench.machine()
@@ -220,7 +220,7 @@ async def test_options_of_a_server_cannot_change(bench: Bench) -> None:
     await bench.engine.patch(KIND.target, bench.namespace, "m", {"spec": {"providerID": "probe://x"}})
 
 
-async def test_a_machine_that_was_moved_here_gets_no_second_server(bench: Bench) -> None:
+async def test_moved_machine_gets_no_second_server(bench: Bench) -> None:
     """`clusterctl move` brings spec, annotations and Secrets, and no status."""
     async with bench.running():
         await bench.cluster()
@@ -241,7 +241,7 @@ async def test_a_machine_that_was_moved_here_gets_no_second_server(bench: Bench)
 _STATUS = ("conditions", "ready", "initialization", "jobName", "addresses", "failures", "countedJob")
 
 
-async def test_a_driver_that_lives_here_needs_our_runner(bench: Bench) -> None:
+async def test_local_driver_requires_embedded_job_runner(bench: Bench) -> None:
     async with bench.running(found=msgspec.structs.replace(FOUND, local=True), run_jobs=False):
         await bench.cluster()
         await bench.machine()
@@ -249,7 +249,7 @@ async def test_a_driver_that_lives_here_needs_our_runner(bench: Bench) -> None:
         assert [named(job) for job in await bench.jobs()] == []
 
 
-async def test_a_server_that_could_never_call_is_not_made(bench: Bench) -> None:
+async def test_server_is_not_created_when_server_url_is_loopback(bench: Bench) -> None:
     found = msgspec.structs.replace(FOUND, own_loopback=True)
     async with bench.running(found=found, only_here="https://127.0.0.1:6443"):
         await bench.cluster()
@@ -262,7 +262,7 @@ async def test_a_server_that_could_never_call_is_not_made(bench: Bench) -> None:
         await bench.job()
 
 
-async def test_where_the_cluster_runs_jobs_they_are_ordinary_ones(bench: Bench) -> None:
+async def test_kubernetes_job_has_image_limits_and_no_managed_by(bench: Bench) -> None:
     async with bench.running(run_jobs=False, image="registry.example/remuda:1", cpu="500m"):
         await bench.cluster()
         await bench.machine()

@@ -20,7 +20,7 @@ async def bench(engine: Engine) -> Bench:
     return await Bench.create(engine)
 
 
-async def test_before_anything_was_asked_for_it_just_goes(bench: Bench) -> None:
+async def test_machine_without_server_is_deleted_without_job(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster(provisioned=False)
         await bench.machine()
@@ -30,7 +30,7 @@ async def test_before_anything_was_asked_for_it_just_goes(bench: Bench) -> None:
         assert await bench.left() == []
 
 
-async def test_while_its_server_is_being_created_that_is_stopped_first(bench: Bench) -> None:
+async def test_deletion_stops_create_job_before_remove_job_starts(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.machine()
@@ -54,7 +54,7 @@ async def test_while_its_server_is_being_created_that_is_stopped_first(bench: Be
         assert await bench.left() == []
 
 
-async def test_after_a_failed_attempt_what_it_left_is_removed(bench: Bench) -> None:
+async def test_deletion_after_failed_create_runs_remove_job(bench: Bench) -> None:
     async with bench.running(PATIENT):
         await bench.cluster()
         await bench.machine()
@@ -66,7 +66,7 @@ async def test_after_a_failed_attempt_what_it_left_is_removed(bench: Bench) -> N
         assert await bench.left() == []
 
 
-async def test_a_stalled_machine_can_go(bench: Bench) -> None:
+async def test_stalled_machine_is_deletable(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.machine()
@@ -78,7 +78,7 @@ async def test_a_stalled_machine_can_go(bench: Bench) -> None:
         assert await bench.left() == []
 
 
-async def test_while_it_waits_for_its_agent(bench: Bench) -> None:
+async def test_machine_waiting_for_agent_is_deletable(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.machine()
@@ -90,7 +90,7 @@ async def test_while_it_waits_for_its_agent(bench: Bench) -> None:
         assert await bench.left() == []
 
 
-async def test_a_ready_machine_whose_cluster_and_machine_are_gone(bench: Bench) -> None:
+async def test_ready_machine_is_deletable_after_cluster_and_owner_are_gone(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.secret("cred", token=b"old")
@@ -110,7 +110,7 @@ async def test_a_ready_machine_whose_cluster_and_machine_are_gone(bench: Bench) 
         assert await bench.left() == []
 
 
-async def test_a_removal_that_fails_is_repeated_and_says_why(bench: Bench) -> None:
+async def test_failed_removal_is_retried_and_reported(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.machine()
@@ -129,7 +129,7 @@ async def test_a_removal_that_fails_is_repeated_and_says_why(bench: Bench) -> No
         await bench.gone()
 
 
-async def test_a_removal_that_failed_is_tried_at_once_when_somebody_asks(bench: Bench) -> None:
+async def test_failed_removal_is_retried_at_once_on_retry_annotation(bench: Bench) -> None:
     async with bench.running(PATIENT):
         await bench.cluster()
         await bench.machine()
@@ -144,7 +144,7 @@ async def test_a_removal_that_failed_is_tried_at_once_when_somebody_asks(bench: 
         assert await bench.left() == []
 
 
-async def test_a_server_that_cannot_be_removed_is_abandoned_on_demand_by_name(bench: Bench) -> None:
+async def test_abandon_annotation_drops_unremovable_server_with_event(bench: Bench) -> None:
     async with bench.running(PATIENT):
         await bench.cluster()
         await bench.machine()
@@ -161,7 +161,7 @@ async def test_a_server_that_cannot_be_removed_is_abandoned_on_demand_by_name(be
     assert "access denied" in text
 
 
-async def test_without_its_credential_it_says_so_and_goes_on_when_that_is_back(bench: Bench) -> None:
+async def test_missing_credential_blocks_removal_until_abandoned(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.secret("cred", token=b"x")
@@ -177,7 +177,7 @@ async def test_without_its_credential_it_says_so_and_goes_on_when_that_is_back(b
         await bench.gone()
 
 
-async def test_in_a_namespace_that_goes_no_server_is_forgotten_in_silence(bench: Bench) -> None:
+async def test_terminating_namespace_blocks_server_removal_until_abandoned(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.machine()
@@ -191,7 +191,7 @@ async def test_in_a_namespace_that_goes_no_server_is_forgotten_in_silence(bench:
         await bench.engine.gone(NAMESPACES, "", bench.namespace)
 
 
-async def test_the_controller_may_die_between_any_two_of_its_looks(bench: Bench) -> None:
+async def test_controller_restart_between_steps_completes_lifecycle(bench: Bench) -> None:
     """Each run begins with nothing but what the server has."""
     await bench.cluster()
     await bench.machine()

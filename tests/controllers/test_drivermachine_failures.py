@@ -43,7 +43,7 @@ async def test_a_failed_attempt_is_repeated_on_the_same_machine(bench: Bench) ->
     assert "failureMessage" not in found["status"]
 
 
-async def test_the_last_words_of_a_job_are_in_the_condition_and_its_log_stays(bench: Bench) -> None:
+async def test_job_error_is_in_condition_and_failed_job_is_kept(bench: Bench) -> None:
     async with bench.running(PATIENT):
         await bench.cluster()
         await bench.machine()
@@ -70,7 +70,7 @@ async def test_conditions_carry_one_line_of_a_long_error(bench: Bench) -> None:
         assert found["status"]["failureMessage"].startswith("Traceback:\n")
 
 
-async def test_permanent_failure_is_the_reason_of_ready(bench: Bench) -> None:
+async def test_permanent_failure_sets_ready_reason_stalled(bench: Bench) -> None:
     """The mark of a permanent failure, which Cluster API copies to InfrastructureReady of the Machine."""
     async with bench.running():
         await bench.cluster()
@@ -111,7 +111,7 @@ async def test_bootstrap_data_of_another_format_is_a_permanent_failure(bench: Be
         assert not condition(await bench.ready(), "Stalled")
 
 
-async def test_bad_options_stall_at_once_and_say_what_to_do(bench: Bench) -> None:
+async def test_bad_options_stall_at_once_with_advice(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.machine()
@@ -125,7 +125,7 @@ async def test_bad_options_stall_at_once_and_say_what_to_do(bench: Bench) -> Non
     assert found["status"]["failures"] == 1
 
 
-async def test_after_five_failures_a_person_has_to_look(bench: Bench) -> None:
+async def test_machine_stalls_after_five_failures_until_retry_annotation(bench: Bench) -> None:
     async with bench.running(msgspec.structs.replace(QUICK, pool_failures=100)):
         await bench.cluster()
         await bench.machine()
@@ -144,7 +144,7 @@ async def test_after_five_failures_a_person_has_to_look(bench: Bench) -> None:
         await bench.ready()
 
 
-async def test_a_retry_is_asked_for_once(bench: Bench) -> None:
+async def test_retry_annotation_value_triggers_one_attempt(bench: Bench) -> None:
     async with bench.running(PATIENT):
         await bench.cluster()
         await bench.machine()
@@ -158,7 +158,7 @@ async def test_a_retry_is_asked_for_once(bench: Bench) -> None:
         assert job["status"]["failed"] == 1
 
 
-async def test_what_failed_in_a_pool_can_be_read_when_its_machine_is_gone(bench: Bench) -> None:
+async def test_pool_failure_history_outlives_deleted_machine(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         pool = await bench.deployment("workers")
@@ -177,7 +177,7 @@ async def test_what_failed_in_a_pool_can_be_read_when_its_machine_is_gone(bench:
     assert (owner["kind"], owner["uid"]) == ("MachineDeployment", pool["metadata"]["uid"])
 
 
-async def test_failures_belong_to_the_machine_set_or_the_cluster_where_there_is_no_deployment(bench: Bench) -> None:
+async def test_failures_are_owned_by_machine_set_or_cluster_without_deployment(bench: Bench) -> None:
     async with bench.running(PATIENT):
         await bench.cluster()
         pool = await bench.machine_set("herd")
@@ -193,7 +193,7 @@ async def test_failures_belong_to_the_machine_set_or_the_cluster_where_there_is_
     assert of_cluster["kind"] == "Cluster"
 
 
-async def test_when_a_whole_pool_fails_one_machine_tries_at_a_time(bench: Bench) -> None:
+async def test_failing_pool_tries_one_machine_at_a_time(bench: Bench) -> None:
     rules = Rules(first_seconds=0.2, most_seconds=0.5, machine_failures=50, pool_failures=1)
     async with bench.running(rules):
         await bench.cluster()
@@ -214,7 +214,7 @@ async def test_when_a_whole_pool_fails_one_machine_tries_at_a_time(bench: Bench)
         assert len(others) == 2, "one success closes the circuit: the others need not wait for each other"
 
 
-async def test_machines_that_wait_for_another_say_for_which(bench: Bench) -> None:
+async def test_waiting_machine_names_machine_that_tries(bench: Bench) -> None:
     rules = Rules(first_seconds=0.05, most_seconds=0.05, machine_failures=50, pool_failures=1)
     async with bench.running(rules):
         await bench.cluster()
@@ -227,7 +227,7 @@ async def test_machines_that_wait_for_another_say_for_which(bench: Bench) -> Non
         assert "waiting for machine a" in condition(found, "Ready")["message"]
 
 
-async def test_when_the_one_that_tries_is_deleted_another_tries(bench: Bench) -> None:
+async def test_next_machine_tries_when_trying_machine_is_deleted(bench: Bench) -> None:
     rules = Rules(first_seconds=0.05, most_seconds=0.05, machine_failures=50, pool_failures=1)
     async with bench.running(rules):
         await bench.cluster()
@@ -242,7 +242,7 @@ async def test_when_the_one_that_tries_is_deleted_another_tries(bench: Bench) ->
         await bench.job("b")
 
 
-async def test_a_failure_is_counted_once_however_often_the_controller_dies(bench: Bench) -> None:
+async def test_failure_is_counted_once_across_controller_restarts(bench: Bench) -> None:
     async with bench.running(PATIENT):
         await bench.cluster()
         await bench.deployment("workers")
@@ -259,7 +259,7 @@ async def test_a_failure_is_counted_once_however_often_the_controller_dies(bench
     assert (found["failures"], len(found["history"])) == (1, 1)
 
 
-async def test_a_job_that_vanishes_is_made_again_and_counts_for_nothing(bench: Bench) -> None:
+async def test_vanished_job_is_recreated_without_counting_as_failure(bench: Bench) -> None:
     async with bench.running(PATIENT):
         await bench.cluster()
         await bench.machine()
@@ -270,7 +270,7 @@ async def test_a_job_that_vanishes_is_made_again_and_counts_for_nothing(bench: B
         assert "failures" not in (await bench.ready())["status"]
 
 
-async def test_a_job_that_ends_well_without_a_server_has_failed(bench: Bench) -> None:
+async def test_successful_job_without_server_counts_as_failure(bench: Bench) -> None:
     async with bench.running(PATIENT):
         await bench.cluster()
         await bench.machine()

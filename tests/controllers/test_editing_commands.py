@@ -53,7 +53,7 @@ async def declared(engine: Engine) -> Declared:
 # ---- scale -----------------------------------------------------------------------------------------------------------
 
 
-async def test_workers_are_scaled_and_nothing_else_is_touched(declared: Declared) -> None:
+async def test_scale_workers_changes_only_worker_quantity(declared: Declared) -> None:
     before = await declared.cluster()
     done = await declared.run("scale", "prairie", "--workers", "4")
     assert done.code == 0, done.err
@@ -66,7 +66,7 @@ async def test_workers_are_scaled_and_nothing_else_is_touched(declared: Declared
     assert after["spec"] == before["spec"]
 
 
-async def test_what_scale_wrote_is_no_conflict_for_apply(declared: Declared, tmp_path: Path) -> None:
+async def test_apply_after_scale_has_no_conflict(declared: Declared, tmp_path: Path) -> None:
     manifest = await declared.cluster()
     kept = {key: manifest["metadata"][key] for key in ("name", "namespace")}
     manifest = {"apiVersion": CLUSTER.api_version, "kind": "Cluster", "metadata": kept, "spec": manifest["spec"]}
@@ -79,7 +79,7 @@ async def test_what_scale_wrote_is_no_conflict_for_apply(declared: Declared, tmp
     assert (await declared.quantities())["workers"] == 2
 
 
-async def test_a_dry_run_says_the_same_and_changes_nothing(declared: Declared) -> None:
+async def test_scale_dry_run_prints_steps_and_changes_nothing(declared: Declared) -> None:
     before = await declared.ranch.versions()
     done = await declared.run("scale", "prairie", "--servers", "1", "--pool", "workers=3", "--dry-run", "-o", "json")
     assert done.code == 0, done.err
@@ -90,7 +90,7 @@ async def test_a_dry_run_says_the_same_and_changes_nothing(declared: Declared) -
     assert await declared.ranch.versions() == before
 
 
-async def test_nonsense_is_refused_in_words_and_changes_nothing(declared: Declared) -> None:
+async def test_invalid_scale_arguments_are_rejected_and_change_nothing(declared: Declared) -> None:
     before = await declared.ranch.versions()
     for words, said in (
         (("--servers", "0"), "no etcd member would be left"),
@@ -116,7 +116,7 @@ async def test_an_even_number_of_etcd_members_is_warned_of_once(declared: Declar
     assert (await declared.quantities())["servers"] == 2
 
 
-async def test_so_many_already_is_no_change(declared: Declared) -> None:
+async def test_scale_to_current_size_changes_nothing(declared: Declared) -> None:
     before = await declared.ranch.versions()
     done = await declared.run("scale", "prairie", "--workers", "2")
     assert done.code == 0
@@ -124,7 +124,7 @@ async def test_so_many_already_is_no_change(declared: Declared) -> None:
     assert await declared.ranch.versions() == before
 
 
-async def test_a_faster_one_is_neither_lost_nor_an_error(declared: Declared) -> None:
+async def test_scale_keeps_concurrent_changes(declared: Declared) -> None:
     """The command has looked; then somebody adds a pool before the one it means, and a label."""
     engine, namespace = declared.ranch.engine, declared.ranch.namespace
     seen = await declared.cluster()
@@ -141,7 +141,7 @@ async def test_a_faster_one_is_neither_lost_nor_an_error(declared: Declared) -> 
     assert (await declared.cluster())["metadata"]["labels"]["a"] == "b"
 
 
-async def test_waiting_for_it_ends_with_the_time(declared: Declared) -> None:
+async def test_scale_wait_times_out_with_exit_code_5(declared: Declared) -> None:
     done = await declared.run("scale", "prairie", "--workers", "1", "--wait", "--timeout", "1s")
     assert done.code == 5
     assert (await declared.quantities())["workers"] == 1
@@ -150,7 +150,7 @@ async def test_waiting_for_it_ends_with_the_time(declared: Declared) -> None:
 # ---- upgrade ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_version_is_changed_and_each_machine_told(declared: Declared) -> None:
+async def test_upgrade_changes_version_and_lists_each_machine(declared: Declared) -> None:
     before = await declared.cluster()
     done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW)
     assert done.code == 0, done.err
@@ -171,7 +171,7 @@ async def test_a_dry_run_of_an_upgrade_changes_nothing(declared: Declared) -> No
     assert await declared.ranch.versions() == before
 
 
-async def test_where_it_cannot_go_is_told_in_words(declared: Declared) -> None:
+async def test_unsupported_upgrade_target_is_rejected_with_reason(declared: Declared) -> None:
     before = await declared.ranch.versions()
     for version, said in (
         ("v1.33.9+k3s1", "v1.33.9+k3s1 is a downgrade: "),
@@ -188,7 +188,7 @@ async def test_where_it_cannot_go_is_told_in_words(declared: Declared) -> None:
     assert await declared.ranch.versions() == before
 
 
-async def test_nodes_that_already_run_something_newer_count(declared: Declared) -> None:
+async def test_upgrade_rejects_version_older_than_running_nodes(declared: Declared) -> None:
     engine, namespace = declared.ranch.engine, declared.ranch.namespace
     name = min(named(one) for one in await engine.list(MACHINE.target, namespace) if "servers" in named(one))
     keys = (
@@ -201,7 +201,9 @@ async def test_nodes_that_already_run_something_newer_count(declared: Declared) 
     assert f"Machine {name} runs v1.34.3+k3s1" in done.err
 
 
-async def test_without_a_version_it_tells_where_the_cluster_is_and_can_go(declared: Declared, tmp_path: Path) -> None:
+async def test_upgrade_without_version_prints_current_and_available_versions(
+    declared: Declared, tmp_path: Path
+) -> None:
     done = await declared.run("upgrade", "prairie")
     assert done.code == 2
     assert f"cluster prairie has version {OLD}" in done.err

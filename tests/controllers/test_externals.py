@@ -79,7 +79,7 @@ async def cluster(engine: Engine, namespace: str, kind: ProviderKind, name: str)
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.contract)
-async def test_an_object_that_appears_changes_and_goes_is_noticed(engine: Engine, provider: Provider) -> None:
+async def test_provider_object_create_update_and_delete_are_observed(engine: Engine, provider: Provider) -> None:
     await engine.install(provider.definitions())
     namespace = await engine.namespace()
     await cluster(engine, namespace, provider.cluster, "c")
@@ -95,7 +95,7 @@ async def test_an_object_that_appears_changes_and_goes_is_noticed(engine: Engine
         await looker.sees("nothing")
 
 
-async def test_a_kind_installed_later_is_noticed_and_so_is_its_label(engine: Engine) -> None:
+async def test_late_definition_and_contract_label_are_observed(engine: Engine) -> None:
     kind = ProviderKind(INFRASTRUCTURE, "LateCluster", "v1beta2")
     namespace = await engine.namespace()
     await cluster(engine, namespace, kind, "late")
@@ -114,7 +114,7 @@ async def test_a_kind_installed_later_is_noticed_and_so_is_its_label(engine: Eng
         assert await looker.externals.fetch(reference(kind, "late"), namespace) is None
 
 
-async def test_asking_the_server_itself(engine: Engine) -> None:
+async def test_fetch_reads_object_from_server(engine: Engine) -> None:
     await engine.install(NEW.definitions())
     namespace = await engine.namespace()
     await engine.create(NEW.machine.target, namespace, NEW.machine.object("m"))
@@ -125,7 +125,7 @@ async def test_asking_the_server_itself(engine: Engine) -> None:
         assert str(found) == f"NewMachine {namespace}/m"
 
 
-async def test_deleting_is_asked_for_once(engine: Engine) -> None:
+async def test_delete_is_requested_once(engine: Engine) -> None:
     await engine.install(NEW.definitions())
     namespace = await engine.namespace()
     made = NEW.machine.object("m", finalizers=["example.com/hold"])
@@ -157,7 +157,7 @@ async def _template(looker: Looker, engine: Engine, namespace: str, provider: Pr
 
 
 @pytest.mark.parametrize("provider", [NEW, OLD], ids=lambda provider: provider.contract)
-async def test_a_clone_has_what_the_rules_say_and_is_made_once(engine: Engine, provider: Provider) -> None:
+async def test_clone_has_template_metadata_and_is_created_once(engine: Engine, provider: Provider) -> None:
     await engine.install(provider.definitions())
     namespace = await engine.namespace()
     async with looking(engine, namespace) as looker:
@@ -189,7 +189,7 @@ async def test_a_clone_has_what_the_rules_say_and_is_made_once(engine: Engine, p
             await clone(stranger)
 
 
-async def test_watches_of_a_kind_end_with_its_definition_after_the_last_event(engine: Engine) -> None:
+async def test_watch_ends_after_definition_is_deleted(engine: Engine) -> None:
     """As the real API server does it: whoever watched finds out that there is nothing to be watched any more."""
     kind = ProviderKind("goes.example", f"Tent{secrets.token_hex(3)}", "v1beta2")
     definition = kind.definition()

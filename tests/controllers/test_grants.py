@@ -24,7 +24,7 @@ async def doors(engine: Engine) -> Doors:
     ("role", "downstream"),
     [("cluster-owner", "cluster-admin"), ("cluster-viewer", "view"), ("clusterrole:system:node", "system:node")],
 )
-async def test_a_grant_is_written_at_both_ends_and_taken_back_from_both(
+async def test_grant_creates_management_and_cluster_bindings_and_deletion_removes_both(
     doors: Doors, role: str, downstream: str
 ) -> None:
     async with doors.running():
@@ -58,7 +58,7 @@ async def test_a_grant_is_written_at_both_ends_and_taken_back_from_both(
     assert there["subjects"][0]["name"] == rider
 
 
-async def test_a_group_may_be_granted_too(doors: Doors) -> None:
+async def test_group_grant_creates_group_binding(doors: Doors) -> None:
     async with doors.running():
         await doors.declared()
         obj = await doors.grant("", groupName="wranglers", name=f"g-{doors.id}")
@@ -70,7 +70,7 @@ async def test_a_group_may_be_granted_too(doors: Doors) -> None:
     assert there["subjects"][0] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "wranglers"}
 
 
-async def test_a_cluster_that_cannot_be_reached_gets_its_grants_when_it_can(doors: Doors) -> None:
+async def test_grant_for_unreachable_cluster_is_applied_when_reachable(doors: Doors) -> None:
     doors.open = False
     async with doors.running():
         await doors.declared()
@@ -83,7 +83,7 @@ async def test_a_cluster_that_cannot_be_reached_gets_its_grants_when_it_can(door
         assert await doors.downstream(name) is not None
 
 
-async def test_taking_back_cuts_access_at_once_and_the_cluster_hears_of_it_later(doors: Doors) -> None:
+async def test_revocation_cuts_access_at_once_and_reaches_cluster_later(doors: Doors) -> None:
     async with doors.running():
         await doors.declared()
         name = f"g-{doors.id}"
@@ -100,7 +100,7 @@ async def test_taking_back_cuts_access_at_once_and_the_cluster_hears_of_it_later
         assert await doors.downstream(name) is None
 
 
-async def test_of_a_cluster_that_is_gone_nothing_has_to_be_removed(doors: Doors) -> None:
+async def test_grant_of_deleted_cluster_is_removed_without_cluster_access(doors: Doors) -> None:
     doors.open = False
     async with doors.running():
         await doors.declared()
@@ -112,7 +112,7 @@ async def test_of_a_cluster_that_is_gone_nothing_has_to_be_removed(doors: Doors)
         await doors.no_grant(name)
 
 
-async def test_a_user_that_goes_takes_tokens_and_grants_along(doors: Doors) -> None:
+async def test_user_deletion_removes_tokens_and_grants(doors: Doors) -> None:
     async with doors.running():
         await doors.declared()
         rider, name = await doors.user(), f"g-{doors.id}"
@@ -129,7 +129,7 @@ async def test_a_user_that_goes_takes_tokens_and_grants_along(doors: Doors) -> N
         assert await doors.downstream(name) is None
 
 
-async def test_an_idle_grant_is_not_written_however_often_it_is_looked_at(doors: Doors) -> None:
+async def test_idle_grant_writes_nothing_when_reconciled_again(doors: Doors) -> None:
     async with doors.running():
         await doors.declared()
         rider, name = await doors.user(), f"g-{doors.id}"
@@ -145,7 +145,7 @@ async def test_an_idle_grant_is_not_written_however_often_it_is_looked_at(doors:
         assert await _version(doors, name) == versions
 
 
-async def test_a_binding_somebody_has_changed_is_made_right(doors: Doors) -> None:
+async def test_modified_cluster_binding_is_restored(doors: Doors) -> None:
     async with doors.running():
         await doors.declared()
         name = f"g-{doors.id}"
@@ -166,7 +166,7 @@ async def test_a_binding_somebody_has_changed_is_made_right(doors: Doors) -> Non
         await eventually(right)
 
 
-async def test_whoever_makes_a_cluster_owns_it_until_that_is_taken_back(doors: Doors) -> None:
+async def test_creator_owns_cluster_until_grant_is_deleted(doors: Doors) -> None:
     async with doors.running():
         rider = await doors.user()
         await doors.declared(**{names.CREATOR: rider})
@@ -181,7 +181,7 @@ async def test_whoever_makes_a_cluster_owns_it_until_that_is_taken_back(doors: D
         assert await doors.engine.get(GRANT.target, doors.id, "creator-cluster-owner") is None
 
 
-async def test_a_creator_who_is_no_user_of_ours_is_granted_nothing(doors: Doors) -> None:
+async def test_creator_without_user_object_gets_no_grant(doors: Doors) -> None:
     async with doors.running():
         await doors.declared(**{names.CREATOR: "system:admin"})
         await doors.settled()
@@ -199,7 +199,9 @@ async def test_a_creator_who_is_no_user_of_ours_is_granted_nothing(doors: Doors)
         ({"clusterName": "c-m-elsewhere"}, "whose namespace this is"),
     ],
 )
-async def test_a_grant_that_can_be_none_is_refused_in_words(doors: Doors, change: dict[str, str], words: str) -> None:
+async def test_invalid_grant_is_rejected_with_reason_and_audited(
+    doors: Doors, change: dict[str, str], words: str
+) -> None:
     async with doors.running():
         await doors.declared()
         rider = await doors.user()
@@ -212,7 +214,7 @@ async def test_a_grant_that_can_be_none_is_refused_in_words(doors: Doors, change
     assert line["why"]
 
 
-async def test_a_grant_for_a_cluster_that_is_not_there_is_refused(doors: Doors) -> None:
+async def test_grant_for_missing_cluster_is_rejected(doors: Doors) -> None:
     async with doors.running():
         rider = await doors.user()
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": doors.id}}
@@ -221,7 +223,7 @@ async def test_a_grant_for_a_cluster_that_is_not_there_is_refused(doors: Doors) 
             await doors.grant(rider)
 
 
-async def test_a_grant_is_never_changed_into_another(doors: Doors) -> None:
+async def test_grant_is_immutable(doors: Doors) -> None:
     async with doors.running():
         await doors.declared()
         name = f"g-{doors.id}"

@@ -108,7 +108,7 @@ def _host(obj: Json) -> str:
 # the endpoint
 
 
-async def test_the_endpoint_is_a_server_that_answers_and_moves_when_it_goes(place: Range) -> None:
+async def test_endpoint_points_to_live_server_and_moves_when_server_is_deleted(place: Range) -> None:
     await place.cluster()
     async with place.running():
         await place.until(lambda obj: is_true(obj, "Ready"))
@@ -126,7 +126,7 @@ async def test_the_endpoint_is_a_server_that_answers_and_moves_when_it_goes(plac
         await place.copy("192.0.2.2")
 
 
-async def test_a_move_that_was_cut_short_is_finished(place: Range) -> None:
+async def test_interrupted_endpoint_move_is_completed(place: Range) -> None:
     await place.cluster()
     async with place.running():
         await place.server("one", "192.0.2.1")
@@ -139,7 +139,7 @@ async def test_a_move_that_was_cut_short_is_finished(place: Range) -> None:
         await place.copy("192.0.2.2")
 
 
-async def test_an_endpoint_of_the_users_is_never_touched(place: Range) -> None:
+async def test_user_supplied_endpoint_is_never_changed(place: Range) -> None:
     await place.cluster(controlPlaneEndpoint={"host": "api.example", "port": 443})
     async with place.running() as manager:
         await place.copy("api.example")
@@ -159,9 +159,7 @@ async def test_an_endpoint_of_the_users_is_never_touched(place: Range) -> None:
 # what a driver makes
 
 
-async def test_a_balancer_is_made_before_machines_follows_them_and_goes_after_the_last(
-    place: Range, tmp_path: Path
-) -> None:
+async def test_load_balancer_is_created_before_machines_and_removed_after_last(place: Range, tmp_path: Path) -> None:
     hosts = place.jobs.settings.hosts
     address = f"127.0.60.{free_port() % 250 + 1}"
     await place.cluster(infrastructure={"driver": "process", "options": {"address": address}})
@@ -193,7 +191,7 @@ async def test_a_balancer_is_made_before_machines_follows_them_and_goes_after_th
         assert [name for name in left if name.startswith("c-cluster")] == [], target.plural
 
 
-async def test_what_cannot_work_stalls_and_says_what_to_do(place: Range) -> None:
+async def test_invalid_infrastructure_options_stall_with_advice(place: Range) -> None:
     await place.cluster(infrastructure={"driver": "process", "options": {"address": "192.0.2.1"}})
     async with place.running():
         stalled = await place.until(lambda obj: is_true(obj, "Stalled"))
@@ -212,7 +210,7 @@ async def test_what_cannot_work_stalls_and_says_what_to_do(place: Range) -> None
 @pytest.mark.parametrize(
     ("driver", "said"), [("sim", "cannot create cluster infrastructure"), ("nowhere", "driver nowhere not found")]
 )
-async def test_a_driver_that_makes_no_such_thing_is_held_and_told(place: Range, driver: str, said: str) -> None:
+async def test_unknown_or_unsupported_infrastructure_driver_is_reported(place: Range, driver: str, said: str) -> None:
     await place.cluster(infrastructure={"driver": driver})
     async with place.running():
         held = await place.until(lambda obj: condition(obj, "Ready").get("reason") == "NoSuchDriver")
@@ -221,7 +219,7 @@ async def test_a_driver_that_makes_no_such_thing_is_held_and_told(place: Range, 
         await place.engine.gone(RKE_CLUSTER.target, place.namespace, "c")
 
 
-async def test_what_was_made_is_kept_when_it_is_not_asked_for_any_more(place: Range) -> None:
+async def test_created_infrastructure_is_kept_when_removed_from_spec(place: Range) -> None:
     await place.cluster(**PROCESS)
     async with place.running():
         await place.until(lambda obj: is_true(obj, "InfrastructureReady"))
@@ -237,7 +235,7 @@ async def test_what_was_made_is_kept_when_it_is_not_asked_for_any_more(place: Ra
     assert processes_below(place.jobs.settings.hosts) == []
 
 
-async def test_what_was_made_for_a_cluster_that_is_gone_is_a_leak(place: Range) -> None:
+async def test_infrastructure_of_deleted_cluster_is_reported_as_leak(place: Range) -> None:
     engine, hosts = place.engine, place.jobs.settings.hosts
     await engine.install([node_drivers.node_driver()])
     if await engine.get(NODE_DRIVER.target, "", "process") is None:
@@ -257,7 +255,7 @@ async def test_what_was_made_for_a_cluster_that_is_gone_is_a_leak(place: Range) 
     )
 
 
-async def test_what_a_driver_remembers_of_a_cluster_is_there_for_its_next_job(place: Range) -> None:
+async def test_driver_notes_persist_for_next_job(place: Range) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "c-cluster-state"}}
     await place.engine.create(SECRETS, place.namespace, secret)
     order = ClusterOrder(

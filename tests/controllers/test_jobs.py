@@ -43,7 +43,7 @@ async def test_a_job_runs_and_is_complete_with_its_log(engine: Engine, runner: R
     assert text == "good morning\ngood night\n"
 
 
-async def test_the_program_is_remuda_itself(engine: Engine, tmp_path: Path) -> None:
+async def test_job_runs_remuda_program_by_default(engine: Engine, tmp_path: Path) -> None:
     from remuda.jobs.runner import JobRunner
 
     namespace = await engine.namespace()
@@ -72,7 +72,7 @@ async def test_a_failing_program_fails_the_job_with_its_last_lines(engine: Engin
     assert (ended(pod)["exitCode"], ended(pod)["message"]) == (3, "the quota is spent\n")
 
 
-async def test_what_is_written_to_the_termination_log_is_the_message(engine: Engine, runner: Runner) -> None:
+async def test_termination_log_becomes_container_message(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
         await runner.submit(namespace, job("words", "say", "noise", "last-words", "no such image", "exit", "1"))
@@ -80,7 +80,7 @@ async def test_what_is_written_to_the_termination_log_is_the_message(engine: Eng
         assert ended(await pod_of(engine, namespace, "words"))["message"] == "no such image"
 
 
-async def test_program_finds_its_volumes_and_nothing_of_the_runner(
+async def test_program_gets_its_volumes_and_no_runner_environment(
     engine: Engine, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_OF_THE_RUNNER", "hush")
@@ -108,7 +108,7 @@ async def test_program_finds_its_volumes_and_nothing_of_the_runner(
     assert [path.name for path in left.iterdir()] == ["log"], "credentials stay only while the program runs"
 
 
-async def test_its_account_reads_what_its_role_says_and_nothing_else(engine: Engine, runner: Runner) -> None:
+async def test_job_service_account_has_only_its_role_permissions(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     for name in ("mine", "theirs"):
         await engine.create(SECRETS, namespace, {"metadata": {"name": name}})
@@ -128,7 +128,7 @@ async def test_its_account_reads_what_its_role_says_and_nothing_else(engine: Eng
         assert await runner.log(await pod_of(engine, namespace, "reader")) == "read mine\n403 Forbidden\n"
 
 
-async def test_a_job_of_somebody_else_is_left_alone(engine: Engine, runner: Runner) -> None:
+async def test_job_managed_by_other_controller_is_ignored(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     foreign = job("foreign", "say", "hello")
     foreign["spec"]["managedBy"] = "example.com/other"
@@ -158,7 +158,7 @@ async def test_a_job_of_somebody_else_is_left_alone(engine: Engine, runner: Runn
         ),
     ],
 )
-async def test_what_cannot_be_run_fails_at_once_and_says_why(
+async def test_unsupported_job_fails_at_once_with_reason(
     engine: Engine, runner: Runner, changed: Json, words: str
 ) -> None:
     namespace = await engine.namespace()
@@ -174,7 +174,7 @@ LATE_VOLUME = {"volumes": [{"name": "late", "secret": {"secretName": "late"}}]}
 LATE_CONTENT = {"secrets/late": {"WORD": b"here"}}
 
 
-async def test_a_missing_secret_is_waited_for(engine: Engine, runner: Runner) -> None:
+async def test_job_waits_for_missing_secret(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
         patient = job("patient", "show-file", "/run/late/WORD", container=LATE, pod=LATE_VOLUME)
@@ -187,7 +187,7 @@ async def test_a_missing_secret_is_waited_for(engine: Engine, runner: Runner) ->
         assert await runner.log(await pod_of(engine, namespace, "patient")) == "600 here\n"
 
 
-async def test_a_deadline_ends_the_program_and_all_it_has_started(engine: Engine, runner: Runner) -> None:
+async def test_deadline_kills_program_and_its_children(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     words = ["pid", "spawn", "600", "stubborn", "say", "ready", "sleep", "600"]
     pod_spec = {"terminationGracePeriodSeconds": 1}
@@ -202,7 +202,7 @@ async def test_a_deadline_ends_the_program_and_all_it_has_started(engine: Engine
     assert not any(map(alive, pids))
 
 
-async def test_program_that_cannot_be_started_leaves_its_error(
+async def test_program_start_failure_is_reported_as_start_error(
     engine: Engine, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     namespace = await engine.namespace()
@@ -217,7 +217,7 @@ async def test_program_that_cannot_be_started_leaves_its_error(
     assert "/nowhere/python" in end["message"]
 
 
-async def test_deleting_a_job_ends_its_program_before_another_of_its_name_starts(
+async def test_deleted_job_ends_its_program_before_same_name_starts(
     engine: Engine, runner: Runner, tmp_path: Path
 ) -> None:
     namespace = await engine.namespace()
@@ -235,7 +235,7 @@ async def test_deleting_a_job_ends_its_program_before_another_of_its_name_starts
         await eventually(lambda: absent(runner.directory / uid))
 
 
-async def test_job_that_follows_another_waits_for_the_end_of_its_program(engine: Engine, runner: Runner) -> None:
+async def test_follow_up_job_waits_for_end_of_previous_program(engine: Engine, runner: Runner) -> None:
     """Also when the other Job and its Pod are gone: two programs never work on one server."""
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
@@ -261,7 +261,7 @@ async def absent(path: Path) -> bool:
     return not path.exists()
 
 
-async def test_a_failed_attempt_is_tried_again_after_a_while(
+async def test_failed_attempt_is_retried_up_to_backoff_limit(
     engine: Engine, runner: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remuda.jobs.decisions._FIRST_WAIT_SECONDS", 0.2)
@@ -275,7 +275,7 @@ async def test_a_failed_attempt_is_tried_again_after_a_while(
     assert len({pod["metadata"]["name"] for pod in pods}) == 3
 
 
-async def test_a_restarted_runner_starts_what_it_had_running_anew(
+async def test_restarted_runner_reruns_interrupted_job_without_counting_failure(
     engine: Engine, runner: Runner, tmp_path: Path
 ) -> None:
     namespace = await engine.namespace()
@@ -294,7 +294,7 @@ async def test_a_restarted_runner_starts_what_it_had_running_anew(
     assert [pod["status"]["phase"] for pod in pods.values()] == ["Succeeded"]
 
 
-async def test_a_suspended_job_stops_and_goes_on_when_resumed(engine: Engine, runner: Runner, tmp_path: Path) -> None:
+async def test_suspended_job_stops_and_resumes(engine: Engine, runner: Runner, tmp_path: Path) -> None:
     namespace = await engine.namespace()
     gate = tmp_path / "gate"
     async with engine.running(namespace, runner.setup):
@@ -309,7 +309,7 @@ async def test_a_suspended_job_stops_and_goes_on_when_resumed(engine: Engine, ru
         assert is_true(await finished(engine, namespace, "pause"), "Complete")
 
 
-async def test_a_finished_job_goes_when_its_time_is_over(engine: Engine, runner: Runner) -> None:
+async def test_finished_job_is_deleted_after_ttl(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
         await runner.submit(namespace, job("brief", "say", "hello", ttlSecondsAfterFinished=1))
@@ -322,7 +322,7 @@ async def empty(path: Path) -> bool:
     return not list(path.iterdir())
 
 
-async def test_only_so_many_run_at_a_time_and_namespaces_take_turns(engine: Engine, tmp_path: Path) -> None:
+async def test_runner_limits_concurrent_jobs(engine: Engine, tmp_path: Path) -> None:
     namespace = await engine.namespace()
     runner = Runner(engine, tmp_path, concurrency=2)
     gate = tmp_path / "gate"
@@ -343,7 +343,7 @@ async def waiting(manager: Any, count: int) -> bool:
     return [wait.blocked.reason for wait in waits].count("WaitingForTurn") == count
 
 
-async def test_a_log_is_followed_to_its_end(engine: Engine, runner: Runner, tmp_path: Path) -> None:
+async def test_log_follow_streams_until_program_ends(engine: Engine, runner: Runner, tmp_path: Path) -> None:
     namespace = await engine.namespace()
     gate = tmp_path / "gate"
     async with engine.running(namespace, runner.setup):
@@ -358,7 +358,7 @@ async def test_a_log_is_followed_to_its_end(engine: Engine, runner: Runner, tmp_
             assert b"".join([chunk async for chunk in source]) == b"two\n"
 
 
-async def test_a_flood_of_output_keeps_its_beginning_and_its_end(engine: Engine, runner: Runner) -> None:
+async def test_large_log_keeps_beginning_and_end(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     words = ["say", "begin", "flood", "40", "line", "3000000", "say", "the end"]
     async with engine.running(namespace, runner.setup):
@@ -377,7 +377,7 @@ async def test_a_flood_of_output_keeps_its_beginning_and_its_end(engine: Engine,
     assert begin == "begin"
 
 
-async def test_a_pod_that_is_deleted_is_an_attempt_less(engine: Engine, runner: Runner, tmp_path: Path) -> None:
+async def test_deleted_pod_is_replaced_by_new_attempt(engine: Engine, runner: Runner, tmp_path: Path) -> None:
     namespace = await engine.namespace()
     gate = tmp_path / "gate"
     async with engine.running(namespace, runner.setup):
@@ -406,7 +406,7 @@ async def idle(manager: Any) -> bool:
     return bool(manager.idle)
 
 
-async def test_a_log_that_has_not_begun_is_refused_in_words(engine: Engine, runner: Runner) -> None:
+async def test_log_of_unstarted_pod_is_rejected(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
         await runner.submit(namespace, job("mute", "say", "x", container=LATE, pod=LATE_VOLUME), LATE_CONTENT)

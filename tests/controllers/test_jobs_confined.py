@@ -18,7 +18,7 @@ from tests.lab.pets import stop_all
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run programs as other users")
-async def test_job_without_rights_bootstraps_a_server_over_ssh(
+async def test_unprivileged_job_bootstraps_server_over_ssh(
     engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     namespace, pets = await engine.namespace(), Pets(tmp_path, count=1)

@@ -140,7 +140,7 @@ async def test_job_with_code_in_a_config_map_is_refused(engine: Engine, tenant: 
         assert "it has no annotation remuda.dev/job-mark" in await tenant.fails("obedient")
 
 
-async def test_job_whose_secret_was_changed_is_refused(engine: Engine, tenant: Tenant) -> None:
+async def test_job_with_changed_secret_is_refused(engine: Engine, tenant: Tenant) -> None:
     await tenant.genuine()
     words = {"stringData": {"words.json": f'["touch", "{tenant.loot}"]'}}
     await tenant.client.patch(SECRETS, tenant.namespace, "genuine-words", words)
@@ -186,7 +186,7 @@ async def test_job_with_a_forged_label_and_owner_is_refused(engine: Engine, tena
         assert "its mark is for another namespace, name, owner or spec" in await tenant.fails("genuine")
 
 
-async def test_job_whose_spec_is_patched_is_refused(engine: Engine, tenant: Tenant) -> None:
+async def test_job_with_patched_spec_is_refused(engine: Engine, tenant: Tenant) -> None:
     await tenant.genuine(suspend=True, activeDeadlineSeconds=600)
     args = {"name": "work", "image": "remuda", "command": ["remuda", "machine-job"], "args": ["--help"]}
     with pytest.raises(StatusError) as refused:

@@ -75,7 +75,7 @@ async def test_no_program_outlives_a_killed_runner(engine: Engine, tmp_path: Pat
 
 
 @pytest.mark.parametrize("point", [f"{name}:{when}" for name in STEPS for when in ("before", "after")])
-async def test_a_job_is_done_once_wherever_the_runner_is_killed(engine: Engine, tmp_path: Path, point: str) -> None:
+async def test_job_runs_once_when_runner_is_killed_at_any_step(engine: Engine, tmp_path: Path, point: str) -> None:
     namespace = await engine.namespace()
     await Runner(engine, tmp_path).submit(namespace, job("work", "say", "hello"))
     await dies(engine, namespace, tmp_path, point)
@@ -90,9 +90,7 @@ async def test_a_job_is_done_once_wherever_the_runner_is_killed(engine: Engine, 
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_job_whose_time_is_over_goes_wherever_the_runner_is_killed(
-    engine: Engine, tmp_path: Path, when: str
-) -> None:
+async def test_expired_job_is_deleted_when_runner_is_killed(engine: Engine, tmp_path: Path, when: str) -> None:
     if engine.name == "kubernetes":
         pytest.skip("kube-controller-manager deletes it too, whoever is faster")
     namespace = await engine.namespace()
@@ -105,9 +103,7 @@ async def test_a_job_whose_time_is_over_goes_wherever_the_runner_is_killed(
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_suspended_job_has_no_pod_wherever_the_runner_is_killed(
-    engine: Engine, tmp_path: Path, when: str
-) -> None:
+async def test_suspended_job_has_no_pod_when_runner_is_killed(engine: Engine, tmp_path: Path, when: str) -> None:
     namespace = await engine.namespace()
     gate = tmp_path / "gate"
     await Runner(engine, tmp_path).submit(namespace, job("pause", "wait-for", str(gate)))

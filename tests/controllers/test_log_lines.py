@@ -24,7 +24,7 @@ def lines() -> Iterator[LogLines]:
     logger.setLevel(before)
 
 
-async def test_log_tells_how_a_machine_set_creates_a_machine(engine: Engine, lines: LogLines) -> None:
+async def test_log_shows_machine_set_creation_steps_in_order(engine: Engine, lines: LogLines) -> None:
     pool = await Pool.create(engine, PROVIDERS[0])
     await pool.cluster()
     await pool.templates()

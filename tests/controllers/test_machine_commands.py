@@ -55,7 +55,7 @@ async def keep(engine: Engine, namespace: str, host: Host, *, pinned: str | None
     await engine.create(SECRETS, namespace, secret)
 
 
-async def test_a_machine_is_opened_with_its_key_and_the_exit_code_comes_back(engine: Engine, tmp_path: Path) -> None:
+async def test_machine_ssh_uses_stored_key_and_returns_exit_code(engine: Engine, tmp_path: Path) -> None:
     namespace, host = await engine.namespace(), Host()
     async with host.serving():
         await keep(engine, namespace, host)
@@ -66,7 +66,7 @@ async def test_a_machine_is_opened_with_its_key_and_the_exit_code_comes_back(eng
     assert list(tmp_path.iterdir()) == [], "the key is gone"
 
 
-async def test_it_is_found_by_the_name_of_its_machine(engine: Engine) -> None:
+async def test_machine_ssh_finds_server_by_machine_name(engine: Engine) -> None:
     namespace, host = await engine.namespace(), Host()
     name = f"m-{namespace}"
     reference = {"apiGroup": "rke-machine.cattle.io", "kind": "AnyMachine", "name": "m-1-abc"}
@@ -79,7 +79,7 @@ async def test_it_is_found_by_the_name_of_its_machine(engine: Engine) -> None:
     assert (done.code, done.out) == (0, f"{os.getuid()}\n"), done.err
 
 
-async def test_without_an_ssh_program_ours_does_it(engine: Engine, tmp_path: Path) -> None:
+async def test_machine_ssh_works_without_ssh_program(engine: Engine, tmp_path: Path) -> None:
     namespace, host = await engine.namespace(), Host()
     async with host.serving():
         await keep(engine, namespace, host)
@@ -89,7 +89,7 @@ async def test_without_an_ssh_program_ours_does_it(engine: Engine, tmp_path: Pat
     assert (done.code, done.out) == (5, "hello\n"), done.err
 
 
-async def test_a_server_with_another_host_key_is_not_spoken_to(engine: Engine, tmp_path: Path) -> None:
+async def test_machine_ssh_rejects_changed_host_key(engine: Engine, tmp_path: Path) -> None:
     namespace, host, other = await engine.namespace(), Host(), Host()
     async with host.serving():
         other.port = host.port
@@ -100,7 +100,7 @@ async def test_a_server_with_another_host_key_is_not_spoken_to(engine: Engine, t
     assert not (tmp_path / "done").exists()
 
 
-async def test_a_host_key_that_was_not_known_is_pinned_by_the_first_visit(engine: Engine) -> None:
+async def test_machine_ssh_pins_unknown_host_key_on_first_connect(engine: Engine) -> None:
     namespace, host = await engine.namespace(), Host()
     async with host.serving():
         await keep(engine, namespace, host, pinned="")
@@ -113,7 +113,7 @@ async def test_a_host_key_that_was_not_known_is_pinned_by_the_first_visit(engine
 
 
 @pytest.mark.parametrize("command", ["ssh", "logs"])
-async def test_a_machine_that_is_not_there_is_said(engine: Engine, command: str) -> None:
+async def test_missing_machine_is_reported(engine: Engine, command: str) -> None:
     namespace = await engine.namespace()
     done = await remuda(engine, "machine", command, "nobody", "-n", namespace)
     assert done.code == 1
@@ -143,7 +143,7 @@ def _container(status: dict[str, Any]) -> dict[str, Any]:
     return {"image": "x", "imageID": "", "restartCount": 0, **status}
 
 
-async def test_logs_finds_removals_of_a_deleted_namespace_in_the_managers(engine: Engine) -> None:
+async def test_logs_finds_removal_jobs_of_deleted_namespace(engine: Engine) -> None:
     namespace = await engine.namespace()
     await removal(engine, f"{namespace}/m-1", "rke-machine.cattle.io", "no route to the cloud")
     await removal(engine, f"{namespace}/c-1", "infrastructure.cluster.x-k8s.io", "a cluster")
@@ -206,7 +206,7 @@ async def test_servers_without_a_machine_are_leaks(engine: Engine, tmp_path: Pat
     assert [(leak["name"], leak["machine"]) for leak in leaks] == [("lost", f"{namespace}/lost")]
 
 
-async def test_leaks_that_cannot_be_looked_for_are_not_called_none(engine: Engine, tmp_path: Path) -> None:
+async def test_failed_leak_check_is_not_reported_as_no_leaks(engine: Engine, tmp_path: Path) -> None:
     await uses_sim(engine, await engine.namespace())
     nobody, foo, nowhere = await asyncio.gather(
         remuda(engine, "leaks", "--driver", "sim"),

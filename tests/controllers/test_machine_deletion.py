@@ -68,7 +68,7 @@ async def evicted(bench: Bench, name: str) -> None:
     await bench.workload.until(POD.target, "default", found, lambda pod: pod["metadata"].get("deletionTimestamp"))
 
 
-async def test_everything_a_machine_had_is_gone_after_it(bench: Bench) -> None:
+async def test_machine_deletion_removes_provider_objects_and_node(bench: Bench) -> None:
     async with bench.running():
         await running(bench)
         await delete(bench)
@@ -79,7 +79,7 @@ async def test_everything_a_machine_had_is_gone_after_it(bench: Bench) -> None:
         assert await bench.events("SuccessfulDrainNode")
 
 
-async def test_the_server_goes_before_its_configuration_and_each_is_waited_for(bench: Bench) -> None:
+async def test_infrastructure_is_deleted_before_bootstrap_config(bench: Bench) -> None:
     async with bench.running():
         await running(bench)
         await hold(bench, NEW.machine)
@@ -103,7 +103,7 @@ async def test_the_server_goes_before_its_configuration_and_each_is_waited_for(b
         assert await bench.find_node() is None
 
 
-async def test_hooks_are_waited_for_before_the_drain_and_before_the_server_goes(bench: Bench) -> None:
+async def test_pre_drain_and_pre_terminate_hooks_are_awaited(bench: Bench) -> None:
     async with bench.running():
         await running(bench, metadata={"annotations": {PRE_DRAIN: "", PRE_TERMINATE: ""}})
         await delete(bench)
@@ -122,7 +122,7 @@ async def test_hooks_are_waited_for_before_the_drain_and_before_the_server_goes(
         await gone(bench)
 
 
-async def test_hooks_before_termination_are_waited_for_even_when_the_whole_cluster_goes(bench: Bench) -> None:
+async def test_pre_terminate_hook_is_awaited_during_cluster_deletion(bench: Bench) -> None:
     async with bench.running():
         await running(bench, metadata={"annotations": {PRE_DRAIN: "", PRE_TERMINATE: ""}})
         finalizer = {"metadata": {"finalizers": [FINALIZER]}}
@@ -136,7 +136,7 @@ async def test_hooks_before_termination_are_waited_for_even_when_the_whole_clust
         await bench.engine.patch(CLUSTER.target, bench.namespace, "c", {"metadata": {"finalizers": None}})
 
 
-async def test_a_drain_names_the_pods_and_the_budget_that_block_it(bench: Bench) -> None:
+async def test_drain_condition_names_blocking_pods_and_disruption_budget(bench: Bench) -> None:
     app = {"app": bench.id}
     async with bench.running():
         await running(bench)
@@ -163,7 +163,7 @@ async def test_a_drain_names_the_pods_and_the_budget_that_block_it(bench: Bench)
         await gone(bench)
 
 
-async def test_a_drain_that_waits_writes_nothing(bench: Bench) -> None:
+async def test_blocked_drain_writes_nothing(bench: Bench) -> None:
     async with bench.running():
         await running(bench)
         await bench.pod("stuck", labels={"app": bench.id})
@@ -175,7 +175,7 @@ async def test_a_drain_that_waits_writes_nothing(bench: Bench) -> None:
         assert again["metadata"]["resourceVersion"] == machine["metadata"]["resourceVersion"]
 
 
-async def test_a_drain_ends_with_its_time_whatever_blocks_it(bench: Bench) -> None:
+async def test_drain_ends_at_node_drain_timeout(bench: Bench) -> None:
     async with bench.running():
         await running(bench, deletion={"nodeDrainTimeoutSeconds": 1})
         await bench.pod("stuck", labels={"app": bench.id})
@@ -186,7 +186,7 @@ async def test_a_drain_ends_with_its_time_whatever_blocks_it(bench: Bench) -> No
         assert (await bench.get_pod("stuck"))["metadata"].get("deletionTimestamp") is None
 
 
-async def test_pods_of_daemon_sets_and_those_that_rules_or_labels_spare_stay(bench: Bench) -> None:
+async def test_drain_skips_daemon_set_pods_and_excluded_pods(bench: Bench) -> None:
     daemon_set = {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -228,7 +228,7 @@ async def test_pods_of_daemon_sets_and_those_that_rules_or_labels_spare_stay(ben
             assert (await bench.get_pod(name))["metadata"].get("deletionTimestamp") is None
 
 
-async def test_pods_leave_in_the_order_of_the_rules(bench: Bench) -> None:
+async def test_drain_follows_order_of_drain_rules(bench: Bench) -> None:
     rule = {
         "apiVersion": MACHINE_DRAIN_RULE.api_version,
         "kind": "MachineDrainRule",
@@ -253,7 +253,7 @@ async def test_pods_leave_in_the_order_of_the_rules(bench: Bench) -> None:
         await gone(bench)
 
 
-async def test_pods_whose_eviction_answers_404_count_as_gone(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_eviction_404_counts_as_evicted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some servers list Pods, and know no Pod when it is to be evicted: Cluster API's in-memory API server."""
     asked = evictions_answer_404(monkeypatch)
     rule = {
@@ -275,7 +275,7 @@ async def test_pods_whose_eviction_answers_404_count_as_gone(bench: Bench, monke
     assert asked == [f"{bench.id}-first", f"{bench.id}-last"], "once, in their order"
 
 
-async def test_nothing_is_drained_from_a_server_that_is_already_going(bench: Bench) -> None:
+async def test_drain_is_skipped_when_infrastructure_is_already_deleting(bench: Bench) -> None:
     async with bench.running():
         await running(bench)
         await bench.pod("stays")
@@ -289,7 +289,7 @@ async def test_nothing_is_drained_from_a_server_that_is_already_going(bench: Ben
         await gone(bench)
 
 
-async def test_the_annotation_leaves_out_the_drain(bench: Bench) -> None:
+async def test_exclude_node_draining_annotation_skips_drain(bench: Bench) -> None:
     async with bench.running():
         await running(bench, metadata={"annotations": {names.EXCLUDE_NODE_DRAINING: ""}})
         await bench.pod("stays")
@@ -298,7 +298,7 @@ async def test_the_annotation_leaves_out_the_drain(bench: Bench) -> None:
         assert (await bench.get_pod("stays"))["metadata"].get("deletionTimestamp") is None
 
 
-async def test_volumes_are_waited_for(bench: Bench) -> None:
+async def test_deletion_waits_for_volume_detach(bench: Bench) -> None:
     attachment = {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "VolumeAttachment",
@@ -320,7 +320,7 @@ async def test_volumes_are_waited_for(bench: Bench) -> None:
         assert await bench.events("NodeVolumesDetached")
 
 
-async def test_a_cluster_that_does_not_answer_delays_a_deletion_for_so_long_as_it_may(bench: Bench) -> None:
+async def test_unreachable_cluster_delays_deletion_only_until_timeouts(bench: Bench) -> None:
     async with bench.running():
         limits = {"nodeDrainTimeoutSeconds": 1, "nodeVolumeDetachTimeoutSeconds": 1, "nodeDeletionTimeoutSeconds": 1}
         await running(bench, deletion=limits)
@@ -333,7 +333,7 @@ async def test_a_cluster_that_does_not_answer_delays_a_deletion_for_so_long_as_i
         assert "Gave up deleting Node" in (await bench.events("FailedDeleteNode"))[0]
 
 
-async def test_a_machine_goes_without_its_cluster(bench: Bench) -> None:
+async def test_machine_is_deleted_after_its_cluster_is_gone(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.machine("cp", metadata={"labels": {names.CONTROL_PLANE: "", names.CONTROL_PLANE_NAME: "kept"}})
@@ -347,7 +347,7 @@ async def test_a_machine_goes_without_its_cluster(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("made", ["nothing", "config", "server"])
-async def test_a_machine_that_never_was_goes_in_any_state(bench: Bench, made: str) -> None:
+async def test_unprovisioned_machine_is_deletable_in_any_state(bench: Bench, made: str) -> None:
     async with bench.running():
         await bench.cluster()
         if made == "config":
@@ -362,7 +362,7 @@ async def test_a_machine_that_never_was_goes_in_any_state(bench: Bench, made: st
         assert await bench.engine.get(NEW.config.target, bench.namespace, "m") is None
 
 
-async def test_objects_of_a_kind_that_is_gone_are_gone(bench: Bench) -> None:
+async def test_missing_infrastructure_kind_does_not_block_deletion(bench: Bench) -> None:
     odd = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": f"Gone{bench.id}Machine", "name": "m"}
     async with bench.running():
         await bench.cluster()
@@ -372,7 +372,7 @@ async def test_objects_of_a_kind_that_is_gone_are_gone(bench: Bench) -> None:
         await gone(bench)
 
 
-async def test_a_server_of_another_machine_survives(bench: Bench) -> None:
+async def test_infrastructure_of_other_machine_is_not_deleted(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         other = await bench.machine("other")
@@ -406,7 +406,7 @@ async def test_a_node_of_another_server_with_the_same_name_survives(bench: Bench
         assert not node["spec"].get("unschedulable")
 
 
-async def test_the_last_control_plane_machine_goes_without_a_drain(bench: Bench) -> None:
+async def test_last_control_plane_machine_is_deleted_without_drain(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.running_machine(metadata={"labels": {names.CONTROL_PLANE: ""}})
@@ -417,7 +417,7 @@ async def test_the_last_control_plane_machine_goes_without_a_drain(bench: Bench)
         assert (await bench.get_pod("stays"))["metadata"].get("deletionTimestamp") is None
 
 
-async def test_a_control_plane_without_machines_lets_its_workers_drain(bench: Bench) -> None:
+async def test_worker_is_drained_with_externally_managed_control_plane(bench: Bench) -> None:
     kind = NEW.control_plane
     async with bench.running():
         await bench.cluster(controlPlaneRef=kind.reference("cp"))
@@ -433,7 +433,7 @@ async def test_a_control_plane_without_machines_lets_its_workers_drain(bench: Be
         assert await bench.find_node() is None
 
 
-async def test_pods_on_a_silent_node_are_not_waited_for(bench: Bench) -> None:
+async def test_pods_on_unresponsive_node_are_not_awaited(bench: Bench) -> None:
     async with bench.running():
         await running(bench)
         await bench.pod("lost")

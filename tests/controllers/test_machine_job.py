@@ -112,7 +112,7 @@ def program(engine: Engine, tmp_path: Path) -> Program:
     return Program(engine, tmp_path)
 
 
-async def test_a_job_makes_a_server_and_another_removes_it(engine: Engine, program: Program) -> None:
+async def test_create_job_makes_server_and_remove_job_deletes_server(engine: Engine, program: Program) -> None:
     namespace = await engine.namespace()
     await ask(engine, namespace, an_order(bootSeconds=3, zone="z-1"))
     async with engine.running(namespace, program.setup):
@@ -134,7 +134,7 @@ async def test_a_job_makes_a_server_and_another_removes_it(engine: Engine, progr
     assert (await state_of(engine, namespace)).phase == "removed"
 
 
-async def test_what_the_infrastructure_refuses_is_said_and_may_work_next_time(engine: Engine, program: Program) -> None:
+async def test_infrastructure_error_is_reported_and_next_job_succeeds(engine: Engine, program: Program) -> None:
     namespace = await engine.namespace()
     await ask(engine, namespace, an_order(failures=1))
     async with engine.running(namespace, program.setup):
@@ -157,7 +157,7 @@ async def test_what_the_infrastructure_refuses_is_said_and_may_work_next_time(en
         (an_order(), {"token": "wrong"}, "rejects the token"),
     ],
 )
-async def test_what_cannot_work_ends_with_3_and_names_it(
+async def test_invalid_order_exits_with_code_3_and_reason(
     engine: Engine, program: Program, order: Order, credentials: dict[str, str], words: str
 ) -> None:
     namespace = await engine.namespace()
@@ -185,7 +185,7 @@ async def test_secrets_are_in_no_log_and_no_status(engine: Engine, program: Prog
     assert "0123456789abcdef" not in told
 
 
-async def test_as_tasks_of_this_process_many_are_made_at_once(engine: Engine, tmp_path: Path) -> None:
+async def test_in_process_job_creates_server_without_files_on_disk(engine: Engine, tmp_path: Path) -> None:
     namespace = await engine.namespace()
     runner = Runner(engine, tmp_path, concurrency=100)
     cloud = sim.clouds["many"] = SimCloud()
@@ -207,7 +207,7 @@ async def test_as_tasks_of_this_process_many_are_made_at_once(engine: Engine, tm
         del sim.clouds["many"]
 
 
-async def test_a_host_of_this_machine_is_free_of_the_limits_of_its_job(engine: Engine, program: Program) -> None:
+async def test_local_host_does_not_inherit_job_resource_limits(engine: Engine, program: Program) -> None:
     namespace = await engine.namespace()
     script = b"#!/bin/sh\necho data $(ulimit -d), niceness $(nice)\nexit 9\n"
     await ask(engine, namespace, an_order(driver="process"), script=script)
@@ -249,7 +249,7 @@ class Barn(Driver[Options]):
         return []
 
 
-async def test_a_host_key_nobody_knew_is_pinned_and_then_kept_to(
+async def test_unknown_host_key_is_pinned_and_changed_key_is_rejected(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     namespace = await engine.namespace()
@@ -283,7 +283,7 @@ async def test_a_host_key_nobody_knew_is_pinned_and_then_kept_to(
     assert (await state_of(engine, namespace)).phase == "bootstrapped"
 
 
-async def test_a_drivers_private_key_is_kept_apart_from_what_caches_hold(engine: Engine) -> None:
+async def test_driver_private_key_is_stored_apart_from_cached_state(engine: Engine) -> None:
     namespace = await engine.namespace()
     order = msgspec.structs.replace(an_order(), namespace=namespace)
     await ask(engine, namespace, order)
@@ -358,7 +358,7 @@ async def kill_at_each(alone: Alone, steps: Sequence[str]) -> None:
         assert f"{CRASHED} {point}" in said
 
 
-async def test_there_is_one_server_however_often_a_create_is_killed(engine: Engine, tmp_path: Path) -> None:
+async def test_repeatedly_killed_create_job_makes_one_server(engine: Engine, tmp_path: Path) -> None:
     namespace = await engine.namespace()
     order = msgspec.structs.replace(an_order(), namespace=namespace)
     await ask(engine, namespace, order)
@@ -373,7 +373,7 @@ async def test_there_is_one_server_however_often_a_create_is_killed(engine: Engi
     assert (made.phase, made.id) == ("created", "1")
 
 
-async def test_nothing_is_left_however_often_a_remove_is_killed(engine: Engine, tmp_path: Path) -> None:
+async def test_repeatedly_killed_remove_job_leaves_no_server(engine: Engine, tmp_path: Path) -> None:
     namespace = await engine.namespace()
     create = msgspec.structs.replace(an_order(), namespace=namespace)
     await ask(engine, namespace, create)
@@ -386,7 +386,7 @@ async def test_nothing_is_left_however_often_a_remove_is_killed(engine: Engine, 
     assert (await state_of(engine, namespace)).phase == "removed"
 
 
-async def test_job_does_not_connect_to_the_machine_of_the_manager(engine: Engine, tmp_path: Path) -> None:
+async def test_job_denies_connection_to_loopback_address(engine: Engine, tmp_path: Path) -> None:
     namespace, pets = await engine.namespace(), Pets(tmp_path, count=1)
     await pets.start()
     order = an_order(driver="existing", **pets.options)
@@ -401,7 +401,7 @@ async def test_job_does_not_connect_to_the_machine_of_the_manager(engine: Engine
     assert not pets.pets[0].claim.exists()
 
 
-async def test_a_script_over_ssh_that_is_killed_runs_again_until_it_is_noted(engine: Engine, tmp_path: Path) -> None:
+async def test_killed_ssh_bootstrap_is_repeated_until_recorded(engine: Engine, tmp_path: Path) -> None:
     namespace, pets = await engine.namespace(), Pets(tmp_path, count=1)
     await pets.start()
     pet = pets.pets[0]

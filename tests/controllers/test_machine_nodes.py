@@ -31,7 +31,7 @@ async def node_until(bench: Bench, holds: Any) -> Json:
     return await bench.workload.until(NODE.target, "", bench.node_name(), holds)
 
 
-async def test_a_node_gets_what_its_machine_says_and_loses_what_it_no_longer_says(bench: Bench) -> None:
+async def test_machine_labels_annotations_and_taints_are_synced_to_node(bench: Bench) -> None:
     label, annotation = "node-role.kubernetes.io/gpu", "node.cluster.x-k8s.io/rack"
     taint = {"key": "gpu", "effect": "NoSchedule", "propagation": "Always"}
     uninitialized = {"key": names.UNINITIALIZED_TAINT, "effect": "NoSchedule"}
@@ -63,7 +63,7 @@ async def test_a_node_gets_what_its_machine_says_and_loses_what_it_no_longer_say
         assert node["metadata"]["labels"]["theirs"] == "kept"
 
 
-async def test_a_label_taken_from_the_node_is_put_back(bench: Bench) -> None:
+async def test_label_changed_on_node_is_restored(bench: Bench) -> None:
     label = "node.cluster.x-k8s.io/pool"
     async with bench.running():
         await bench.cluster()
@@ -95,7 +95,7 @@ async def test_the_machine_follows_the_health_of_its_node(bench: Bench) -> None:
         await bench.until(lambda machine: is_true(machine, "Available"))
 
 
-async def test_a_node_that_goes_is_missed_and_one_that_comes_back_is_found(bench: Bench) -> None:
+async def test_deleted_node_is_reported_and_recreated_node_is_found(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.running_machine()
@@ -106,7 +106,7 @@ async def test_a_node_that_goes_is_missed_and_one_that_comes_back_is_found(bench
         await bench.until(lambda machine: is_true(machine, "Available"))
 
 
-async def test_the_wait_for_a_node_names_the_one_that_is_nearest(bench: Bench) -> None:
+async def test_node_wait_message_names_closest_candidate(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.config()
@@ -124,7 +124,7 @@ async def test_the_wait_for_a_node_names_the_one_that_is_nearest(bench: Bench) -
         await bench.until(phase("Running"))
 
 
-async def test_two_nodes_with_one_identity_are_an_error(bench: Bench) -> None:
+async def test_duplicate_provider_id_on_two_nodes_is_an_error(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.node("twin", provider_id=bench.provider_id("m"))
@@ -136,7 +136,7 @@ async def test_two_nodes_with_one_identity_are_an_error(bench: Bench) -> None:
         assert "nodeRef" not in machine["status"]
 
 
-async def test_a_short_outage_of_the_cluster_changes_nothing(bench: Bench) -> None:
+async def test_short_cluster_outage_leaves_machine_status_unchanged(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.running_machine()
@@ -150,7 +150,7 @@ async def test_a_short_outage_of_the_cluster_changes_nothing(bench: Bench) -> No
         assert after["status"] == before["status"]
 
 
-async def test_before_the_first_connection_that_is_what_is_said(bench: Bench) -> None:
+async def test_missing_connection_is_reported_as_connection_down(bench: Bench) -> None:
     bench.cut()
     async with bench.running():
         await bench.cluster()

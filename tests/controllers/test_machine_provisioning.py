@@ -31,7 +31,9 @@ async def bench(engine: Engine, workload: Engine) -> Bench:
 
 
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.contract)
-async def test_a_machine_walks_from_nothing_to_available(engine: Engine, workload: Engine, provider: Provider) -> None:
+async def test_machine_becomes_available_through_all_phases(
+    engine: Engine, workload: Engine, provider: Provider
+) -> None:
     bench = await Bench.create(engine, provider, workload)
     async with bench.running() as manager:
         await bench.cluster()
@@ -68,7 +70,7 @@ def _key(bench: Bench, name: str = "m") -> Key:
     return Key(bench.namespace, name)
 
 
-async def test_a_machine_that_is_as_it_should_be_is_not_written(bench: Bench) -> None:
+async def test_available_machine_causes_no_writes(bench: Bench) -> None:
     async with bench.running() as manager:
         await bench.cluster()
         await bench.running_machine()
@@ -83,7 +85,7 @@ async def test_a_machine_that_is_as_it_should_be_is_not_written(bench: Bench) ->
         assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
 
-async def test_a_stand_alone_machine_belongs_to_its_cluster(bench: Bench) -> None:
+async def test_standalone_machine_is_owned_by_its_cluster(bench: Bench) -> None:
     async with bench.running():
         cluster = await bench.cluster()
         await bench.machine()
@@ -94,7 +96,7 @@ async def test_a_stand_alone_machine_belongs_to_its_cluster(bench: Bench) -> Non
         assert not owner.get("controller")
 
 
-async def test_provider_objects_made_by_a_set_are_taken_over(bench: Bench) -> None:
+async def test_provider_objects_created_by_machine_set_are_adopted(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         machine_set = await make_set(bench)
@@ -112,7 +114,7 @@ async def test_provider_objects_made_by_a_set_are_taken_over(bench: Bench) -> No
         assert owners == {theirs["metadata"]["uid"]: False, machine["metadata"]["uid"]: True}
 
 
-async def test_a_server_of_another_machine_is_never_taken(bench: Bench) -> None:
+async def test_infrastructure_of_other_machine_is_not_adopted(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         other = await bench.machine("other")
@@ -124,7 +126,7 @@ async def test_a_server_of_another_machine_is_never_taken(bench: Bench) -> None:
         assert "observedGeneration" not in machine["status"]
 
 
-async def test_bootstrap_data_of_somebody_else_is_enough(bench: Bench) -> None:
+async def test_supplied_bootstrap_data_secret_is_accepted(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.machine(bootstrap={"dataSecretName": "by-hand"})
@@ -132,7 +134,7 @@ async def test_bootstrap_data_of_somebody_else_is_enough(bench: Bench) -> None:
         assert condition(machine, "BootstrapConfigReady")["reason"] == "DataSecretProvided"
 
 
-async def test_a_machine_moved_here_without_status_finds_everything_again(bench: Bench) -> None:
+async def test_moved_machine_without_status_becomes_available(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.config()
@@ -145,7 +147,7 @@ async def test_a_machine_moved_here_without_status_finds_everything_again(bench:
         await bench.until(lambda machine: is_true(machine, "Available"))
 
 
-async def test_a_provider_that_says_done_without_saying_where_is_told_so(bench: Bench) -> None:
+async def test_provisioned_flag_without_required_fields_is_contract_error(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.config()
@@ -162,7 +164,7 @@ async def test_a_provider_that_says_done_without_saying_where_is_told_so(bench: 
         await bench.until(phase("Provisioned"))
 
 
-async def test_a_server_that_vanishes_is_reported_and_never_made_again(bench: Bench) -> None:
+async def test_vanished_infrastructure_is_reported_and_not_recreated(bench: Bench) -> None:
     async with bench.running() as manager:
         await bench.cluster()
         await bench.running_machine()
@@ -175,7 +177,7 @@ async def test_a_server_that_vanishes_is_reported_and_never_made_again(bench: Be
         assert (wait.reason, wait.on) == ("InfrastructureDeleted", f"NewMachine {bench.namespace}/m")
 
 
-async def test_what_was_provisioned_once_stays_provisioned(bench: Bench) -> None:
+async def test_provisioned_machine_stays_provisioned(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.running_machine()
@@ -189,7 +191,7 @@ async def test_what_was_provisioned_once_stays_provisioned(bench: Bench) -> None
         assert machine["status"]["phase"] == "Running"
 
 
-async def test_a_failure_domain_the_provider_chose_reaches_the_spec(bench: Bench) -> None:
+async def test_provider_failure_domain_is_copied_to_machine_spec(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.server(spec={"failureDomain": "zone-c"})
@@ -199,7 +201,7 @@ async def test_a_failure_domain_the_provider_chose_reaches_the_spec(bench: Bench
         assert machine["spec"]["failureDomain"] == "zone-c"
 
 
-async def test_a_kind_nobody_installed_is_named_and_noticed_when_it_comes(bench: Bench) -> None:
+async def test_missing_infrastructure_kind_is_reported_until_installed(bench: Bench) -> None:
     missing = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": f"Odd{bench.id}Machine", "name": "m"}
     async with bench.running():
         await bench.cluster()
@@ -224,7 +226,7 @@ async def test_a_machine_waits_for_its_cluster(bench: Bench) -> None:
         await bench.until(says("NodeHealthy", "InspectionFailed", "to report spec.providerID"))
 
 
-async def test_a_paused_machine_is_left_alone(bench: Bench) -> None:
+async def test_paused_machine_is_not_reconciled(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster(paused=True)
         await bench.server()
@@ -237,7 +239,7 @@ async def test_a_paused_machine_is_left_alone(bench: Bench) -> None:
         assert condition(machine, "Paused")["status"] == "False"
 
 
-async def test_what_is_waited_for_is_said_in_the_words_of_the_contract(engine: Engine, workload: Engine) -> None:
+async def test_v1beta1_provider_status_and_failure_are_reported(engine: Engine, workload: Engine) -> None:
     bench = await Bench.create(engine, OLD, workload)
     async with bench.running():
         await bench.cluster()
@@ -255,7 +257,7 @@ async def test_what_is_waited_for_is_said_in_the_words_of_the_contract(engine: E
         assert machine["status"]["phase"] == "Pending"
 
 
-async def test_a_server_deleted_under_its_machine_is_left_to_go(bench: Bench) -> None:
+async def test_deleting_infrastructure_is_not_adopted_again(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.running_machine()
@@ -274,7 +276,7 @@ async def test_a_server_deleted_under_its_machine_is_left_to_go(bench: Bench) ->
         await bench.until(says("InfrastructureReady", "ObjectDeleted"))
 
 
-async def test_states_that_pass_at_once_are_not_written_and_one_that_lasts_is(bench: Bench) -> None:
+async def test_short_lived_states_are_not_written_but_lasting_ones_are(bench: Bench) -> None:
     async with bench.running(Options()) as manager:
         await bench.cluster()
         owners = [{**owner(await make_set(bench)), "controller": True}]
@@ -296,7 +298,7 @@ async def test_states_that_pass_at_once_are_not_written_and_one_that_lasts_is(be
         await bench.until(phase("Provisioning"), "slow")
 
 
-async def test_the_expiry_of_certificates_is_noted(bench: Bench) -> None:
+async def test_certificate_expiry_annotation_is_copied_to_status(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         await bench.config(annotations={names.CERTIFICATES_EXPIRY: "2027-01-01T00:00:00Z"})
@@ -322,7 +324,7 @@ async def test_min_ready_seconds_delay_available(bench: Bench) -> None:
         assert condition(machine, "Available")["lastTransitionTime"] > ready
 
 
-async def test_a_machine_says_whether_it_is_what_its_deployment_wants(bench: Bench) -> None:
+async def test_up_to_date_condition_compares_machine_with_deployment(bench: Bench) -> None:
     async with bench.running():
         await bench.cluster()
         deployment = await make_deployment(bench)

@@ -41,7 +41,7 @@ async def pool(engine: Engine) -> AsyncIterator[Pool]:
     yield made
 
 
-async def test_makes_one_set_with_everything_in_it(pool: Pool) -> None:
+async def test_deployment_creates_one_machine_set_with_its_settings(pool: Pool) -> None:
     await pool.deployment(
         3,
         {"annotations": {"team": "blue"}},
@@ -77,7 +77,7 @@ async def test_makes_one_set_with_everything_in_it(pool: Pool) -> None:
         assert machine["metadata"]["labels"][names.SET_NAME] == meta["name"]
 
 
-async def test_rolls_within_its_bounds_and_clears_up(pool: Pool) -> None:
+async def test_rolling_update_stays_within_surge_and_removes_old_set(pool: Pool) -> None:
     await pool.deployment(3, rollout=rolling(1, 0))
     async with pool.running() as manager:
         await pool.deployment_with(DONE)
@@ -93,7 +93,7 @@ async def test_rolls_within_its_bounds_and_clears_up(pool: Pool) -> None:
     assert len(machines) == 3
 
 
-async def test_stops_where_new_machines_do_not_come_up_and_rolls_back(pool: Pool) -> None:
+async def test_stuck_rollout_stops_and_can_be_rolled_back(pool: Pool) -> None:
     await pool.deployment(3, rollout=rolling(1, 0))
     async with pool.running() as manager:
         await pool.deployment_with(DONE)
@@ -144,7 +144,7 @@ async def test_changes_in_place_reach_machines_without_a_rollout(pool: Pool) -> 
     assert {machine["metadata"]["uid"] for machine in await pool.machines()} == before
 
 
-async def test_on_delete_waits_for_the_user(pool: Pool) -> None:
+async def test_on_delete_strategy_replaces_only_deleted_machines(pool: Pool) -> None:
     await pool.deployment(2, rollout={"strategy": {"type": "OnDelete"}})
     async with pool.running() as manager:
         await pool.deployment_with(counted(availableReplicas=2))
@@ -162,7 +162,7 @@ async def test_on_delete_waits_for_the_user(pool: Pool) -> None:
     assert pool.keeper.most == 2
 
 
-async def test_a_paused_rollout_moves_no_further_but_scales(pool: Pool) -> None:
+async def test_paused_rollout_stops_but_still_scales(pool: Pool) -> None:
     await pool.deployment(4, rollout=rolling(2, 0))
     async with pool.running() as manager:
         await pool.deployment_with(counted(availableReplicas=4))
@@ -185,7 +185,7 @@ async def test_a_paused_rollout_moves_no_further_but_scales(pool: Pool) -> None:
         await pool.deployment_with(DONE)
 
 
-async def test_rolls_everything_when_the_time_has_come(pool: Pool) -> None:
+async def test_rollout_after_replaces_machines_at_given_time(pool: Pool) -> None:
     await pool.deployment(1)
     async with pool.running():
         await pool.deployment_with(counted(availableReplicas=1))
@@ -200,7 +200,7 @@ async def test_rolls_everything_when_the_time_has_come(pool: Pool) -> None:
     assert named(before) not in map(named, await pool.machines())
 
 
-async def test_adopts_a_matching_set(pool: Pool) -> None:
+async def test_deployment_adopts_matching_machine_set(pool: Pool) -> None:
     await pool.machine_set(2)
     async with pool.running() as manager:
         await pool.set_with(counted(availableReplicas=2))
@@ -214,7 +214,7 @@ async def test_adopts_a_matching_set(pool: Pool) -> None:
     assert {named(machine) for machine in await pool.machines()} == before
 
 
-async def test_waits_for_templates_before_it_makes_a_set(pool: Pool) -> None:
+async def test_deployment_waits_for_templates_before_creating_set(pool: Pool) -> None:
     await pool.deployment(1, template=pool.template("later"))
     async with pool.running():
         found = await pool.deployment_with(says("ScalingUp", "True", text="does not exist"))
@@ -224,7 +224,7 @@ async def test_waits_for_templates_before_it_makes_a_set(pool: Pool) -> None:
         await pool.deployment_with(counted(availableReplicas=1))
 
 
-async def test_follows_its_scale(pool: Pool) -> None:
+async def test_scale_subresource_changes_deployment_replicas(pool: Pool) -> None:
     await pool.deployment(1)
     async with pool.running():
         await pool.deployment_with(counted(availableReplicas=1))
@@ -235,7 +235,7 @@ async def test_follows_its_scale(pool: Pool) -> None:
             await pool.deployment_with(counted(replicas=size, availableReplicas=size))
 
 
-async def test_goes_after_its_sets_and_machines(pool: Pool) -> None:
+async def test_deployment_is_deleted_after_its_sets_and_machines(pool: Pool) -> None:
     pool.keeper.goes = lambda machine: False
     await pool.deployment(2)
     async with pool.running():
@@ -248,7 +248,7 @@ async def test_goes_after_its_sets_and_machines(pool: Pool) -> None:
     assert (await pool.machines(), await pool.sets()) == ([], [])
 
 
-async def test_nothing_is_written_once_it_is_as_wanted(pool: Pool) -> None:
+async def test_settled_deployment_writes_nothing(pool: Pool) -> None:
     await pool.deployment(2)
     async with pool.running() as manager:
         await pool.deployment_with(counted(availableReplicas=2))

@@ -146,7 +146,7 @@ def _ready(status: str, since: str = LONG_AGO) -> Json:
     return {"conditions": [{"type": "Ready", "status": status, "reason": "Kubelet", "lastTransitionTime": since}]}
 
 
-async def test_healthy_machines_are_told_so_and_counted(engine: Engine) -> None:
+async def test_healthy_machines_are_marked_and_counted(engine: Engine) -> None:
     async with herd(engine) as found:
         cluster = await found.cluster()
         await found.check()
@@ -164,7 +164,7 @@ async def test_healthy_machines_are_told_so_and_counted(engine: Engine) -> None:
         assert (owner["kind"], owner["uid"], owner.get("controller")) == ("Cluster", cluster["metadata"]["uid"], None)
 
 
-async def test_an_unhealthy_machine_is_handed_to_its_owner_and_taken_back_when_it_recovers(engine: Engine) -> None:
+async def test_unhealthy_machine_is_marked_for_remediation_until_recovered(engine: Engine) -> None:
     async with herd(engine) as found:
         await found.cluster()
         await found.check()
@@ -184,7 +184,7 @@ async def test_an_unhealthy_machine_is_handed_to_its_owner_and_taken_back_when_i
         assert not condition(machine, "OwnerRemediated")
 
 
-async def test_a_fault_is_acted_upon_when_it_outlives_its_timeout_without_any_event(engine: Engine) -> None:
+async def test_fault_is_remediated_after_timeout_without_new_event(engine: Engine) -> None:
     async with herd(engine) as found:
         await found.cluster()
         await found.check(checks={"unhealthyNodeConditions": [{**READY_CHECK, "timeoutSeconds": 2}]})
@@ -197,7 +197,7 @@ async def test_a_fault_is_acted_upon_when_it_outlives_its_timeout_without_any_ev
         assert marked >= clock.parse(broken) + 2
 
 
-async def test_a_node_that_vanishes_is_noticed(engine: Engine) -> None:
+async def test_deleted_node_fails_health_check(engine: Engine) -> None:
     async with herd(engine) as found:
         await found.cluster()
         await found.check()
@@ -207,7 +207,7 @@ async def test_a_node_that_vanishes_is_noticed(engine: Engine) -> None:
         await found.machine_with("m-1", "HealthCheckSucceeded", "False", "NodeDeleted")
 
 
-async def test_when_too_many_are_unhealthy_nobody_is_handed_over(engine: Engine) -> None:
+async def test_remediation_is_blocked_when_too_many_machines_are_unhealthy(engine: Engine) -> None:
     async with herd(engine) as found:
         await found.cluster()
         for name in ("m-1", "m-2", "m-3"):
@@ -236,7 +236,7 @@ async def _reconciled(found: Herd) -> Outcome:
             return await found.controller.reconcile(Key(found.namespace, "hc"))
 
 
-async def test_a_cluster_out_of_reach_is_no_reason_to_remediate_and_is_mentioned(engine: Engine) -> None:
+async def test_unreachable_cluster_is_reported_and_not_remediated(engine: Engine) -> None:
     async with herd(engine) as found:
         await found.cluster()
         await found.check()
@@ -275,7 +275,7 @@ async def test_a_cluster_out_of_reach_is_no_reason_to_remediate_and_is_mentioned
         )
 
 
-async def test_machines_that_are_exempt_are_no_targets(engine: Engine) -> None:
+async def test_skipped_and_paused_machines_are_no_targets(engine: Engine) -> None:
     async with herd(engine) as found:
         await found.cluster()
         await found.machine("m-1", annotations={names.SKIP_REMEDIATION: ""})
@@ -288,7 +288,7 @@ async def test_machines_that_are_exempt_are_no_targets(engine: Engine) -> None:
             assert not condition(await found.get(name), "HealthCheckSucceeded")
 
 
-async def test_a_paused_cluster_is_left_alone_and_taken_up_again(engine: Engine) -> None:
+async def test_paused_cluster_is_skipped_and_resumed(engine: Engine) -> None:
     async with herd(engine) as found:
         await found.cluster(paused=True)
         await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
@@ -300,7 +300,7 @@ async def test_a_paused_cluster_is_left_alone_and_taken_up_again(engine: Engine)
         await found.check_saying("Paused", "False")
 
 
-async def test_a_health_check_without_a_cluster_says_so_and_starts_when_there_is_one(engine: Engine) -> None:
+async def test_missing_cluster_is_reported_until_created(engine: Engine) -> None:
     async with herd(engine) as found:
         await found.check()
         check = await found.check_saying("RemediationAllowed", "Unknown", "Cluster c does not exist")
@@ -309,7 +309,7 @@ async def test_a_health_check_without_a_cluster_says_so_and_starts_when_there_is
         await found.check_saying("RemediationAllowed", "True")
 
 
-async def test_what_is_known_is_not_written_again(engine: Engine) -> None:
+async def test_unchanged_health_writes_nothing(engine: Engine) -> None:
     async with herd(engine) as found:
         await found.cluster()
         await found.check()
@@ -343,7 +343,7 @@ def by_reboot(template: str = "t", kind: str = REBOOT.template.name) -> Json:
     return {"templateRef": reference}
 
 
-async def test_an_external_remediation_is_asked_for_and_withdrawn(engine: Engine) -> None:
+async def test_external_remediation_request_is_created_and_withdrawn(engine: Engine) -> None:
     async with herd(engine) as found:
         await reboots(found)
         await found.check(remediation=by_reboot())
@@ -370,7 +370,7 @@ async def test_an_external_remediation_is_asked_for_and_withdrawn(engine: Engine
         assert not condition(machine, "ExternallyRemediated")
 
 
-async def test_a_request_that_vanishes_is_made_again(engine: Engine) -> None:
+async def test_deleted_remediation_request_is_recreated(engine: Engine) -> None:
     async with herd(engine) as found:
         await reboots(found)
         await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
@@ -382,7 +382,7 @@ async def test_a_request_that_vanishes_is_made_again(engine: Engine) -> None:
         await engine.until(REBOOT.target, found.namespace, "m-1", lambda obj: obj["metadata"]["uid"] != uid)
 
 
-async def test_what_was_begun_before_a_crash_is_completed(engine: Engine) -> None:
+async def test_existing_remediation_request_is_adopted_after_crash(engine: Engine) -> None:
     async with herd(engine) as found:
         await reboots(found)
         made = await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
@@ -400,7 +400,7 @@ async def test_what_was_begun_before_a_crash_is_completed(engine: Engine) -> Non
         assert await engine.get(REBOOT.target, found.namespace, "m-1") == request
 
 
-async def test_a_request_of_somebody_else_is_not_taken_for_ours(engine: Engine) -> None:
+async def test_foreign_remediation_request_is_not_adopted(engine: Engine) -> None:
     async with herd(engine) as found:
         await reboots(found)
         await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
@@ -412,7 +412,7 @@ async def test_a_request_of_somebody_else_is_not_taken_for_ours(engine: Engine) 
         await found.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
 
 
-async def test_a_missing_template_is_said_and_used_when_it_appears(engine: Engine) -> None:
+async def test_missing_remediation_template_is_reported_until_created(engine: Engine) -> None:
     async with herd(engine) as found:
         await reboots(found)
         await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
@@ -422,7 +422,7 @@ async def test_a_missing_template_is_said_and_used_when_it_appears(engine: Engin
         await found.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
 
 
-async def test_a_kind_that_does_not_exist_is_said(engine: Engine) -> None:
+async def test_unknown_remediation_kind_is_reported(engine: Engine) -> None:
     async with herd(engine) as found:
         await reboots(found)
         await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})

@@ -23,7 +23,7 @@ async def pool(engine: Engine, request: pytest.FixtureRequest) -> AsyncIterator[
     yield made
 
 
-async def test_makes_machines_with_objects_they_own(pool: Pool) -> None:
+async def test_machine_set_creates_machines_with_owned_provider_objects(pool: Pool) -> None:
     await pool.machine_set(3, template=pool.template(metadata={"annotations": {"note": "x"}}))
     async with pool.running():
         await pool.set_with(counted(replicas=3, readyReplicas=3, availableReplicas=3))
@@ -49,7 +49,7 @@ async def test_makes_machines_with_objects_they_own(pool: Pool) -> None:
             assert (owner["uid"], owner["controller"]) == (meta["uid"], True)
 
 
-async def test_gives_a_set_of_nobody_and_its_templates_to_the_cluster(pool: Pool) -> None:
+async def test_unowned_machine_set_and_templates_become_owned_by_cluster(pool: Pool) -> None:
     await pool.machine_set(1)
     async with pool.running():
         found = await pool.set_with(counted(replicas=1))
@@ -62,7 +62,7 @@ async def test_gives_a_set_of_nobody_and_its_templates_to_the_cluster(pool: Pool
         assert [owner["kind"] for owner in found["metadata"]["ownerReferences"]] == ["Cluster"]
 
 
-async def test_nothing_is_written_once_it_is_as_wanted(pool: Pool) -> None:
+async def test_settled_machine_set_writes_nothing(pool: Pool) -> None:
     await pool.machine_set(2)
     async with pool.running() as manager:
         await pool.set_with(counted(availableReplicas=2))
@@ -74,7 +74,7 @@ async def test_nothing_is_written_once_it_is_as_wanted(pool: Pool) -> None:
         assert manager.ledger.writes == before
 
 
-async def test_completes_what_a_crash_left_half_made(pool: Pool) -> None:
+async def test_missing_provider_objects_are_recreated_after_crash(pool: Pool) -> None:
     await pool.machine_set(2)
     async with pool.running():
         await pool.set_with(counted(replicas=2))
@@ -92,7 +92,7 @@ async def test_completes_what_a_crash_left_half_made(pool: Pool) -> None:
     assert sorted(map(named, await pool.machines())) == [first, second]
 
 
-async def test_never_makes_a_provisioned_server_again(pool: Pool) -> None:
+async def test_provisioned_infrastructure_is_never_recreated(pool: Pool) -> None:
     await pool.machine_set(1)
     async with pool.running() as manager:
         await pool.set_with(counted(availableReplicas=1))
@@ -107,7 +107,7 @@ async def test_never_makes_a_provisioned_server_again(pool: Pool) -> None:
     assert await pool.engine.get(pool.provider.machine.target, pool.namespace, named(machine)) is None
 
 
-async def test_scales_down_the_unhealthy_first_then_the_oldest(pool: Pool) -> None:
+async def test_scale_down_deletes_unhealthy_and_marked_machines_first(pool: Pool) -> None:
     pool.keeper.comes_up = lambda machine: named(machine) != "sick"
     await pool.machine_set(3, deletion={"order": "Oldest"})
     async with pool.running():
@@ -131,7 +131,7 @@ async def test_scales_down_the_unhealthy_first_then_the_oldest(pool: Pool) -> No
         assert len(await pool.machines()) == 1
 
 
-async def test_a_slow_deletion_condemns_nobody_else(pool: Pool) -> None:
+async def test_slow_deletion_deletes_no_other_machine(pool: Pool) -> None:
     """rancher/rancher#43173: removing one node removed two."""
     pool.keeper.goes = lambda machine: False
     await pool.machine_set(3)
@@ -148,7 +148,7 @@ async def test_a_slow_deletion_condemns_nobody_else(pool: Pool) -> None:
         assert len(leaving) == 1
 
 
-async def test_waits_for_a_template_and_says_so(pool: Pool) -> None:
+async def test_missing_template_blocks_scale_up_until_created(pool: Pool) -> None:
     await pool.machine_set(1, template=pool.template("later"))
     async with pool.running():
         found = await pool.set_with(says("ScalingUp", "True", text="is blocked because"))
@@ -164,7 +164,7 @@ async def test_waits_for_a_template_and_says_so(pool: Pool) -> None:
     assert server["spec"] == {"size": "later"}
 
 
-async def test_waits_for_a_control_plane_that_is_being_made(pool: Pool) -> None:
+async def test_scale_up_waits_for_provisioning_control_plane(pool: Pool) -> None:
     control_plane = pool.provider.control_plane
     await pool.engine.patch(
         CLUSTER.target, pool.namespace, "c", {"spec": {"controlPlaneRef": control_plane.reference("cp")}}
@@ -180,7 +180,7 @@ async def test_waits_for_a_control_plane_that_is_being_made(pool: Pool) -> None:
         await pool.set_with(counted(availableReplicas=1))
 
 
-async def test_adopts_a_matching_machine_of_nobody(pool: Pool) -> None:
+async def test_machine_set_adopts_matching_orphan_machine(pool: Pool) -> None:
     orphan = {
         "apiVersion": MACHINE.api_version,
         "kind": "Machine",
@@ -204,7 +204,7 @@ async def test_adopts_a_matching_machine_of_nobody(pool: Pool) -> None:
     assert await pool.engine.get(pool.provider.machine.target, pool.namespace, "own") is None
 
 
-async def test_hands_changes_down_without_replacing(pool: Pool) -> None:
+async def test_template_changes_are_propagated_in_place(pool: Pool) -> None:
     await pool.machine_set(1, template=pool.template(labels={"going": "yes"}, metadata={"annotations": {"old": "1"}}))
     async with pool.running() as manager:
         await pool.set_with(counted(availableReplicas=1))
@@ -245,7 +245,7 @@ def unhealthy() -> list[Json]:
     ]
 
 
-async def test_replaces_a_machine_that_failed_its_health_check(pool: Pool) -> None:
+async def test_machine_that_failed_health_check_is_replaced(pool: Pool) -> None:
     pool.keeper.goes = lambda machine: False
     await pool.machine_set(2)
     async with pool.running():
@@ -267,14 +267,14 @@ async def test_replaces_a_machine_that_failed_its_health_check(pool: Pool) -> No
     assert told == f"Deleted Machine {sick}: HealthCheckSucceeded: Node is not ready"
 
 
-async def test_makes_none_where_it_is_told_not_to(pool: Pool) -> None:
+async def test_disable_machine_create_annotation_prevents_creation(pool: Pool) -> None:
     await pool.machine_set(1, metadata={"annotations": {names.DISABLE_MACHINE_CREATE: "true"}})
     async with pool.running():
         await pool.set_with(says("ScalingUp", "True", text=names.DISABLE_MACHINE_CREATE))
         assert await pool.machines() == []
 
 
-async def test_leaves_everything_alone_while_paused(pool: Pool) -> None:
+async def test_paused_machine_set_is_not_reconciled(pool: Pool) -> None:
     await pool.machine_set(1, metadata={"annotations": {names.PAUSED: ""}})
     async with pool.running():
         await pool.set_with(says("Paused", "True"))
@@ -286,7 +286,7 @@ async def test_leaves_everything_alone_while_paused(pool: Pool) -> None:
         assert condition(found, "Paused")["status"] == "False"
 
 
-async def test_goes_after_its_machines(pool: Pool) -> None:
+async def test_machine_set_is_deleted_after_its_machines(pool: Pool) -> None:
     pool.keeper.goes = lambda machine: False
     await pool.machine_set(2)
     async with pool.running():
@@ -300,7 +300,7 @@ async def test_goes_after_its_machines(pool: Pool) -> None:
     assert await pool.machines() == []
 
 
-async def test_makes_many_at_once(pool: Pool) -> None:
+async def test_machine_set_creates_thirty_machines(pool: Pool) -> None:
     await pool.machine_set(30)
     async with pool.running():
         await pool.set_with(counted(availableReplicas=30))
@@ -308,7 +308,7 @@ async def test_makes_many_at_once(pool: Pool) -> None:
     assert pool.keeper.most == 30
 
 
-async def test_follows_its_scale(pool: Pool) -> None:
+async def test_scale_subresource_changes_machine_set_replicas(pool: Pool) -> None:
     await pool.machine_set(1)
     async with pool.running():
         await pool.set_with(counted(availableReplicas=1))

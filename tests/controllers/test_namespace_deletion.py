@@ -173,7 +173,7 @@ async def test_servers_of_a_deleted_namespace_are_removed(tenant: Tenant) -> Non
         await tenant.nothing_elsewhere()
 
 
-async def test_server_that_is_being_created_is_removed_with_its_namespace(tenant: Tenant) -> None:
+async def test_deleting_namespace_removes_server_under_creation(tenant: Tenant) -> None:
     async with tenant.running():
         await tenant.cluster()
         await tenant.machine(SIM, "m-1", neverBoots=True)

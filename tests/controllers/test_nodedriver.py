@@ -127,7 +127,7 @@ async def test_an_active_driver_has_its_kinds_served_at_once(shop: Workshop) -> 
         assert kind.name.lower() in manager.controllers
 
 
-async def test_its_definitions_say_what_cluster_api_wants_to_know(shop: Workshop) -> None:
+async def test_driver_definitions_have_cluster_api_labels(shop: Workshop) -> None:
     async with shop.running():
         await shop.register()
         await shop.active()
@@ -140,7 +140,7 @@ async def test_its_definitions_say_what_cluster_api_wants_to_know(shop: Workshop
             assert "clusterctl.cluster.x-k8s.io" in labels
 
 
-async def test_a_changed_driver_changes_its_kinds_and_leaves_its_machines(shop: Workshop) -> None:
+async def test_changed_driver_updates_kinds_and_keeps_machines(shop: Workshop) -> None:
     async with shop.running():
         await shop.register()
         await shop.active()
@@ -171,7 +171,7 @@ async def _template(shop: Workshop) -> Json:
     return await shop.engine.create(kind.target, shop.namespace, obj)
 
 
-async def test_a_driver_in_use_waits_and_says_for_what(shop: Workshop) -> None:
+async def test_deletion_of_driver_in_use_waits_and_names_users(shop: Workshop) -> None:
     async with shop.running() as manager:
         await shop.register()
         await shop.active()
@@ -196,7 +196,7 @@ async def test_a_driver_in_use_waits_and_says_for_what(shop: Workshop) -> None:
         assert machine_kind(shop.driver).target not in manager.caches.errors
 
 
-async def test_machines_of_a_driver_that_waits_to_go_are_looked_after_by_the_next_process_too(shop: Workshop) -> None:
+async def test_deleting_driver_still_reconciles_machines_after_restart(shop: Workshop) -> None:
     async with shop.running():
         await shop.register()
         await shop.active()
@@ -229,7 +229,7 @@ async def test_a_driver_can_be_switched_off_and_on_again(shop: Workshop) -> None
         await shop.engine.until(kind.target, shop.namespace, "m", lambda obj: condition(obj, "Ready"))
 
 
-async def test_definitions_of_somebody_else_are_left_alone(shop: Workshop) -> None:
+async def test_foreign_definitions_are_not_overwritten_or_deleted(shop: Workshop) -> None:
     async with shop.running():
         await shop.register()
         await shop.active()
@@ -262,7 +262,7 @@ async def test_definitions_of_somebody_else_are_left_alone(shop: Workshop) -> No
             await shop.engine.delete(DEFINITION.target, "", name)
 
 
-async def test_a_driver_that_cannot_be_had_says_why_and_serves_nothing(shop: Workshop) -> None:
+async def test_unavailable_driver_is_reported_and_serves_no_kinds(shop: Workshop) -> None:
     shop.error = NotAvailable("NotDownloaded", "https://example.com/x answers 404")
     async with shop.running():
         await shop.register()
@@ -276,7 +276,7 @@ async def test_a_driver_that_cannot_be_had_says_why_and_serves_nothing(shop: Wor
         await shop.active()
 
 
-async def test_a_definition_that_was_damaged_is_mended(shop: Workshop) -> None:
+async def test_modified_definition_is_restored(shop: Workshop) -> None:
     async with shop.running():
         await shop.register()
         await shop.active()
@@ -307,7 +307,7 @@ async def test_an_idle_driver_writes_nothing(shop: Workshop) -> None:
         assert manager.ledger.writes == 0
 
 
-async def test_options_are_checked_by_their_types(shop: Workshop) -> None:
+async def test_driver_options_are_validated_by_type(shop: Workshop) -> None:
     async with shop.running():
         await shop.register()
         await shop.active()

@@ -49,7 +49,7 @@ async def shown(words: list[str], typed: str = "", after: str = "") -> tuple[int
     return await asyncio.to_thread(run)
 
 
-async def test_colours_are_for_terminals_and_can_be_declined(ranch: Ranch) -> None:
+async def test_colours_are_used_only_on_terminals_without_no_color(ranch: Ranch) -> None:
     words = command(ranch, "describe", "cluster", "prairie")
     _, coloured = await shown(words)
     assert "\x1b[" in coloured
@@ -60,7 +60,7 @@ async def test_colours_are_for_terminals_and_can_be_declined(ranch: Ranch) -> No
     assert "\x1b[" not in piped.out + piped.err
 
 
-async def test_nothing_is_wider_than_the_terminal(ranch: Ranch, tmp_path: Path) -> None:
+async def test_output_fits_terminal_width(ranch: Ranch, tmp_path: Path) -> None:
     for words in (
         ("scale", "prairie", "--servers", "3", "--dry-run"),
         ("upgrade", "prairie", "--kubernetes-version", NEW, "--dry-run"),
@@ -74,7 +74,7 @@ async def test_nothing_is_wider_than_the_terminal(ranch: Ranch, tmp_path: Path) 
         assert [line for line in wide if not any(word in line for word in copied)] == []
 
 
-async def test_an_upgrade_is_asked_about(ranch: Ranch) -> None:
+async def test_upgrade_asks_for_confirmation(ranch: Ranch) -> None:
     words = command(ranch, "upgrade", "prairie", "--kubernetes-version", NEW)
     code, text = await shown(words, "n\r", "Upgrade ")
     assert code == 1

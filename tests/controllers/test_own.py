@@ -63,7 +63,7 @@ async def counter(engine: Engine) -> Counter:
     return await Counter.create(engine)
 
 
-async def test_a_user_sees_and_revokes_its_own_tokens_and_no_others(counter: Counter) -> None:
+async def test_user_lists_and_revokes_only_own_tokens(counter: Counter) -> None:
     async with counter.running():
         rider, other = await counter.user(), await counter.user()
         mine, spare, theirs = await counter.token(rider), await counter.token(rider), await counter.token(other)
@@ -82,7 +82,7 @@ async def test_a_user_sees_and_revokes_its_own_tokens_and_no_others(counter: Cou
         assert await counter.engine.get(TOKEN.target, "", foreign) is not None
 
 
-async def test_whoever_is_no_user_or_has_a_token_for_clusters_finds_no_tokens_here(counter: Counter) -> None:
+async def test_non_users_and_cluster_scoped_tokens_are_denied_own_tokens(counter: Counter) -> None:
     async with counter.running():
         await counter.declared()
         rider = await counter.user()
@@ -98,7 +98,7 @@ async def test_whoever_is_no_user_or_has_a_token_for_clusters_finds_no_tokens_he
         assert (await counter.ask("admin", "/k8s/own/anything"))[0] == 404
 
 
-async def test_a_user_finds_the_clusters_it_may_reach_by_name(counter: Counter) -> None:
+async def test_user_lists_only_reachable_clusters(counter: Counter) -> None:
     async with counter.running():
         await counter.declared()
         rider, other = await counter.user(), await counter.user()

@@ -103,12 +103,12 @@ def by_action(steps: list[Json]) -> dict[str, int]:
     return found
 
 
-async def test_what_is_declared_already_keeps_every_machine(planner: Planner) -> None:
+async def test_unchanged_cluster_keeps_every_machine(planner: Planner) -> None:
     steps = await planner.steps(planner.cluster)
     assert by_action(steps) == {"keep": 5}
 
 
-async def test_a_new_version_goes_server_by_server_and_drains_workers_where_that_is_wanted(planner: Planner) -> None:
+async def test_version_change_restarts_servers_one_by_one_and_drains_workers(planner: Planner) -> None:
     edit = planner.edited()
     edit["spec"]["kubernetesVersion"] = "v1.34.2+k3s1"
     steps = await planner.steps(edit)
@@ -118,19 +118,19 @@ async def test_a_new_version_goes_server_by_server_and_drains_workers_where_that
     assert all("version v1.34.1+k3s1 → v1.34.2+k3s1" in step["why"] for step in steps)
 
 
-async def test_a_config_key_restarts_and_is_named(planner: Planner) -> None:
+async def test_config_change_restarts_machines_and_names_key(planner: Planner) -> None:
     steps = await planner.steps(planner.edited(machineGlobalConfig={"kubelet-arg": ["max-pods=50"]}))
     assert "keep" not in by_action(steps)
     assert all("config key kubelet-arg" in step["why"] for step in steps)
 
 
-async def test_a_key_of_servers_leaves_workers_alone(planner: Planner) -> None:
+async def test_server_only_config_key_keeps_workers(planner: Planner) -> None:
     steps = await planner.steps(planner.edited(machineGlobalConfig={"disable": ["traefik"]}))
     changed = {step["pool"] for step in steps if step["action"] != "keep"}
     assert changed == {"servers"}
 
 
-async def test_labels_of_a_pool_reach_its_machines_in_place(planner: Planner) -> None:
+async def test_pool_labels_change_machines_in_place(planner: Planner) -> None:
     steps = await planner.steps(planner.edited(machinePools=planner.pools(workers={"labels": {"tier": "web"}})))
     (changed,) = {step["pool"] for step in steps if step["action"] != "keep"}
     assert changed == "workers"
@@ -153,7 +153,7 @@ async def test_a_drivers_option_replaces_the_machines_of_its_pool_only(planner: 
     assert "driver option zone" in table.output
 
 
-async def test_quantities_make_and_delete_machines(planner: Planner) -> None:
+async def test_quantity_change_creates_and_deletes_machines(planner: Planner) -> None:
     steps = await planner.steps(
         planner.edited(machinePools=planner.pools(servers={"quantity": 1}, workers={"quantity": 3}))
     )
@@ -161,21 +161,21 @@ async def test_quantities_make_and_delete_machines(planner: Planner) -> None:
     assert {step["pool"] for step in steps if step["action"] == "delete"} == {"servers"}
 
 
-async def test_a_pool_that_is_taken_out_deletes_its_machines_and_a_new_one_makes_some(planner: Planner) -> None:
+async def test_removed_pool_deletes_machines_and_added_pool_creates_machines(planner: Planner) -> None:
     kept = planner.pools()[:1]
     new = pool("extra", workerRole=True, quantity=2, machineConfigRef={"kind": "SimConfig", "name": "workers"})
     steps = await planner.steps(planner.edited(machinePools=[*kept, new]))
     assert by_action(steps) == {"keep": 3, "delete": 2, "create": 2}
 
 
-async def test_a_registry_is_a_change_in_place_that_is_named(planner: Planner) -> None:
+async def test_registry_change_is_applied_in_place(planner: Planner) -> None:
     mirrors = {"docker.io": {"endpoint": ["https://m.example"]}}
     steps = await planner.steps(planner.edited(registries={"mirrors": mirrors}))
     assert {step["why"].partition(",")[0] for step in steps} == {"registries"}
     assert not {step["action"] for step in steps} & {"replace", "create", "delete", "keep"}
 
 
-async def test_a_file_whose_secret_is_in_the_manifest_is_compared_with_what_is_there(planner: Planner) -> None:
+async def test_plan_uses_file_secret_from_manifest(planner: Planner) -> None:
     secret = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -192,13 +192,13 @@ async def test_a_file_whose_secret_is_in_the_manifest_is_compared_with_what_is_t
     assert await planner.ranch.engine.get(SECRETS, planner.ranch.namespace, "motd") is None
 
 
-async def test_what_a_spec_names_and_is_not_there_is_told(planner: Planner) -> None:
+async def test_missing_referenced_secret_is_reported(planner: Planner) -> None:
     files = [{"fileSources": [{"secret": {"name": "gone", "items": []}}]}]
     result = await planner.run(planner.edited(machineSelectorFiles=files))
     assert f"blocked: Secret {planner.ranch.namespace}/gone: does not exist" in result.output
 
 
-async def test_what_the_server_refuses_is_told_and_nothing_else(planner: Planner) -> None:
+async def test_server_rejection_is_reported_without_plan(planner: Planner) -> None:
     edit = planner.edited()
     edit["spec"]["kubernetesVersion"] = "v1.33.0+k3s1"
     result = await planner.run(edit)
@@ -207,7 +207,7 @@ async def test_what_the_server_refuses_is_told_and_nothing_else(planner: Planner
     assert result.output == ""
 
 
-async def test_a_new_cluster_is_all_creation(planner: Planner) -> None:
+async def test_new_cluster_plan_creates_all_machines(planner: Planner) -> None:
     new = deepcopy(planner.cluster)
     new["metadata"]["name"] = "meadow"
     result = await planner.run(new)
@@ -219,7 +219,7 @@ async def test_a_new_cluster_is_all_creation(planner: Planner) -> None:
     assert by_action(found["steps"]) == {"create": 5}
 
 
-async def test_a_change_that_is_held_is_told_as_such(planner: Planner) -> None:
+async def test_held_change_is_reported_as_held(planner: Planner) -> None:
     """The option changed before the policy came: the controller holds it, and the preview says so."""
     ranch = planner.ranch
     await ranch.engine.patch(CONFIG.target, ranch.namespace, "workers", {"zone": "c"})
@@ -228,13 +228,13 @@ async def test_a_change_that_is_held_is_told_as_such(planner: Planner) -> None:
     assert all("because of zone" in step["why"] for step in steps if step["action"] == "held")
 
 
-async def test_it_needs_objects_with_names(planner: Planner) -> None:
+async def test_objects_without_names_are_rejected(planner: Planner) -> None:
     result = await planner.run({"kind": "Cluster"})
     assert result.exit_code == 1
     assert "every object needs" in result.errors
 
 
-async def test_previews_come_in_process_too(planner: Planner) -> None:
+async def test_previews_work_in_process(planner: Planner) -> None:
     (found,) = await Previews(planner.ranch.engine.client, [planner.cluster]).make()
     assert not found.replaces
     machines = await planner.ranch.engine.list(MACHINE.target, planner.ranch.namespace)
@@ -243,7 +243,7 @@ async def test_previews_come_in_process_too(planner: Planner) -> None:
 
 
 @pytest.mark.parametrize("text", ["a: [", "\x00"])
-async def test_a_file_that_is_no_manifest_is_told(planner: Planner, text: str) -> None:
+async def test_invalid_yaml_is_rejected(planner: Planner, text: str) -> None:
     result = await planner.run_text(text)
     assert result.exit_code == 1
     assert "not valid YAML" in result.errors

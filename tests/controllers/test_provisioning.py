@@ -31,7 +31,7 @@ def template_of(deployment: Json) -> str:
     return deployment["spec"]["template"]["spec"]["infrastructureRef"]["name"]  # type: ignore[no-any-return]
 
 
-async def test_one_declaration_becomes_all_its_objects(ranch: Ranch) -> None:
+async def test_declared_cluster_creates_all_its_objects(ranch: Ranch) -> None:
     await ranch.config("servers", zone="a")
     await ranch.config("workers")
     workers = pool(
@@ -94,7 +94,7 @@ async def test_one_declaration_becomes_all_its_objects(ranch: Ranch) -> None:
     assert await ranch.names(MACHINE_HEALTH_CHECK) == ["prairie-workers"]
 
 
-async def test_the_management_cluster_gives_it_an_id_and_a_namespace(ranch: Ranch) -> None:
+async def test_management_cluster_gets_id_and_namespace(ranch: Ranch) -> None:
     await ranch.config()
     async with ranch.running():
         await ranch.cluster(pool(), annotations={"field.cattle.io/description": "grass"})
@@ -116,7 +116,7 @@ async def test_the_management_cluster_gives_it_an_id_and_a_namespace(ranch: Ranc
     assert namespace is not None
 
 
-async def test_the_user_may_choose_the_id_but_not_take_anothers(ranch: Ranch) -> None:
+async def test_chosen_cluster_id_is_used_unless_taken(ranch: Ranch) -> None:
     chosen = f"c-{ranch.namespace}"
     annotations = {"provisioning.cattle.io/management-cluster-name": chosen}
     async with ranch.running():
@@ -129,7 +129,7 @@ async def test_the_user_may_choose_the_id_but_not_take_anothers(ranch: Ranch) ->
         assert await ranch.engine.get(CAPI_CLUSTER.target, ranch.namespace, "steppe") is None
 
 
-async def test_what_the_control_plane_says_is_what_the_cluster_says(ranch: Ranch) -> None:
+async def test_cluster_ready_condition_follows_control_plane(ranch: Ranch) -> None:
     await ranch.config()
     async with ranch.running():
         await ranch.cluster(pool())
@@ -166,7 +166,7 @@ async def test_what_the_control_plane_says_is_what_the_cluster_says(ranch: Ranch
     ],
     ids=lambda edit: next(iter(edit)),
 )
-async def test_an_edit_that_is_no_drivers_option_replaces_nobody(ranch: Ranch, edit: Json) -> None:
+async def test_pool_edit_without_driver_option_keeps_machines(ranch: Ranch, edit: Json) -> None:
     await ranch.config()
     await ranch.credential("other")
     async with ranch.running():
@@ -188,7 +188,7 @@ async def test_an_edit_that_is_no_drivers_option_replaces_nobody(ranch: Ranch, e
     assert len(templates) == len(sets) == 1
 
 
-async def test_an_edited_option_makes_a_new_template_and_the_old_one_goes_when_nothing_uses_it(ranch: Ranch) -> None:
+async def test_changed_option_creates_new_template_and_unused_template_is_deleted(ranch: Ranch) -> None:
     await ranch.config()
     async with ranch.running():
         await ranch.cluster(pool())
@@ -206,7 +206,7 @@ async def test_an_edited_option_makes_a_new_template_and_the_old_one_goes_when_n
         assert named(machine)
 
 
-async def test_a_pool_that_may_not_replace_machines_is_held_and_says_what_to_do(ranch: Ranch) -> None:
+async def test_in_place_only_pool_holds_replacement_and_gives_advice(ranch: Ranch) -> None:
     """Admission refuses such an edit. Who forbids replacement when the edit is there already is not too late."""
     await ranch.config()
     async with ranch.running():
@@ -232,7 +232,7 @@ async def test_a_pool_that_may_not_replace_machines_is_held_and_says_what_to_do(
         await ranch.until(CLUSTER, "prairie", lambda obj: not condition(obj, "Held"))
 
 
-async def test_a_pool_that_is_taken_out_goes_with_its_health_check(ranch: Ranch) -> None:
+async def test_removed_pool_is_deleted_with_its_health_check(ranch: Ranch) -> None:
     await ranch.config("servers")
     await ranch.config("workers")
     async with ranch.running():
@@ -246,7 +246,7 @@ async def test_a_pool_that_is_taken_out_goes_with_its_health_check(ranch: Ranch)
         await ranch.engine.when(TEMPLATE.target, ranch.namespace, lambda objects: len(objects) == 1)
 
 
-async def test_all_that_is_missing_is_named_and_nothing_is_made_until_it_is_there(ranch: Ranch) -> None:
+async def test_missing_references_are_all_named_and_block_creation(ranch: Ranch) -> None:
     async with ranch.running():
         await ranch.cluster(pool("servers", cloudCredentialSecretName="gold"), pool("workers", workerRole=True))
         said = await ranch.says("RKECluster", "False")
@@ -261,7 +261,7 @@ async def test_all_that_is_missing_is_named_and_nothing_is_made_until_it_is_ther
         await ranch.machines(2)
 
 
-async def test_a_config_of_another_cluster_is_left_alone(ranch: Ranch) -> None:
+async def test_config_owned_by_other_cluster_is_not_adopted(ranch: Ranch) -> None:
     await ranch.config()
     async with ranch.running():
         first = await ranch.cluster(pool())
@@ -273,7 +273,7 @@ async def test_a_config_of_another_cluster_is_left_alone(ranch: Ranch) -> None:
         assert [owner["uid"] for owner in owners] == [first["metadata"]["uid"]]
 
 
-async def test_what_somebody_changed_of_ours_is_put_right_and_the_rest_stays(ranch: Ranch) -> None:
+async def test_changed_owned_fields_are_restored_and_foreign_fields_kept(ranch: Ranch) -> None:
     await ranch.config()
     async with ranch.running():
         await ranch.cluster(pool(labels={"a": "b"}))
@@ -295,7 +295,7 @@ async def test_what_somebody_changed_of_ours_is_put_right_and_the_rest_stays(ran
         assert found["metadata"]["labels"]["mine"] == "yes"
 
 
-async def test_an_autoscaler_has_its_way_within_the_bounds(ranch: Ranch) -> None:
+async def test_autoscaler_replicas_are_kept_within_bounds(ranch: Ranch) -> None:
     await ranch.config()
     sizes: Json = {"autoscalingMinSize": 1, "autoscalingMaxSize": 3}
     async with ranch.running():
@@ -315,7 +315,7 @@ async def test_an_autoscaler_has_its_way_within_the_bounds(ranch: Ranch) -> None
         await ranch.until(MACHINE_DEPLOYMENT, "prairie-servers", lambda obj: obj["spec"]["replicas"] == 2)
 
 
-async def test_without_pools_hosts_register_themselves(ranch: Ranch) -> None:
+async def test_cluster_without_pools_creates_no_deployments(ranch: Ranch) -> None:
     async with ranch.running():
         await ranch.cluster()
         await ranch.made()
@@ -324,7 +324,7 @@ async def test_without_pools_hosts_register_themselves(ranch: Ranch) -> None:
     assert await ranch.names(RKE_BOOTSTRAP_TEMPLATE) == []
 
 
-async def test_the_machine_of_a_registered_host_that_is_gone_is_deleted_in_time(ranch: Ranch) -> None:
+async def test_machine_of_missing_custom_host_is_deleted_after_timeout(ranch: Ranch) -> None:
     after = {"rke.cattle.io/delete-missing-custom-machines-after": "1s"}
     core = ("cluster", "machineset", "machinedeployment")  # the test plays the Machine's controller
     async with ranch.running(core=core):
@@ -352,7 +352,7 @@ async def test_the_machine_of_a_registered_host_that_is_gone_is_deleted_in_time(
         assert await ranch.names(MACHINE) == ["other"]
 
 
-async def test_whether_the_cluster_is_paused_is_the_users_affair(ranch: Ranch) -> None:
+async def test_user_set_pause_is_kept(ranch: Ranch) -> None:
     await ranch.config()
     async with ranch.running():
         await ranch.cluster(pool())
@@ -363,7 +363,7 @@ async def test_whether_the_cluster_is_paused_is_the_users_affair(ranch: Ranch) -
         assert (await ranch.get(CAPI_CLUSTER))["spec"]["paused"] is True
 
 
-async def test_a_cluster_at_rest_writes_nothing(ranch: Ranch) -> None:
+async def test_idle_cluster_writes_nothing(ranch: Ranch) -> None:
     await ranch.config()
     async with ranch.running():
         await ranch.cluster(pool(unhealthyNodeTimeout="5m", autoscalingMinSize=1, autoscalingMaxSize=2))
@@ -381,7 +381,7 @@ async def test_a_cluster_at_rest_writes_nothing(ranch: Ranch) -> None:
     assert await ranch.engine.list(MACHINE.target, ranch.namespace)
 
 
-async def test_a_change_that_would_replace_machines_that_may_not_be_is_refused_with_their_names(ranch: Ranch) -> None:
+async def test_change_that_replaces_in_place_only_machines_is_rejected_with_names(ranch: Ranch) -> None:
     await ranch.config("servers")
     await ranch.config("others", zone="b")
     async with ranch.running():

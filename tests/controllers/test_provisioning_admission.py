@@ -57,7 +57,7 @@ async def refusal(engine: Engine, obj: Json, **how: Any) -> str:
 
 
 @pytest.mark.parametrize("manifest", [each for each in MANIFESTS if not each.refused], ids=lambda each: each.name)
-async def test_a_manifest_is_taken_as_it_is(engine: Engine, ranch: str, manifest: Manifest) -> None:
+async def test_valid_manifest_is_stored_without_pruned_fields(engine: Engine, ranch: str, manifest: Manifest) -> None:
     """And nothing of it is lost on the way: what the server would prune would be ignored in silence."""
     for obj in (moved(each, ranch) for each in manifest.objects):
         namespace = obj["metadata"]["namespace"]
@@ -90,7 +90,9 @@ def covers(present: Any, given: Any) -> bool:
     [each for each in MANIFESTS if not each.refused and not each.warned],
     ids=lambda each: each.name,
 )
-async def test_what_a_manifest_would_make_is_explained(engine: Engine, ranch: str, manifest: Manifest) -> None:
+async def test_preview_of_manifest_creates_every_requested_machine(
+    engine: Engine, ranch: str, manifest: Manifest
+) -> None:
     """Every machine it asks for, and nothing that is missing."""
     (found,) = await Previews(engine.client, [moved(obj, ranch) for obj in manifest.objects]).make()
     pools = manifest.cluster["spec"]["rkeConfig"].get("machinePools", [])
@@ -101,12 +103,14 @@ async def test_what_a_manifest_would_make_is_explained(engine: Engine, ranch: st
 
 
 @pytest.mark.parametrize("manifest", [each for each in MANIFESTS if each.refused], ids=lambda each: each.name)
-async def test_a_manifest_is_refused_in_the_words_it_states(engine: Engine, ranch: str, manifest: Manifest) -> None:
+async def test_invalid_manifest_is_rejected_with_stated_messages(
+    engine: Engine, ranch: str, manifest: Manifest
+) -> None:
     said = await refusal(engine, moved(manifest.cluster, ranch), dry_run=True)
     assert [words for words in manifest.refused if words not in said] == []
 
 
-async def test_a_cluster_is_stored_and_its_version_may_only_go_forward(engine: Engine, ranch: str) -> None:
+async def test_kubernetes_version_can_only_move_forward(engine: Engine, ranch: str) -> None:
     (custom,) = (each for each in MANIFESTS if each.name == "k3s-custom-minimal")
     obj = moved(custom.cluster, ranch)
     await engine.create(CLUSTER.target, ranch, obj)
@@ -124,7 +128,7 @@ async def test_a_cluster_is_stored_and_its_version_may_only_go_forward(engine: E
     await engine.delete(CLUSTER.target, ranch, name)
 
 
-async def test_null_is_as_good_as_nothing(engine: Engine, ranch: str) -> None:
+async def test_null_fields_are_accepted(engine: Engine, ranch: str) -> None:
     (orchard,) = (each for each in MANIFESTS if each.name == "rke2-amazonec2")
     spec = orchard.cluster["spec"]
     assert spec["rkeConfig"]["additionalManifest"] is None
@@ -148,7 +152,7 @@ async def test_autoscaling_fields_are_validated(engine: Engine, ranch: str, size
     assert words in await refusal(engine, obj)
 
 
-async def test_many_at_once_do_not_hold_up_the_server(engine: Engine, ranch: str) -> None:
+async def test_concurrent_admissions_do_not_block_event_loop(engine: Engine, ranch: str) -> None:
     """The guard of the loop judges it."""
     (orchard,) = (each for each in MANIFESTS if each.name == "rke2-amazonec2")
     obj = moved(orchard.cluster, ranch)

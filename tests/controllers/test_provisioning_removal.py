@@ -27,7 +27,7 @@ async def test_a_deleted_cluster_leaves_nothing(ranch: Ranch) -> None:
         await ranch.nothing_left(management)
 
 
-async def test_a_deleted_management_cluster_takes_its_cluster_along(ranch: Ranch) -> None:
+async def test_deleting_management_cluster_deletes_its_cluster(ranch: Ranch) -> None:
     await ranch.config()
     async with ranch.running():
         await ranch.cluster(pool())
@@ -37,7 +37,7 @@ async def test_a_deleted_management_cluster_takes_its_cluster_along(ranch: Ranch
         await ranch.nothing_left(management)
 
 
-async def test_one_that_never_could_be_made_goes_as_well(ranch: Ranch) -> None:
+async def test_cluster_that_was_never_created_is_deletable(ranch: Ranch) -> None:
     async with ranch.running():
         await ranch.cluster(pool())
         await ranch.says("RKECluster", "False")
@@ -46,7 +46,7 @@ async def test_one_that_never_could_be_made_goes_as_well(ranch: Ranch) -> None:
         await ranch.nothing_left(management)
 
 
-async def test_what_holds_a_deletion_is_named(ranch: Ranch) -> None:
+async def test_removed_condition_names_blocking_object(ranch: Ranch) -> None:
     await ranch.config()
     async with ranch.running():
         await ranch.cluster(pool())
@@ -70,7 +70,7 @@ async def test_what_holds_a_deletion_is_named(ranch: Ranch) -> None:
         await ranch.nothing_left()
 
 
-async def test_a_paused_cluster_says_who_must_unpause_it(ranch: Ranch) -> None:
+async def test_deletion_of_paused_cluster_reports_pause(ranch: Ranch) -> None:
     await ranch.config()
     async with ranch.running():
         await ranch.cluster(pool())
@@ -86,7 +86,7 @@ async def test_a_paused_cluster_says_who_must_unpause_it(ranch: Ranch) -> None:
         await ranch.nothing_left()
 
 
-async def test_where_the_capi_cluster_was_removed_by_force_the_rest_goes_too(ranch: Ranch) -> None:
+async def test_deletion_completes_after_forced_removal_of_capi_cluster(ranch: Ranch) -> None:
     await ranch.config()
     async with ranch.running():
         await ranch.cluster(pool())

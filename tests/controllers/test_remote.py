@@ -26,7 +26,7 @@ async def put_secret(engine: Engine, namespace: str, data: dict[str, bytes], *, 
     await engine.create(SECRET.target, namespace, secret)
 
 
-async def test_a_cluster_is_reached_by_the_kubeconfig_in_its_secret(engine: Engine) -> None:
+async def test_dialer_connects_with_kubeconfig_from_secret(engine: Engine) -> None:
     namespace = await engine.namespace()
     await put_secret(engine, namespace, {"value": engine.kubeconfig.read_bytes()})
     client = await dialer(engine.client)(Key(namespace, "c"))
@@ -36,7 +36,7 @@ async def test_a_cluster_is_reached_by_the_kubeconfig_in_its_secret(engine: Engi
         await client.close()
 
 
-async def test_another_way_to_connect_can_be_given(engine: Engine) -> None:
+async def test_dialer_accepts_custom_connect_function(engine: Engine) -> None:
     namespace = await engine.namespace()
     await put_secret(engine, namespace, {"value": engine.kubeconfig.read_bytes()})
     servers: list[str] = []
@@ -79,7 +79,9 @@ def _kubeconfig(user: dict[str, Any]) -> dict[str, Any]:
         ({"value": file_kubeconfig()}, "c-kubeconfig"),
     ],
 )
-async def test_what_is_refused_names_the_secret(engine: Engine, data: dict[str, bytes] | None, words: str) -> None:
+async def test_unusable_kubeconfig_error_names_secret(
+    engine: Engine, data: dict[str, bytes] | None, words: str
+) -> None:
     namespace = await engine.namespace()
     if data is not None:
         await put_secret(engine, namespace, data)
@@ -87,14 +89,14 @@ async def test_what_is_refused_names_the_secret(engine: Engine, data: dict[str, 
         await dialer(engine.client)(Key(namespace, "c"))
 
 
-async def test_data_of_secrets(engine: Engine) -> None:
+async def test_secret_data_returns_decoded_values_or_none(engine: Engine) -> None:
     namespace = await engine.namespace()
     await put_secret(engine, namespace, {"a": b"\x00\xff"})
     assert await secret_data(engine.client, namespace, "c-kubeconfig") == {"a": b"\x00\xff"}
     assert await secret_data(engine.client, namespace, "missing") is None
 
 
-async def test_caches_hold_no_secrets(engine: Engine) -> None:
+async def test_cached_secrets_contain_no_data(engine: Engine) -> None:
     namespace = await engine.namespace()
     await put_secret(engine, namespace, {"value": b"hush"})
     manager = Manager(engine.client, namespace=namespace)

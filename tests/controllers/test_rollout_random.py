@@ -243,7 +243,7 @@ async def run(engine: Engine, seed: int) -> Chaos:
     return chaos
 
 
-async def test_whatever_fails_a_rollout_keeps_its_bounds_and_arrives(engine: Engine) -> None:
+async def test_rollout_stays_within_bounds_under_random_failures(engine: Engine) -> None:
     given = os.environ.get("REMUDA_SEED")
     seeds = [int(given)] if given else [random.SystemRandom().randrange(10**9) for _ in range(RUNS)]
     for seed in seeds:
@@ -251,7 +251,7 @@ async def test_whatever_fails_a_rollout_keeps_its_bounds_and_arrives(engine: Eng
         await run(engine, seed)
 
 
-async def test_the_referee_sees_a_foul(engine: Engine) -> None:
+async def test_referee_detects_bound_violations(engine: Engine) -> None:
     """A judge that never finds anything proves nothing: here the bounds are drawn tighter than they were set."""
     pool = await Pool.create(engine, PROVIDERS[0])
     await pool.cluster()

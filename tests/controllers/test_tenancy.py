@@ -123,7 +123,7 @@ async def test_tenant_creates_scales_and_deletes_a_cluster(ranch: Ranch) -> None
         await ranch.engine.gone(CLUSTER.target, tenant.namespace, "prairie")
 
 
-async def test_tenant_writes_nothing_that_controllers_make(ranch: Ranch) -> None:
+async def test_tenant_cannot_write_objects_made_by_controllers(ranch: Ranch) -> None:
     async with tenant_of(ranch) as tenant:
         client, place = tenant.client, tenant.namespace
         change: Json = {"metadata": {"labels": {"a": "b"}}}
@@ -134,7 +134,7 @@ async def test_tenant_writes_nothing_that_controllers_make(ranch: Ranch) -> None
         assert await is_forbidden(client.patch(CLUSTER.target, place, "x", {"status": {}}, subresource="status"))
 
 
-async def test_tenant_reads_no_secrets_of_clusters_and_keeps_its_credentials(ranch: Ranch) -> None:
+async def test_tenant_cannot_read_cluster_secrets_but_manages_own_credentials(ranch: Ranch) -> None:
     async with tenant_of(ranch) as tenant:
         client, place, own = tenant.client, tenant.namespace, f"{tenant.namespace}-credentials"
         await ranch.engine.create(SECRETS, place, {"metadata": {"name": "prairie-kubeconfig"}})
@@ -148,7 +148,7 @@ async def test_tenant_reads_no_secrets_of_clusters_and_keeps_its_credentials(ran
         await client.delete(SECRETS, own, "cloud")
 
 
-async def test_tenant_does_nothing_in_another_namespace(ranch: Ranch) -> None:
+async def test_tenant_is_forbidden_in_other_namespaces(ranch: Ranch) -> None:
     elsewhere = await ranch.engine.namespace()
     async with tenant_of(ranch) as tenant:
         client = tenant.client
@@ -158,7 +158,7 @@ async def test_tenant_does_nothing_in_another_namespace(ranch: Ranch) -> None:
         assert await is_forbidden(tenant.cluster(pool("servers"), namespace=elsewhere))
 
 
-async def test_deleted_user_leaves_no_rights_to_its_name(ranch: Ranch) -> None:
+async def test_recreated_user_inherits_no_rights(ranch: Ranch) -> None:
     engine = ranch.engine
     async with tenant_of(ranch) as tenant:
         await engine.delete(USER.target, "", tenant.name)
@@ -196,7 +196,7 @@ async def test_roles_of_kubernetes_include_clusters(ranch: Ranch, role: str, may
         await client.close()
 
 
-async def test_machines_above_the_quota_of_a_namespace_are_a_condition_of_the_cluster(ranch: Ranch) -> None:
+async def test_machine_quota_exceeded_sets_stalled_condition(ranch: Ranch) -> None:
     engine, place = ranch.engine, ranch.namespace
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {MACHINE_COUNT: "2"}}}
     await engine.create(QUOTAS, place, quota)
@@ -217,7 +217,7 @@ async def test_machines_above_the_quota_of_a_namespace_are_a_condition_of_the_cl
         await ranch.says("Stalled", "False")
 
 
-async def test_user_with_a_quota_owns_no_more_than_that(ranch: Ranch) -> None:
+async def test_user_quota_limits_owned_clusters_and_machines(ranch: Ranch) -> None:
     async with (
         ranch.engine.running("", see_users),
         tenant_of(ranch, quota={"clusters": 2, "machines": 4}) as tenant,

@@ -51,7 +51,7 @@ async def no_longer(doors: Doors, bearer: str) -> None:
     await eventually(is_refused)
 
 
-async def test_a_token_stands_for_its_user(doors: Doors) -> None:
+async def test_token_authenticates_its_user(doors: Doors) -> None:
     async with doors.running():
         await doors.declared()
         rider = await doors.user()
@@ -70,7 +70,7 @@ async def test_a_token_stands_for_its_user(doors: Doors) -> None:
     assert narrow.clusters == (doors.id,)
 
 
-async def test_a_revoked_token_is_not_good(doors: Doors) -> None:
+async def test_revoked_token_is_rejected(doors: Doors) -> None:
     async with doors.running():
         token = await doors.token(await doors.user())
         await known(doors, token.bearer)
@@ -78,9 +78,7 @@ async def test_a_revoked_token_is_not_good(doors: Doors) -> None:
         await no_longer(doors, token.bearer)
 
 
-async def test_an_expired_token_is_not_good_and_is_removed_after_a_while(
-    doors: Doors, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_expired_token_is_rejected_and_later_deleted(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "EXPIRED_SECONDS", 1.0)
     async with doors.running():
         token = await doors.token(await doors.user(), seconds=3600.0)
@@ -91,7 +89,7 @@ async def test_an_expired_token_is_not_good_and_is_removed_after_a_while(
         await doors.engine.gone(TOKEN.target, "", name)
 
 
-async def test_a_disabled_users_tokens_are_not_good_until_it_is_enabled_again(doors: Doors) -> None:
+async def test_tokens_of_disabled_user_are_rejected_until_enabled(doors: Doors) -> None:
     async with doors.running():
         rider = await doors.user()
         token = await doors.token(rider)
@@ -102,7 +100,7 @@ async def test_a_disabled_users_tokens_are_not_good_until_it_is_enabled_again(do
         await known(doors, token.bearer)
 
 
-async def test_whoever_comes_under_an_old_name_inherits_no_token(doors: Doors) -> None:
+async def test_recreated_user_inherits_no_tokens(doors: Doors) -> None:
     async with doors.running():
         rider = await doors.user()
         token = await doors.token(rider)
@@ -117,7 +115,7 @@ async def test_whoever_comes_under_an_old_name_inherits_no_token(doors: Doors) -
         await doors.engine.gone(TOKEN.target, "", name)
 
 
-async def test_a_forged_token_is_not_good_and_one_of_another_form_is_not_ours(doors: Doors) -> None:
+async def test_forged_and_malformed_tokens_are_rejected(doors: Doors) -> None:
     async with doors.running():
         token = await doors.token(await doors.user())
         await known(doors, token.bearer)
@@ -138,7 +136,7 @@ async def test_a_forged_token_is_not_good_and_one_of_another_form_is_not_ours(do
         ({"clusterNames": ["c-m-nowhere"]}, "no cluster has this id"),
     ],
 )
-async def test_a_token_that_could_never_be_used_is_refused_in_words(
+async def test_invalid_token_object_is_rejected_with_reason(
     doors: Doors, change: dict[str, object], words: str
 ) -> None:
     async with doors.running():
@@ -154,7 +152,7 @@ async def test_a_token_that_could_never_be_used_is_refused_in_words(
         assert "s3cr3t" not in str(line)
 
 
-async def test_whose_a_token_is_and_its_hash_never_change(doors: Doors) -> None:
+async def test_token_user_and_hash_are_immutable(doors: Doors) -> None:
     async with doors.running():
         token = await doors.token(await doors.user())
         other = await doors.user()

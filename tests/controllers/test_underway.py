@@ -66,7 +66,7 @@ async def ended(call: Call) -> str:
     return call.why
 
 
-async def test_a_revoked_token_ends_what_goes_on_with_it_and_nothing_else(doors: Open) -> None:
+async def test_revoked_token_ends_only_its_own_requests(doors: Open) -> None:
     async with doors.running():
         rider = await doors.granted()
         token, other = await doors.token(rider), await doors.token(rider)
@@ -77,7 +77,7 @@ async def test_a_revoked_token_ends_what_goes_on_with_it_and_nothing_else(doors:
         assert not goes_on.why
 
 
-async def test_a_token_that_expires_ends_what_goes_on_with_it(doors: Open) -> None:
+async def test_expired_token_ends_its_requests(doors: Open) -> None:
     async with doors.running():
         rider = await doors.granted()
         token = await doors.token(rider)
@@ -86,7 +86,7 @@ async def test_a_token_that_expires_ends_what_goes_on_with_it(doors: Open) -> No
         assert ": it expired at " in await ended(call)
 
 
-async def test_a_token_that_is_narrowed_to_other_clusters_ends_what_goes_on_here(doors: Open) -> None:
+async def test_token_narrowed_to_other_clusters_ends_its_requests(doors: Open) -> None:
     async with doors.running():
         rider = await doors.granted()
         token = await doors.token(rider)
@@ -97,7 +97,7 @@ async def test_a_token_that_is_narrowed_to_other_clusters_ends_what_goes_on_here
         assert "is not for this cluster" in await ended(call)
 
 
-async def test_a_user_who_is_disabled_has_nothing_going_on(doors: Open) -> None:
+async def test_disabling_user_ends_its_requests(doors: Open) -> None:
     async with doors.running():
         rider = await doors.granted()
         call = await doors.call((await doors.token(rider)).bearer)
@@ -105,7 +105,7 @@ async def test_a_user_who_is_disabled_has_nothing_going_on(doors: Open) -> None:
         assert f"its user {rider} is disabled" in await ended(call)
 
 
-async def test_a_grant_that_is_taken_back_ends_what_goes_on_also_where_the_cluster_cannot_be_reached(
+async def test_revoked_grant_ends_requests_even_when_cluster_is_unreachable(
     doors: Open,
 ) -> None:
     async with doors.running():

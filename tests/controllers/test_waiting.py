@@ -20,9 +20,7 @@ async def _declared(engine: Engine) -> Ranch:
     return ranch
 
 
-async def test_what_is_deleted_is_waited_for_until_it_is_gone(
-    engine: Engine, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_wait_for_deletion_ends_when_cluster_is_gone(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     ranch = await _declared(engine)
     async with asyncio.TaskGroup() as both:
         waiting = both.create_task(
@@ -35,14 +33,12 @@ async def test_what_is_deleted_is_waited_for_until_it_is_gone(
     assert f"Cluster {ranch.namespace}/prairie is deleted" in capsys.readouterr().err
 
 
-async def test_what_is_gone_already_is_not_waited_for(engine: Engine) -> None:
+async def test_wait_for_deletion_returns_at_once_for_missing_cluster(engine: Engine) -> None:
     namespace = await engine.namespace()
     assert await progress.until(engine.client, namespace, "prairie", seconds=PATIENCE_SECONDS, wanted=progress.GONE)
 
 
-async def test_what_never_comes_is_said_with_what_holds_it_up(
-    engine: Engine, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_wait_timeout_reports_blocker(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     ranch = await _declared(engine)
     assert not await progress.until(engine.client, ranch.namespace, "prairie", seconds=0.1)
     told = capsys.readouterr().err
@@ -50,8 +46,6 @@ async def test_what_never_comes_is_said_with_what_holds_it_up(
     assert "is not ready after" in told
 
 
-async def test_a_cluster_that_is_not_there_never_becomes_ready(
-    engine: Engine, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_wait_for_missing_cluster_times_out(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
     assert not await progress.until(engine.client, await engine.namespace(), "prairie", seconds=0.1)
     assert "the cluster does not exist" in capsys.readouterr().err

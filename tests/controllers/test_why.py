@@ -43,7 +43,7 @@ def deleting(obj: Json) -> bool:
     return "deletionTimestamp" in obj["metadata"]
 
 
-async def test_failed_removal_is_named_and_not_the_infrastructure_that_is_gone(ranch: Ranch) -> None:
+async def test_why_names_failed_removal_instead_of_deleted_infrastructure(ranch: Ranch) -> None:
     engine, name = ranch.engine, await server_of(ranch)
     await engine.patch(SIM_MACHINE.target, ranch.namespace, name, {"metadata": {"finalizers": ["remuda.dev/machine"]}})
     failed = {"type": "DeleteJob", "status": "False", "reason": "DeleteError", "message": "attempt 1 failed: no route"}
@@ -66,7 +66,7 @@ async def test_failed_removal_is_named_and_not_the_infrastructure_that_is_gone(r
     assert "no route" in told.out
 
 
-async def test_foreign_finalizer_of_a_machine_is_named_with_its_owner(ranch: Ranch) -> None:
+async def test_why_names_foreign_finalizer_of_machine_with_owner(ranch: Ranch) -> None:
     name = await server_of(ranch)
     (machine,) = await ranch.machines(1)
     finalizers = [*machine["metadata"]["finalizers"], FINALIZER]
@@ -80,7 +80,7 @@ async def test_foreign_finalizer_of_a_machine_is_named_with_its_owner(ranch: Ran
     assert f"kubectl patch machines.cluster.x-k8s.io {name} -n {ranch.namespace}" in then
 
 
-async def test_secret_that_keeps_a_namespace_is_named(ranch: Ranch) -> None:
+async def test_why_names_secret_that_blocks_namespace_deletion(ranch: Ranch) -> None:
     engine = ranch.engine
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cloud", "finalizers": [FINALIZER]}}
     await engine.create(SECRETS, ranch.namespace, secret)
@@ -96,7 +96,7 @@ async def test_secret_that_keeps_a_namespace_is_named(ranch: Ranch) -> None:
     assert f"kubectl patch secrets cloud -n {ranch.namespace}" in then
 
 
-async def test_pool_whose_template_kind_is_not_installed_is_named(ranch: Ranch) -> None:
+async def test_why_names_pool_with_missing_template_kind(ranch: Ranch) -> None:
     group, kind = "elemental.cattle.io", "MachineInventorySelectorTemplate"
     labels = {"cluster.x-k8s.io/cluster-name": "prairie", "pool": "wild"}
     reference = {"apiGroup": group, "kind": kind, "name": "wild"}
@@ -122,7 +122,7 @@ async def test_pool_whose_template_kind_is_not_installed_is_named(ranch: Ranch) 
     assert f"install the provider that has {kind.lower()}s.{group}" in then
 
 
-async def test_server_object_that_was_deleted_alone_is_replaced_with_its_machine(ranch: Ranch) -> None:
+async def test_why_advises_deleting_machine_of_deleted_server_object(ranch: Ranch) -> None:
     engine, name = ranch.engine, await server_of(ranch)
     await engine.status(MACHINE.target, ranch.namespace, name, {"initialization": {"infrastructureProvisioned": True}})
     await engine.delete(SIM_MACHINE.target, ranch.namespace, name)
@@ -132,7 +132,7 @@ async def test_server_object_that_was_deleted_alone_is_replaced_with_its_machine
     assert f"delete Machine {name} (remuda delete machine {name} -n {ranch.namespace})" in then
 
 
-async def test_lost_quorum_is_shown_before_anything_else(ranch: Ranch) -> None:
+async def test_why_shows_lost_quorum_first(ranch: Ranch) -> None:
     message = "etcd has lost quorum: server-2 and server-3 are dead; start one of them again, or restore a snapshot"
     await ranch.control_plane_says("False", "QuorumLost", message)
     done = await remuda(ranch.engine, "why", "prairie", "-n", ranch.namespace, "-o", "json")
@@ -146,7 +146,7 @@ async def test_lost_quorum_is_shown_before_anything_else(ranch: Ranch) -> None:
     assert "by itself" not in told["next"]
 
 
-async def test_pause_of_the_cluster_is_named_with_the_command_that_ends_it(ranch: Ranch) -> None:
+async def test_why_names_paused_cluster_with_unpause_command(ranch: Ranch) -> None:
     async with ranch.running():
         await ranch.engine.patch(CAPI_CLUSTER.target, ranch.namespace, "prairie", {"spec": {"paused": True}})
         await ranch.until(CAPI_CLUSTER, "prairie", lambda obj: condition(obj, "Paused").get("status") == "True")

@@ -140,7 +140,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Range]:
         fleet.stop()
 
 
-def test_the_clusters_own_kubeconfig_leads_through_the_proxy(plain: Range) -> None:
+def test_cluster_kubeconfig_secret_points_to_proxy(plain: Range) -> None:
     secret = plain.fleet.http("GET", f"{FLEET_SECRETS}/open-kubeconfig").body
     path = plain.folder / "own.kubeconfig"
     path.write_bytes(base64.b64decode(secret["data"]["value"]))
@@ -150,7 +150,7 @@ def test_the_clusters_own_kubeconfig_leads_through_the_proxy(plain: Range) -> No
     assert ask(path, "/apis/management.cattle.io/v3/users").code == 404  # it is that cluster's API, not ours
 
 
-def test_a_user_does_what_it_was_granted_until_that_is_taken_back(plain: Range) -> None:
+def test_user_access_follows_grant_until_revocation(plain: Range) -> None:
     plain.user("annie")
     path = plain.kubeconfig("annie", "--user", "annie", "--embed-token", "--ttl", "1h")
     assert path.read_text().count("token:") == 1
@@ -173,7 +173,7 @@ def test_a_user_does_what_it_was_granted_until_that_is_taken_back(plain: Range) 
     assert "has no grant of any role" in again.err
 
 
-def test_kubectl_gets_a_token_for_a_while_by_the_callers_own_kubeconfig(
+def test_kubectl_credential_plugin_requests_short_lived_token_with_user_kubeconfig(
     plain: Range, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -223,7 +223,7 @@ def test_a_revoked_token_and_a_disabled_user_are_denied(plain: Range) -> None:
     assert "cole" not in plain.remuda("user", "list").out
 
 
-def test_expired_forged_and_foreign_tokens_open_neither_door(plain: Range) -> None:
+def test_expired_forged_and_foreign_tokens_return_401_at_api_and_proxy(plain: Range) -> None:
     plain.user("gus")
     plain.remuda("grant", "gus", "open", "cluster-owner")
     made = plain.remuda("token", "create", "--user", "gus", "--ttl", "15s")  # a busy machine needs some of them
@@ -248,7 +248,7 @@ def test_expired_forged_and_foreign_tokens_open_neither_door(plain: Range) -> No
     assert not [one for one in (secret, brief.partition(":")[2], kept) if one in logged(plain.fleet)]
 
 
-def test_a_token_for_clusters_opens_no_other_door(plain: Range) -> None:
+def test_cluster_scoped_token_is_denied_at_management_api_and_other_clusters(plain: Range) -> None:
     plain.user("dale")
     plain.remuda("grant", "dale", "open", "cluster-owner")
     path = plain.kubeconfig("dale", "--user", "dale", "--embed-token")
@@ -265,7 +265,7 @@ def test_a_token_for_clusters_opens_no_other_door(plain: Range) -> None:
     audited(plain.fleet, "is not for this cluster", code=403, user="dale", cluster="c-m-elsewhere", token=name)
 
 
-def test_a_user_does_not_see_the_clusters_of_others(plain: Range) -> None:
+def test_user_cannot_see_clusters_or_create_tokens_of_other_users(plain: Range) -> None:
     plain.user("earl")
     plain.user("faye")
     plain.remuda("grant", "faye", "open", "cluster-owner")
@@ -295,7 +295,7 @@ def test_a_user_does_not_see_the_clusters_of_others(plain: Range) -> None:
     audited(plain.fleet, "user earl may create tokens only for itself", user="earl", code=422, verb="create")
 
 
-def test_service_accounts_of_the_management_plane_reach_no_cluster(plain: Range) -> None:
+def test_management_service_accounts_are_denied_at_cluster_proxy(plain: Range) -> None:
     """A node's, or a Job's."""
     place = "/api/v1/namespaces/fleet-default/serviceaccounts"
     account: dict[str, Any] = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "drifter"}}
@@ -323,7 +323,7 @@ def test_service_accounts_of_the_management_plane_reach_no_cluster(plain: Range)
     audited(plain.fleet, "service accounts cannot reach clusters", user=who, code=403, cluster=plain.id)
 
 
-def test_a_nodes_own_credentials_open_its_plan_and_nothing_else(plain: Range) -> None:
+def test_node_credentials_read_only_their_own_plan(plain: Range) -> None:
     """Those its agent was given, at the API and at the proxy."""
     secrets = plain.fleet.items(FLEET_SECRETS)
     (token,) = [
@@ -346,7 +346,7 @@ def test_a_nodes_own_credentials_open_its_plan_and_nothing_else(plain: Range) ->
     assert token not in logged(plain.fleet)
 
 
-def test_a_nodes_tunnel_is_that_of_its_own_cluster_alone(plain: Range) -> None:
+def test_node_tunnel_token_is_valid_only_for_its_own_cluster(plain: Range) -> None:
     """The token of its plan, with another cluster's id in it, as a WebSocket of its own."""
     spec = {"clusterName": "other", "managementClusterName": "c-m-other", "kubernetesVersion": VERSION}
     other = {"apiVersion": "rke.cattle.io/v1", "kind": "RKEControlPlane", "metadata": {"name": "other"}, "spec": spec}
@@ -387,7 +387,7 @@ def upgrade(fleet: Fleet, token: str) -> str:
         connection.close()
 
 
-def test_what_is_taken_back_ends_what_goes_on(plain: Range) -> None:
+def test_revoking_token_or_grant_ends_open_watches(plain: Range) -> None:
     plain.user("hank")
     plain.remuda("grant", "hank", "open", "cluster-viewer")
     own = [plain.kubeconfig(f"hank-{number}", "--user", "hank", "--embed-token") for number in range(2)]
@@ -415,7 +415,7 @@ def test_what_is_taken_back_ends_what_goes_on(plain: Range) -> None:
         watching.close()
 
 
-def test_a_jobs_own_account_opens_its_machines_secret_and_no_other() -> None:
+def test_job_service_account_reads_only_its_own_machine_secret() -> None:
     """A Job that nobody runs: the test does what it could do."""
     every = [name for name in EVERY if name != JOB_RUNNER]
     fleet = Fleet("process", None, "--controllers", ",".join(every))
@@ -444,7 +444,7 @@ def test_a_jobs_own_account_opens_its_machines_secret_and_no_other() -> None:
         fleet.stop()
 
 
-def test_an_administrator_gets_in_by_the_certificate_that_the_engine_knows(plain: Range) -> None:
+def test_administrator_reaches_cluster_with_client_certificate(plain: Range) -> None:
     got = plain.remuda("get", "kubeconfig", "open")
     assert got.code == 0, got
     assert not [word for word in ("token:", "client-key", "client-certificate") if word in got.out]
@@ -459,7 +459,7 @@ def test_an_administrator_gets_in_by_the_certificate_that_the_engine_knows(plain
     assert f"existing clusters: fleet-default/open ({plain.id})" in absent.err
 
 
-def test_a_cluster_that_goes_takes_its_grants_and_its_own_user_along(plain: Range) -> None:
+def test_cluster_deletion_removes_its_grants_and_its_user(plain: Range) -> None:
     before = plain.fleet.everything()
     plain.user("gail")
     plain.remuda("grant", "gail", "open", "cluster-owner")

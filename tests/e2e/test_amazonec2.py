@@ -111,7 +111,7 @@ class TestAmazonec2(Conformance):
         assert instance["KeyName"] in await subject.things()
 
 
-async def test_an_instance_is_what_the_options_say(ec2: Ec2) -> None:
+async def test_instance_matches_driver_options(ec2: Ec2) -> None:
     order = ec2.order(
         options={
             **ec2.options,
@@ -150,14 +150,14 @@ async def test_an_instance_is_what_the_options_say(ec2: Ec2) -> None:
     assert inside == set(INSIDE)
 
 
-async def test_default_group_opens_nothing_to_the_world(ec2: Ec2) -> None:
+async def test_default_security_group_allows_no_public_ingress(ec2: Ec2) -> None:
     order = ec2.order()
     await ec2.act(order).create(order, b"")
     (group,) = ec2.client.describe_security_groups(GroupNames=[DEFAULT_GROUP])["SecurityGroups"]
     assert [rule for rule in group["IpPermissions"] if rule["IpRanges"] or rule["Ipv6Ranges"]] == []
 
 
-async def test_existing_group_keeps_its_rules_and_gets_those_it_lacks(ec2: Ec2) -> None:
+async def test_existing_security_group_keeps_its_rules_and_gains_missing_ones(ec2: Ec2) -> None:
     """6443 from one network does not let the members in; from everywhere does."""
     for name, source in (("narrow", "10.0.0.0/8"), ("wide", "0.0.0.0/0")):
         tag = {"ResourceType": "security-group", "Tags": [{"Key": TAG_OWNER, "Value": "somebody"}]}
@@ -176,14 +176,14 @@ async def test_existing_group_keeps_its_rules_and_gets_those_it_lacks(ec2: Ec2) 
     assert rules == {"narrow": ("10.0.0.0/8", 1), "wide": ("0.0.0.0/0", 0)}
 
 
-async def test_a_group_that_must_not_be_made_is_missed_in_words(ec2: Ec2) -> None:
+async def test_missing_readonly_security_group_is_rejected(ec2: Ec2) -> None:
     order = ec2.order(options={**ec2.options, "securityGroup": ["absent"], "securityGroupReadonly": True})
     with pytest.raises(BadOptions, match="no security group absent"):
         await ec2.act(order).create(order, b"")
     assert await ec2.things() == []
 
 
-async def test_a_zone_without_a_subnet_is_told(ec2: Ec2) -> None:
+async def test_zone_without_subnet_is_rejected(ec2: Ec2) -> None:
     order = ec2.order(options={**ec2.options, "zone": "z"})
     with pytest.raises(BadOptions, match="no subnet in us-east-1z"):
         await ec2.act(order).create(order, b"")
@@ -198,7 +198,7 @@ async def test_large_user_data_is_compressed_and_too_large_is_refused(ec2: Ec2) 
         await ec2.act(order).create(order, secrets.token_bytes(40_000))
 
 
-async def test_a_spot_instance_is_asked_for(ec2: Ec2) -> None:
+async def test_spot_option_requests_spot_instance(ec2: Ec2) -> None:
     order = ec2.order(options={**ec2.options, "requestSpotInstance": True, "spotPrice": "0.05"})
     acting = ec2.act(order)
     request = instance(acting.options, order, b"", subnet="subnet-1", group_ids=["sg-1"], key_name="key")
@@ -207,14 +207,14 @@ async def test_a_spot_instance_is_asked_for(ec2: Ec2) -> None:
     assert list(await ec2.servers()) == [server.id]
 
 
-async def test_an_api_that_is_not_there_is_told_without_secrets(ec2: Ec2) -> None:
+async def test_unreachable_api_error_contains_no_secrets(ec2: Ec2) -> None:
     order = ec2.order(options={**ec2.options, "endpoint": "http://127.0.0.1:1", "retries": 0})
     with pytest.raises(DriverError, match="cannot connect to AWS") as caught:
         await ec2.act(order).find(order)
     assert SECRET_KEY not in str(caught.value)
 
 
-async def test_without_credentials_the_way_to_them_is_told(
+async def test_missing_credentials_error_names_aws_credentials(
     ec2: Ec2, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
@@ -228,7 +228,7 @@ async def test_without_credentials_the_way_to_them_is_told(
         await Amazonec2(options, context).find(order)
 
 
-def test_a_job_killed_between_the_call_and_the_record_starts_no_second_instance(
+def test_job_killed_after_run_instance_creates_no_second_instance(
     ec2: Ec2, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole way: `remuda up`, a Machine, real Jobs; the first one dies right after AWS has answered."""
@@ -280,6 +280,6 @@ def _start_beside(ec2: Ec2, instance: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("text", ["a", "a,b,c", ",b"])
-def test_tags_come_in_pairs(text: str) -> None:
+def test_tags_without_key_value_pairs_are_rejected(text: str) -> None:
     with pytest.raises(BadOptions, match="key,value"):
         pairs(text)

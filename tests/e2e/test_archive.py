@@ -59,7 +59,7 @@ def writing(server: Running) -> Iterator[Writing]:
         load.stop()
 
 
-def test_a_backup_under_load_comes_back_to_life(tmp_path: Path, launch: Launch) -> None:
+def test_backup_taken_under_load_restores_a_working_server(tmp_path: Path, launch: Launch) -> None:
     first = launch(tmp_path / "first")
     token = issue_token(first)
     file = tmp_path / "saved.tar"
@@ -128,13 +128,13 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "saved.tar"
 
 
-def test_it_restores_into_an_empty_directory(saved: Path, data: Path, launch: Launch) -> None:
+def test_restore_accepts_empty_directory(saved: Path, data: Path, launch: Launch) -> None:
     data.mkdir()
     assert run("restore", saved, data).code == 0
     assert "object-19" in launch(data).names()
 
 
-def test_a_directory_with_something_in_it_is_left_alone(saved: Path, data: Path) -> None:
+def test_restore_rejects_non_empty_directory_and_leaves_its_files(saved: Path, data: Path) -> None:
     data.mkdir()
     (data / "precious").write_text("mine")
     ended = run("restore", saved, data)
@@ -142,7 +142,7 @@ def test_a_directory_with_something_in_it_is_left_alone(saved: Path, data: Path)
     assert [path.name for path in data.iterdir()] == ["precious"]
 
 
-def test_a_running_server_is_not_restored_over(saved: Path, data: Path, launch: Launch) -> None:
+def test_restore_rejects_data_directory_of_running_server(saved: Path, data: Path, launch: Launch) -> None:
     server = launch(data)
     ended = run("restore", saved, data)
     assert ended.code == 1
@@ -168,14 +168,14 @@ def last_byte_of_a_member(archive: Path, near: int) -> int:
 
 
 @pytest.mark.parametrize("keep", [0, 100, 5000, 0.5, 0.9])
-def test_a_cut_backup_is_refused(saved: Path, tmp_path: Path, keep: float) -> None:
+def test_truncated_backup_is_rejected(saved: Path, tmp_path: Path, keep: float) -> None:
     cut = tmp_path / "cut.tar"
     content = saved.read_bytes()
     cut.write_bytes(content[: keep if isinstance(keep, int) else int(len(content) * keep)])
     assert_not_restored(cut, tmp_path)
 
 
-def test_what_is_no_backup_is_refused(tmp_path: Path) -> None:
+def test_foreign_tar_file_is_rejected_as_backup(tmp_path: Path) -> None:
     other = tmp_path / "other.tar"
     with tarfile.open(other, "w") as tar:
         tar.add(__file__, "../../escaped")
@@ -193,7 +193,7 @@ def assert_not_restored(file: Path, folder: Path) -> None:
     assert list((folder / "new").glob(".*")) == []
 
 
-def test_an_existing_file_is_replaced_only_by_force(saved: Path, tmp_path: Path) -> None:
+def test_backup_overwrites_existing_file_only_with_force(saved: Path, tmp_path: Path) -> None:
     target = tmp_path / "saved.tar"
     target.write_text("precious")
     data = saved.parent / "data"
@@ -205,7 +205,7 @@ def test_an_existing_file_is_replaced_only_by_force(saved: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("file", ["none/saved.tar", "."])
-def test_a_place_nothing_can_be_saved_to(saved: Path, tmp_path: Path, file: str) -> None:
+def test_backup_to_unwritable_target_fails_without_traceback(saved: Path, tmp_path: Path, file: str) -> None:
     ended = run("backup", saved.parent / "data", tmp_path / file)
     assert ended.code in (1, 2)
     assert "Traceback" not in ended.err
@@ -213,13 +213,13 @@ def test_a_place_nothing_can_be_saved_to(saved: Path, tmp_path: Path, file: str)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_data_directory(tmp_path: Path) -> None:
+def test_backup_rejects_directory_without_state_db(tmp_path: Path) -> None:
     ended = run("backup", tmp_path, tmp_path / "saved.tar")
     assert (ended.code, ended.err) == (1, f"Error: {tmp_path} holds no state.db: not a data directory\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_backup_that_is_interrupted_leaves_nothing(tmp_path: Path, launch: Launch, number: int) -> None:
+def test_interrupted_backup_leaves_no_partial_file(tmp_path: Path, launch: Launch, number: int) -> None:
     server = launch(tmp_path / "data")
     for index in range(30):
         server.create(f"large-{index}", text="x" * 900_000)

@@ -29,7 +29,7 @@ def artefacts(folder: Path, *words: str) -> Ended:
     return run("artefacts", *words, "--artefacts", folder / "store", cwd=folder)
 
 
-def test_files_of_a_release_are_kept_listed_and_verified(folder: Path) -> None:
+def test_release_files_are_stored_listed_and_verified(folder: Path) -> None:
     (folder / "sha256sum-arm64.txt").write_text(
         f"{SUM}  k3s-arm64\n{hashlib.sha256(b'images').hexdigest()}  k3s-airgap-images-arm64.tar.zst\n"
     )
@@ -59,7 +59,9 @@ def test_files_of_a_release_are_kept_listed_and_verified(folder: Path) -> None:
         (("rke2", "v1.36.4+rke2r1", "k3s-arm64"), "its name must be"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_in_words(folder: Path, words: tuple[str, ...], complaint: str) -> None:
+def test_unsupported_artefact_arguments_are_rejected_with_reason(
+    folder: Path, words: tuple[str, ...], complaint: str
+) -> None:
     ended = artefacts(folder, "add", *words)
     assert ended.code in (1, 2)
     assert complaint in ended.err
@@ -67,7 +69,7 @@ def test_what_cannot_be_kept_is_refused_in_words(folder: Path, words: tuple[str,
     assert artefacts(folder, "list").out == ""
 
 
-def test_other_bytes_need_to_be_asked_for(folder: Path) -> None:
+def test_changed_artefact_requires_replace_flag(folder: Path) -> None:
     assert artefacts(folder, "add", "k3s", VERSION, "k3s-arm64").code == 0
     (folder / "k3s-arm64").write_bytes(b"another")
     refused = artefacts(folder, "add", "k3s", VERSION, "k3s-arm64")
@@ -76,13 +78,13 @@ def test_other_bytes_need_to_be_asked_for(folder: Path) -> None:
     assert artefacts(folder, "add", "k3s", VERSION, "k3s-arm64", "--replace").code == 0
 
 
-def test_only_one_store_is_worked_on(folder: Path) -> None:
+def test_data_dir_and_artefacts_options_are_mutually_exclusive(folder: Path) -> None:
     both = run("artefacts", "list", "--data-dir", "remuda-data", "--artefacts", "store", cwd=folder)
     assert both.code == 2
     assert "exclude each other" in both.err
 
 
-def test_without_a_server_nothing_is_kept_beside_it(folder: Path) -> None:
+def test_artefacts_add_without_server_stores_nothing_locally(folder: Path) -> None:
     ended = run("artefacts", "add", "k3s", VERSION, "k3s-arm64", "--kubeconfig", "none", cwd=folder)
     assert ended.code == 4
     assert not (folder / "remuda-data").exists()
@@ -124,7 +126,7 @@ def test_files_are_uploaded_to_the_server_of_the_kubeconfig(up: Up, folder: Path
     assert (refused.code, "wrong checksum of" in refused.err) == (1, True)
 
 
-def test_artefacts_are_for_administrators(up: Up, folder: Path) -> None:
+def test_artefacts_commands_require_administrator(up: Up, folder: Path) -> None:
     made = at(up, folder, "user", "create", "rider")
     assert made.code == 0, made
     token = at(up, folder, "token", "create", "--user", "rider", "-o", "kubeconfig")
@@ -138,7 +140,7 @@ def test_artefacts_are_for_administrators(up: Up, folder: Path) -> None:
     assert "no leaks" not in looked.err
 
 
-def test_server_is_asked_for_leaks_on_its_own_machine(up: Up, folder: Path) -> None:
+def test_leaks_command_checks_hosts_on_server(up: Up, folder: Path) -> None:
     found = at(up, folder, "leaks")
     assert (found.code, found.out) == (0, ""), found
     assert f"process in {up.data / 'hosts'} of " in found.err
@@ -148,7 +150,7 @@ def test_server_is_asked_for_leaks_on_its_own_machine(up: Up, folder: Path) -> N
     assert "no leaks" not in nobody.err
 
 
-def test_folder_that_does_not_exist_is_no_place_without_leaks(up: Up, folder: Path) -> None:
+def test_leaks_rejects_missing_hosts_folder(up: Up, folder: Path) -> None:
     found = at(up, folder, "leaks", "--hosts", "nowhere")
     assert found.code == 2
     assert "no such folder" in found.err

@@ -58,7 +58,7 @@ def wait_until_refused(server: Running) -> None:
             return
 
 
-def test_a_request_under_way_is_answered(data: Path, launch: Launch) -> None:
+def test_in_flight_request_is_answered_during_shutdown(data: Path, launch: Launch) -> None:
     body = json.dumps(configmap("late")).encode()
     for _ in range(5):
         server = launch(data)
@@ -82,7 +82,7 @@ def test_a_request_under_way_is_answered(data: Path, launch: Launch) -> None:
     assert launch(data).names() >= {"late"}
 
 
-def test_a_client_that_does_nothing_does_not_hold_it_up_for_long(data: Path, launch: Launch) -> None:
+def test_idle_client_does_not_delay_shutdown_for_long(data: Path, launch: Launch) -> None:
     server = launch(data)
     connection = begin_request(server, 100)
     code, _ = server.signal(signal.SIGTERM)
@@ -91,14 +91,14 @@ def test_a_client_that_does_nothing_does_not_hold_it_up_for_long(data: Path, lau
     connection.close()
 
 
-def test_new_connections_are_refused_once_it_ends(data: Path, launch: Launch) -> None:
+def test_connections_are_refused_after_shutdown(data: Path, launch: Launch) -> None:
     server = launch(data)
     terminate(server)
     with pytest.raises(ConnectionRefusedError):
         server.connect()
 
 
-def test_a_signal_during_the_start_is_heeded(data: Path) -> None:
+def test_signal_during_startup_is_obeyed_and_next_start_works(data: Path) -> None:
     """Wherever it strikes, the next start works."""
     for delay in (0.05, 0.2, 0.4, 0.6, 0.8, 1.0):
         process = begin("apiserver", "--data-dir", data, "--listen", "127.0.0.1:0", log=data.with_name("log"))
@@ -119,7 +119,7 @@ def test_a_signal_during_the_start_is_heeded(data: Path) -> None:
         server.stop()
 
 
-def test_the_database_is_one_file_afterwards(data: Path, launch: Launch) -> None:
+def test_database_is_single_file_after_shutdown(data: Path, launch: Launch) -> None:
     server = launch(data)
     server.create("something")
     terminate(server)

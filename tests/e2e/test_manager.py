@@ -61,7 +61,7 @@ def holder(server: Running) -> str:
     return str(server.http("GET", LEASE).body["spec"].get("holderIdentity", ""))
 
 
-async def test_it_says_when_it_is_ready_and_when_it_leads(data: Path, launch: Launch, manage: Manage) -> None:
+async def test_manager_prints_ready_line_and_leader_line(data: Path, launch: Launch, manage: Manage) -> None:
     server = launch(data)
     program = await leading(manage(server))
     ready, leads = program.printed.splitlines()
@@ -74,14 +74,14 @@ async def test_it_says_when_it_is_ready_and_when_it_leads(data: Path, launch: La
     assert (holder(server), program.said) == ("", "")
 
 
-async def test_ctrl_c_is_a_good_end_too(data: Path, launch: Launch, manage: Manage) -> None:
+async def test_manager_exits_cleanly_on_sigint(data: Path, launch: Launch, manage: Manage) -> None:
     program = await leading(manage(launch(data)))
     program.signal(signal.SIGINT)
     assert await program.ended() == 0
     assert program.said == ""
 
 
-async def test_of_two_one_leads_and_hands_on_when_it_ends(data: Path, launch: Launch, manage: Manage) -> None:
+async def test_second_manager_takes_lead_when_leader_stops(data: Path, launch: Launch, manage: Manage) -> None:
     server = launch(data)
     first = await leading(manage(server, "first"))
     second = await following(manage(server, "second", *FOLLOWER))
@@ -91,7 +91,7 @@ async def test_of_two_one_leads_and_hands_on_when_it_ends(data: Path, launch: La
     assert f"_{second.pid}_" in holder(server)
 
 
-async def test_one_that_is_killed_is_replaced_when_its_lease_ends(data: Path, launch: Launch, manage: Manage) -> None:
+async def test_killed_leader_is_replaced_after_lease_expiry(data: Path, launch: Launch, manage: Manage) -> None:
     server = launch(data)
     first, second = await leading(manage(server, "first")), await following(manage(server, "second", *FOLLOWER))
     first.kill()
@@ -103,9 +103,7 @@ async def test_one_that_is_killed_is_replaced_when_its_lease_ends(data: Path, la
     assert server.http("GET", LEASE).body["spec"]["leaseTransitions"] == 1
 
 
-async def test_a_follower_that_ends_says_nothing_and_changes_nothing(
-    data: Path, launch: Launch, manage: Manage
-) -> None:
+async def test_follower_exit_is_silent_and_keeps_leader(data: Path, launch: Launch, manage: Manage) -> None:
     server = launch(data)
     first, second = await leading(manage(server, "first")), await following(manage(server, "second"))
     assert await second.stop() == 0
@@ -113,7 +111,7 @@ async def test_a_follower_that_ends_says_nothing_and_changes_nothing(
     assert f"_{first.pid}_" in holder(server)
 
 
-async def test_a_lost_server_ends_the_lead_with_a_word_and_a_follower_outlives_it(
+async def test_leader_exits_with_message_when_server_is_lost_while_follower_survives(
     data: Path, launch: Launch, manage: Manage
 ) -> None:
     port = free_port()
@@ -133,7 +131,9 @@ async def test_a_lost_server_ends_the_lead_with_a_word_and_a_follower_outlives_i
     assert await second.stop() == 0
 
 
-async def test_alone_it_leads_at_once_and_outlives_its_server(data: Path, launch: Launch, manage: Manage) -> None:
+async def test_manager_without_leader_election_leads_at_once_and_survives_server_restart(
+    data: Path, launch: Launch, manage: Manage
+) -> None:
     port = free_port()
     server = launch(data, "--listen", f"127.0.0.1:{port}")
     program = await following(manage(server, "manager", "--no-leader-elect"))
@@ -150,7 +150,9 @@ async def test_alone_it_leads_at_once_and_outlives_its_server(data: Path, launch
     assert await program.stop() == 0
 
 
-async def test_two_that_start_at_once_install_once(data: Path, launch: Launch, manage: Manage) -> None:
+async def test_managers_started_concurrently_install_definitions_once(
+    data: Path, launch: Launch, manage: Manage
+) -> None:
     server = launch(data)
     first, second = manage(server, "first"), manage(server, "second")
     await first.start()
@@ -164,7 +166,7 @@ async def test_two_that_start_at_once_install_once(data: Path, launch: Launch, m
     assert generations == {1}
 
 
-def test_refusals_are_one_line_and_a_code(data: Path, tmp_path: Path, launch: Launch) -> None:
+def test_manager_startup_errors_are_one_line_with_exit_code_1(data: Path, tmp_path: Path, launch: Launch) -> None:
     nowhere = tmp_path / "nowhere"
     kubeconfig.write(nowhere, kubeconfig.build(f"https://127.0.0.1:{free_port()}", token="x"))
     server = launch(data)
@@ -187,19 +189,19 @@ def test_refusals_are_one_line_and_a_code(data: Path, tmp_path: Path, launch: La
 @pytest.mark.parametrize(
     "flags", [("--lease-seconds", "1"), ("--health-listen", "8081"), ("--webhook-listen", "host"), ("--bogus",)]
 )
-def test_what_the_command_line_can_tell(flags: tuple[str, ...]) -> None:
+def test_invalid_manager_flags_exit_with_usage_error(flags: tuple[str, ...]) -> None:
     ended = run("manager", *flags)
     assert (ended.code, ended.out) == (2, "")
     assert "Traceback" not in ended.err
 
 
-def test_webhooks_nobody_serves_any_more_are_taken_back(data: Path, launch: Launch) -> None:
+def test_remove_webhooks_reports_when_none_are_registered(data: Path, launch: Launch) -> None:
     server = launch(data)
     ended = run("manager", "--kubeconfig", server.kubeconfig, "--remove-webhooks")
     assert (ended.code, ended.out, ended.err) == (0, "remuda manager: no webhooks were registered\n", "")
 
 
-def test_help_tells_what_it_does_and_how_to_get_rid_of_it() -> None:
+def test_manager_help_describes_options_and_webhook_removal() -> None:
     overview = run("--help").out
     assert "  manager " in overview
     assert "  up " in overview

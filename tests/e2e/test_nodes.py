@@ -47,7 +47,7 @@ def command(prairie: Prairie) -> str:
     return base64.b64decode(secret["data"]["command"]).decode()
 
 
-def test_one_line_makes_a_machine_a_host_and_again_the_same_one(prairie: Prairie, host: CustomHost) -> None:
+def test_registration_command_is_idempotent_and_host_applies_its_plan(prairie: Prairie, host: CustomHost) -> None:
     line = command(prairie)
     for _ in range(2):
         done = host.run(f"{line} --worker --label color=bay")
@@ -62,7 +62,7 @@ def test_one_line_makes_a_machine_a_host_and_again_the_same_one(prairie: Prairie
     prairie.eventually(lambda: not prairie.processes(), "processes are left")
 
 
-def test_a_token_that_is_none_is_told_at_once(prairie: Prairie, host: CustomHost) -> None:
+def test_registration_with_invalid_token_fails_without_leaking_token(prairie: Prairie, host: CustomHost) -> None:
     line = command(prairie)
     token = line.partition("--token ")[2].split()[0]
     done = host.run(f"{line.replace(token, token[:-4] + 'AAAA')} --worker", retries=5)
@@ -73,7 +73,7 @@ def test_a_token_that_is_none_is_told_at_once(prairie: Prairie, host: CustomHost
     assert prairie.processes() == []
 
 
-def test_another_server_at_the_same_address_is_not_trusted(prairie: Prairie, host: CustomHost) -> None:
+def test_registration_rejects_server_with_wrong_ca_checksum(prairie: Prairie, host: CustomHost) -> None:
     line = command(prairie)
     checksum = line.rpartition("--ca-checksum ")[2].split()[0]
     done = host.run(f"{line.replace(checksum, '0' * 64)} --worker")

@@ -60,7 +60,7 @@ def issuer(url: str, host: str) -> str:
         return str((shown.getpeercert() or {})["issuer"])
 
 
-def test_users_and_hosts_trust_it_and_what_is_on_this_machine_works_as_before(up: Up, tmp_path: Path) -> None:
+def test_custom_certificate_is_trusted_by_users_and_hosts_and_local_access_works(up: Up, tmp_path: Path) -> None:
     assert up.url.startswith("https://127.0.0.1:")
     assert up.http("GET", "/readyz").code == 200  # by our own certificate, which is good for that address
     public = up.url.replace("127.0.0.1", "localhost")
@@ -102,7 +102,7 @@ def test_users_and_hosts_trust_it_and_what_is_on_this_machine_works_as_before(up
         host.uninstall()
 
 
-def test_hosts_from_before_go_along_when_its_root_was_handed_out_first(tmp_path: Path) -> None:
+def test_existing_hosts_accept_custom_certificate_when_root_was_distributed_first(tmp_path: Path) -> None:
     root = tmp_path / "root.pem"
     root.write_bytes(RANCH.root)
     chain, key = RANCH.files(tmp_path, "127.0.0.1", "remuda.example.com")
@@ -172,7 +172,7 @@ def refused(tmp_path: Path, *flags: str | Path, said: str, command: str = "up") 
 
 
 @pytest.mark.parametrize("command", ["up", "manager"])
-def test_what_cannot_be_shown_is_refused_before_anything_is_made(tmp_path: Path, command: str) -> None:
+def test_invalid_certificate_options_are_rejected_at_startup(tmp_path: Path, command: str) -> None:
     chain, key = RANCH.files(tmp_path, "remuda.example.com")
     url = ("--server-url", "https://remuda.example.com")
     pair = ("--tls-cert", chain, "--tls-key", key)

@@ -38,7 +38,7 @@ def assert_misused(ended: Ended, said: str) -> None:
     assert "Traceback" not in ended.err
 
 
-def test_a_second_server_on_the_same_directory(data: Path, launch: Launch) -> None:
+def test_second_server_on_same_data_directory_is_rejected(data: Path, launch: Launch) -> None:
     first = launch(data)
     kubeconfig = (data / "admin.kubeconfig").read_text()
     assert_refused(start(data), str(data), f"in use by process {first.pid}", "two servers cannot share")
@@ -48,7 +48,7 @@ def test_a_second_server_on_the_same_directory(data: Path, launch: Launch) -> No
     assert first.complaints == ""
 
 
-def test_a_port_in_use(data: Path) -> None:
+def test_start_fails_when_port_is_in_use(data: Path) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
@@ -59,29 +59,29 @@ def test_a_port_in_use(data: Path) -> None:
         assert server.http("GET", "/readyz").code == 200
 
 
-def test_an_address_that_is_not_ours(data: Path) -> None:
+def test_start_fails_on_non_local_listen_address(data: Path) -> None:
     ended = run("apiserver", "--data-dir", data, "--listen", f"192.0.2.1:{free_port()}")
     assert_refused(ended, "192.0.2.1")
 
 
-def test_a_host_nobody_knows(data: Path) -> None:
+def test_start_fails_on_unresolvable_listen_host(data: Path) -> None:
     ended = run("apiserver", "--data-dir", data, "--listen", "no-such-host.invalid:0")
     assert_refused(ended, "no-such-host.invalid")
 
 
 @pytest.mark.parametrize("listen", ["6443", "127.0.0.1", "127.0.0.1:", "127.0.0.1:https", "127.0.0.1:65536", "::1", ""])
-def test_what_is_no_address(data: Path, listen: str) -> None:
+def test_malformed_listen_address_is_usage_error(data: Path, listen: str) -> None:
     assert_misused(run("apiserver", "--data-dir", data, "--listen", listen), "is not HOST:PORT")
     assert not data.exists()
 
 
 @pytest.mark.parametrize("name", ["no spaces", "-x", "ümlaut host", "a" * 300, "*", "*.*.example", "a..b"])
-def test_what_is_no_name_for_a_certificate(data: Path, name: str) -> None:
+def test_invalid_tls_san_is_rejected(data: Path, name: str) -> None:
     assert_refused(start(data, f"--tls-san={name}"), f"{name!r} is neither a DNS name nor an IP address")
     assert not data.exists()
 
 
-def test_a_file_for_a_directory(tmp_path: Path) -> None:
+def test_file_as_data_directory_is_rejected(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert_misused(start(file), "is a file")
@@ -89,7 +89,7 @@ def test_a_file_for_a_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
+def test_unwritable_data_directory_is_rejected(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     try:
         assert_refused(start(tmp_path), f"cannot use the data directory {tmp_path}", "Permission denied")
@@ -99,7 +99,7 @@ def test_a_directory_that_may_not_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["state.db", "lock", "pki", "admin.kubeconfig"])
-def test_something_else_where_our_files_belong(data: Path, name: str) -> None:
+def test_start_fails_when_data_directory_entry_has_wrong_type(data: Path, name: str) -> None:
     data.mkdir()
     if name == "pki":
         (data / name).touch()
@@ -109,14 +109,14 @@ def test_something_else_where_our_files_belong(data: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("content", [b"garbage " * 4096, b"SQLite format 3\0" + b"\xff" * 8192, b"x"])
-def test_a_database_that_is_none(data: Path, content: bytes) -> None:
+def test_garbage_state_db_is_rejected_and_left_unchanged(data: Path, content: bytes) -> None:
     data.mkdir()
     (data / "state.db").write_bytes(content)
     assert_refused(start(data), str(data / "state.db"))
     assert (data / "state.db").read_bytes() == content
 
 
-def test_the_database_of_another_program(data: Path) -> None:
+def test_foreign_sqlite_database_is_rejected(data: Path) -> None:
     data.mkdir()
     other = sqlite3.connect(data / "state.db")
     other.execute("CREATE TABLE theirs (x)")
@@ -125,7 +125,7 @@ def test_the_database_of_another_program(data: Path) -> None:
     assert_refused(start(data), "is not a Remuda database")
 
 
-def test_a_damaged_database(data: Path, launch: Launch) -> None:
+def test_damaged_database_is_rejected_with_restore_advice(data: Path, launch: Launch) -> None:
     server = launch(data)
     for number in range(100):
         server.create(f"object-{number}", text="x" * 2000)
@@ -137,7 +137,7 @@ def test_a_damaged_database(data: Path, launch: Launch) -> None:
 
 
 @pytest.mark.parametrize("name", ["ca.key", "sa.key"])
-def test_a_key_that_is_none(data: Path, launch: Launch, name: str) -> None:
+def test_invalid_private_key_is_rejected_without_leaking_content(data: Path, launch: Launch, name: str) -> None:
     terminate(launch(data))
     (data / "pki" / name).write_text("-----BEGIN PRIVATE KEY-----\nsecret-text\n-----END PRIVATE KEY-----\n")
     ended = start(data)
@@ -145,7 +145,7 @@ def test_a_key_that_is_none(data: Path, launch: Launch, name: str) -> None:
     assert "secret-text" not in ended.err
 
 
-def test_a_lost_authority(data: Path, launch: Launch) -> None:
+def test_missing_ca_key_is_rejected_and_ca_certificate_kept(data: Path, launch: Launch) -> None:
     terminate(launch(data))
     certificate = (data / "pki" / "ca.crt").read_bytes()
     (data / "pki" / "ca.key").unlink()
@@ -162,7 +162,7 @@ def test_a_lost_authority(data: Path, launch: Launch) -> None:
         (b'hush,"anna,1\n', "record 1"),
     ],
 )
-def test_a_bad_token_file(tmp_path: Path, content: bytes, said: str) -> None:
+def test_malformed_token_file_is_rejected_without_leaking_tokens(tmp_path: Path, content: bytes, said: str) -> None:
     file = tmp_path / "tokens.csv"
     file.write_bytes(content)
     ended = start(tmp_path / "data", "--token-auth-file", file)
@@ -171,11 +171,11 @@ def test_a_bad_token_file(tmp_path: Path, content: bytes, said: str) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_a_token_file_that_is_missing(tmp_path: Path) -> None:
+def test_missing_token_file_is_usage_error(tmp_path: Path) -> None:
     assert_misused(start(tmp_path / "data", "--token-auth-file", tmp_path / "none.csv"), "does not exist")
 
 
-def test_a_reader_that_left_does_not_stop_the_server(data: Path) -> None:
+def test_closed_stdout_ends_server_without_traceback(data: Path) -> None:
     """`remuda apiserver | head -0`: the ready line has nowhere to go."""
     reader, writer = os.pipe()
     os.close(reader)

@@ -51,7 +51,7 @@ def declare(fleet: Fleet, name: str, *pools: dict[str, object], **config: object
 # ---- three servers -------------------------------------------------------------------------------------------------
 
 
-def test_life_of_three_servers_never_has_two_down_at_once(fleet: Fleet) -> None:
+def test_rke2_three_server_lifecycle_never_has_two_servers_down(fleet: Fleet) -> None:
     wanted: dict[str, object] = {"cni": "none"}
     mesa = declare(fleet, "mesa", pool("servers", 3, "ec"), pool("work", 1, "w"), machineGlobalConfig=wanted)
     mesa.apply()

@@ -16,14 +16,14 @@ from tests.lab.cluster_life import live
 from tests.lab.clusters import Declared, Fleet, pool
 
 
-def test_a_whole_life_with_three_servers_and_two_workers(fleet: Fleet) -> None:
+def test_full_lifecycle_with_three_servers_and_two_workers(fleet: Fleet) -> None:
     live(fleet, "prairie", servers=3, workers=2)
 
 
 # ---- shapes --------------------------------------------------------------------------------------------------------
 
 
-def test_single_node_all_roles_with_delete(fleet: Fleet) -> None:
+def test_single_node_with_all_roles_runs_untainted(fleet: Fleet) -> None:
     with declared(Declared(fleet, "single", [pool("all", 1, "ecw")]), 1) as single:
         (node,) = single.nodes().values()
         assert roles(node) == "ec"
@@ -31,7 +31,7 @@ def test_single_node_all_roles_with_delete(fleet: Fleet) -> None:
         single.is_well()
 
 
-def test_three_nodes(fleet: Fleet) -> None:
+def test_three_nodes_with_all_roles_become_servers(fleet: Fleet) -> None:
     with declared(Declared(fleet, "three", [pool("all", 3, "ecw")]), 3) as three:
         assert sorted(map(roles, three.nodes().values())) == ["ec", "ec", "ec"]
 
@@ -44,7 +44,7 @@ def apart(fleet: Fleet) -> Iterator[Declared]:
         yield cluster
 
 
-def test_unique_roles_on_five_nodes(apart: Declared) -> None:
+def test_unique_roles_on_five_nodes_label_and_taint_nodes(apart: Declared) -> None:
     nodes = apart.nodes()
     for name, expected in (("etcd", "e"), ("plane", "c"), ("work", "")):
         assert {roles(nodes[apart.node_of(machine)]) for machine in apart.machines(name)} == {expected}
@@ -52,7 +52,7 @@ def test_unique_roles_on_five_nodes(apart: Declared) -> None:
     assert all(node["spec"].get("taints") for node in servers), "servers without the worker's role take no Pods"
 
 
-def test_etcd_pool_scaled_down_then_delete(apart: Declared) -> None:
+def test_etcd_pool_scaled_down_to_one_still_accepts_writes(apart: Declared) -> None:
     before = apart.standing()
     apart.pools["etcd"]["quantity"] = 1
     apart.apply()
@@ -67,7 +67,7 @@ def test_etcd_pool_scaled_down_then_delete(apart: Declared) -> None:
 # ---- what nodes bear -----------------------------------------------------------------------------------------------
 
 
-def test_data_directories(fleet: Fleet) -> None:
+def test_data_directories_replace_default_paths(fleet: Fleet) -> None:
     places = {"systemAgent": "/opt/agent", "provisioning": "/opt/capr", "k8sDistro": "/opt/nano"}
     with declared(Declared(fleet, "moved", [pool("all", 1, "ecw")], dataDirectories=places), 1):
         (root,) = fleet.hosts.glob("process/moved-*/root")
@@ -91,7 +91,7 @@ def test_data_directories(fleet: Fleet) -> None:
         ({"autoscalingMinSize": 0, "autoscalingMaxSize": 2}, "more than 0 for etcd and control plane"),
     ],
 )
-def test_autoscaling_field_validation(fleet: Fleet, sizes: dict[str, int], words: str) -> None:
+def test_invalid_autoscaling_fields_are_rejected(fleet: Fleet, sizes: dict[str, int], words: str) -> None:
     refused = fleet.put(Declared(fleet, "sized", [pool("all", 1, "ecw", **sizes)]).manifest())
     assert refused.code in (400, 403, 422), refused
     assert words in refused.body["message"]

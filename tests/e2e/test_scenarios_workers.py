@@ -37,14 +37,14 @@ def ranch(fleet: Fleet) -> Iterator[Declared]:
         yield cluster
 
 
-def test_four_nodes_server_and_worker(ranch: Declared) -> None:
+def test_cluster_has_one_server_and_three_workers(ranch: Declared) -> None:
     assert sorted(map(roles, ranch.nodes().values())) == ["", "", "", "ec"]
 
 
 # ---- what nodes bear -----------------------------------------------------------------------------------------------
 
 
-def test_taints(ranch: Declared) -> None:
+def test_pool_taints_change_on_nodes_in_place(ranch: Declared) -> None:
     before = ranch.standing()
 
     def borne() -> list[list[Json]]:
@@ -65,7 +65,7 @@ def test_taints(ranch: Declared) -> None:
 # ---- pools ---------------------------------------------------------------------------------------------------------
 
 
-def test_machine_set_template_annotations(ranch: Declared) -> None:
+def test_machine_set_template_annotations_reach_existing_machines(ranch: Declared) -> None:
     """What a pool says of nodes is in the templates of its MachineSets, and reaches the Machines that are there."""
     before = ranch.standing()
     ranch.pools["worker"] |= {"labels": {"tier": "web"}, "machineDeploymentAnnotations": {"owner": "ben"}}
@@ -91,7 +91,7 @@ def test_machine_set_template_annotations(ranch: Declared) -> None:
     ranch.has_nodes(4)
 
 
-def test_machine_set_delete_policies(ranch: Declared) -> None:
+def test_machine_set_scale_down_deletes_marked_then_oldest_machine(ranch: Declared) -> None:
     """The one somebody has marked goes first, else the oldest."""
     by_age = _by_age(ranch)
     marked, oldest = by_age[-1], by_age[0]
@@ -141,7 +141,7 @@ def guarded_pod(cluster: Declared, node: str) -> Iterator[None]:
     cluster.until(lambda: cluster.ask("GET", f"{PODS}/mare").code == 404, "the Pod is evicted")
 
 
-def test_drain(ranch: Declared) -> None:
+def test_deleted_machine_is_removed_only_after_drain(ranch: Declared) -> None:
     """A machine that is deleted goes when its Pods are gone, not before."""
     victim = _by_age(ranch)[0]
     node = ranch.node_of(victim)
@@ -157,7 +157,7 @@ def test_drain(ranch: Declared) -> None:
     _scale_workers(ranch, 3)
 
 
-def test_drain_with_no_delete(ranch: Declared) -> None:
+def test_config_change_drains_node_before_restart_and_keeps_machine(ranch: Declared) -> None:
     """A node is emptied before its services restart, comes back, and is the same machine."""
     before = ranch.standing()
     node = ranch.node_of(_by_age(ranch)[0])

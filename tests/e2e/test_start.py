@@ -23,7 +23,7 @@ from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ports import free_port
 
 
-def test_the_first_start_makes_everything(data: Path, launch: Launch) -> None:
+def test_first_start_creates_data_directory_and_admin_kubeconfig(data: Path, launch: Launch) -> None:
     server = launch(data)
     said = READY.fullmatch(server.line)
     assert said is not None
@@ -48,7 +48,7 @@ def test_the_first_start_makes_everything(data: Path, launch: Launch) -> None:
     assert server.complaints == ""
 
 
-def test_nothing_is_readable_by_others_whatever_the_umask(tmp_path: Path) -> None:
+def test_data_files_are_private_regardless_of_umask(tmp_path: Path) -> None:
     code = (
         "import os, sys; os.umask(0); from remuda.cli.main import main; "
         "main(['apiserver', '--data-dir', sys.argv[1], '--listen', '127.0.0.1:0'])"
@@ -65,7 +65,7 @@ def test_nothing_is_readable_by_others_whatever_the_umask(tmp_path: Path) -> Non
             process.kill()
 
 
-def test_a_later_start_keeps_clients_and_data(data: Path, launch: Launch) -> None:
+def test_restart_keeps_kubeconfig_and_data(data: Path, launch: Launch) -> None:
     first = launch(data)
     first.create("kept", key="value")
     revision = int(first.http("GET", "/api/v1/namespaces/default/configmaps").body["metadata"]["resourceVersion"])
@@ -96,7 +96,7 @@ def test_an_idle_restart_writes_nothing(data: Path, launch: Launch) -> None:
     assert len(revisions) == 1
 
 
-def test_kill_minus_nine_loses_nothing_acknowledged(data: Path, launch: Launch) -> None:
+def test_sigkill_loses_no_acknowledged_writes(data: Path, launch: Launch) -> None:
     first = launch(data)
     for number in range(50):
         first.create(f"object-{number}")
@@ -106,7 +106,7 @@ def test_kill_minus_nine_loses_nothing_acknowledged(data: Path, launch: Launch) 
     assert second.names() >= {f"object-{number}" for number in range(50)}
 
 
-def test_a_new_name_is_served_with_the_same_authority(data: Path, launch: Launch) -> None:
+def test_added_tls_san_is_served_with_same_ca(data: Path, launch: Launch) -> None:
     first = launch(data)
     authority = first.ca_pem
     assert "remuda.example" not in _served_names(first)
@@ -131,7 +131,7 @@ def _served_names(server: Running) -> set[str]:
     }
 
 
-def test_the_tokens_of_a_file_are_users(tmp_path: Path, launch: Launch) -> None:
+def test_token_file_entries_authenticate_users(tmp_path: Path, launch: Launch) -> None:
     file = tmp_path / "tokens.csv"
     file.write_text('word-of-anna,anna,7,"system:masters,herd"\nword-of-ben,ben,8\n')
     server = launch(tmp_path / "data", "--token-auth-file", str(file))
@@ -144,7 +144,7 @@ def test_the_tokens_of_a_file_are_users(tmp_path: Path, launch: Launch) -> None:
     assert (unknown.code, unknown.body["reason"]) == (401, "Unauthorized")
 
 
-def test_without_upkeep_others_do_it(data: Path, launch: Launch) -> None:
+def test_no_upkeep_flag_disables_garbage_collection_and_namespace_deletion(data: Path, launch: Launch) -> None:
     server = launch(data, "--no-upkeep")
     made = server.http("POST", "/api/v1/namespaces", {"metadata": {"name": "idle"}})
     assert made.code == 201
@@ -168,14 +168,14 @@ def test_without_upkeep_others_do_it(data: Path, launch: Launch) -> None:
 
 
 @pytest.mark.parametrize("host", ["localhost", "0.0.0.0", ""])
-def test_every_way_to_write_an_address(data: Path, launch: Launch, host: str) -> None:
+def test_listen_accepts_hostname_wildcard_and_empty_host(data: Path, launch: Launch, host: str) -> None:
     port = free_port()
     server = launch(data, "--listen", f"{host}:{port}")
     assert server.http("GET", "/readyz").code == 200
     assert server.url.endswith(f":{port}")
 
 
-def test_the_kubeconfig_is_whole(data: Path, launch: Launch) -> None:
+def test_admin_kubeconfig_is_complete(data: Path, launch: Launch) -> None:
     launch(data)
     config = yaml.safe_load((data / "admin.kubeconfig").read_text())
     user = config["users"][0]["user"]
@@ -195,7 +195,7 @@ def test_help_is_there_for_every_command() -> None:
     assert "remuda, version" in run("--version").out
 
 
-def test_an_unknown_command_is_named() -> None:
+def test_unknown_command_error_suggests_closest_match() -> None:
     ended = run("apisever")
     assert ended.code == 2
     assert "Error: No such command 'apisever': did you mean" in ended.err

@@ -54,7 +54,7 @@ class Shell:
         return done.stdout + done.stderr
 
 
-def test_page_sets_up_a_tenant_who_owns_a_cluster(server: Up, tmp_path: Path) -> None:
+def test_tenancy_page_commands_set_up_tenant_with_cluster(server: Up, tmp_path: Path) -> None:
     text = PAGE.read_text()
     for name, content in _FILE.findall(text):
         (tmp_path / name).write_text(content)

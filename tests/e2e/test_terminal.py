@@ -91,7 +91,7 @@ def prairie(fleet: Fleet, begun: str) -> str:
 
 
 @pytest.mark.parametrize("answered", range(len(_QUESTIONS) + 1))
-def test_ctrl_c_at_a_question_creates_nothing(fleet: Fleet, answered: int) -> None:
+def test_ctrl_c_at_create_cluster_prompt_creates_nothing(fleet: Fleet, answered: int) -> None:
     before = fleet.names(PROVISIONING)
     with session(fleet, "create", "cluster") as one:
         answer(one, answered)
@@ -101,7 +101,7 @@ def test_ctrl_c_at_a_question_creates_nothing(fleet: Fleet, answered: int) -> No
     assert fleet.names(PROVISIONING) == before
 
 
-def test_a_bad_answer_is_told_why_and_asked_again(fleet: Fleet) -> None:
+def test_invalid_answer_is_explained_and_prompt_repeats(fleet: Fleet) -> None:
     with session(fleet, "create", "cluster") as one:
         one.until("Name [prairie]: ")
         one.type("Big_Ranch\n")
@@ -113,14 +113,14 @@ def test_a_bad_answer_is_told_why_and_asked_again(fleet: Fleet) -> None:
 # ---- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_while_it_is_waited_for_leaves_the_cluster_going_on(begun: str, prairie: str) -> None:
+def test_ctrl_c_during_create_wait_keeps_cluster_provisioning(begun: str, prairie: str) -> None:
     said = begun.rpartition("^C")[2]
     assert "the controllers continue" in said
     assert "remuda describe cluster prairie -n fleet-default --watch" in said
     assert not too_wide(begun)
 
 
-def test_ctrl_c_during_apply_and_wait(fleet: Fleet, begun: str, tmp_path: Path) -> None:
+def test_ctrl_c_during_apply_wait_keeps_applied_cluster(fleet: Fleet, begun: str, tmp_path: Path) -> None:
     """A version that nobody has artefacts of, for a cluster of its own without machines: it is never ready."""
     manifest = tmp_path / "cabin.yaml"
     manifest.write_text((FOLDER / "k3s-custom-minimal.yaml").read_text())
@@ -135,13 +135,13 @@ def test_ctrl_c_during_apply_and_wait(fleet: Fleet, begun: str, tmp_path: Path) 
     "words",
     ["events --watch", "get clusters --watch", "describe cluster prairie --watch", "get machines -o yaml --watch"],
 )
-def test_what_is_followed_is_left_by_ctrl_c(fleet: Fleet, prairie: str, words: str) -> None:
+def test_ctrl_c_ends_watch_commands_silently(fleet: Fleet, prairie: str, words: str) -> None:
     with session(fleet, *words.split()) as one:
         one.until(prairie)
         assert _CONTROL.sub("", interrupt(one)).strip() == "", "nothing was asked for, so there is nothing to be told"
 
 
-def test_a_log_that_is_followed_is_left_by_ctrl_c(fleet: Fleet) -> None:
+def test_ctrl_c_ends_followed_log_silently(fleet: Fleet) -> None:
     """Of a Job that does not end: it speaks to a server that never answers."""
     allow_local_addresses(fleet, "existing")
     with socket.socket() as silent:
@@ -188,13 +188,13 @@ _LOOKS = [
 
 
 @pytest.mark.parametrize("words", _LOOKS)
-def test_nothing_is_wider_than_the_terminal(fleet: Fleet, prairie: str, words: str) -> None:
+def test_output_fits_terminal_width(fleet: Fleet, prairie: str, words: str) -> None:
     text = shown(fleet, *words.split())
     assert text.strip()
     assert not too_wide(text)
 
 
-def test_a_plan_is_not_wider_than_the_terminal(fleet: Fleet, prairie: str, tmp_path: Path) -> None:
+def test_plan_output_fits_terminal_width(fleet: Fleet, prairie: str, tmp_path: Path) -> None:
     manifest = tmp_path / "prairie.yaml"
     made = fleet.remuda("create", "cluster", prairie, "--workers", "0", "--driver", "process", "--dry-run").stdout
     manifest.write_text(made.replace("name: servers\n", "name: servers\n      labels: {tier: web}\n", 1))
@@ -205,7 +205,7 @@ def test_a_plan_is_not_wider_than_the_terminal(fleet: Fleet, prairie: str, tmp_p
 
 
 @pytest.mark.parametrize("words", ["describe cluster prairie", "apply -f {typo} --dry-run"])
-def test_colours_are_for_terminals_whose_people_want_them(fleet: Fleet, prairie: str, words: str) -> None:
+def test_colours_are_used_only_on_terminals_without_no_color(fleet: Fleet, prairie: str, words: str) -> None:
     given = words.format(typo=FOLDER / "warned-typo.yaml").split()
     assert COLOUR.search(shown(fleet, *given))
     assert "\x1b" not in shown(fleet, *given, NO_COLOR="1")
@@ -232,7 +232,7 @@ def test_colours_are_for_terminals_whose_people_want_them(fleet: Fleet, prairie:
         ("get clusters --kubeconfig nowhere", 4, "remuda up"),
     ],
 )
-def test_an_error_says_what_to_do(fleet: Fleet, prairie: str, words: str, code: int, advice: str) -> None:
+def test_cli_error_suggests_next_step(fleet: Fleet, prairie: str, words: str, code: int, advice: str) -> None:
     text = shown(fleet, *words.split(), code=code)
     assert advice in " ".join(_CONTROL.sub("", text).split())
     assert "Traceback" not in text
@@ -250,7 +250,7 @@ def of_here(manifest: Manifest) -> bool:
 
 
 @pytest.mark.parametrize("manifest", [one for one in MANIFESTS if of_here(one)], ids=lambda one: str(one.name))
-def test_a_manifest_of_rancher_is_applied_or_refused_in_words(fleet: Fleet, manifest: Manifest) -> None:
+def test_rancher_manifest_is_applied_or_rejected_with_expected_messages(fleet: Fleet, manifest: Manifest) -> None:
     """Those with machines in a cloud only as a dry run."""
     kinds = {str(obj["kind"]) for obj in manifest.objects}
     words = ["apply", "-f", str(FOLDER / f"{manifest.name}.yaml")]
@@ -268,7 +268,7 @@ def test_a_manifest_of_rancher_is_applied_or_refused_in_words(fleet: Fleet, mani
         assert "Amazonec2Config" in kinds or name in fleet.names(PROVISIONING)
 
 
-def test_manifests_of_all_outcomes_are_applied() -> None:
+def test_chosen_rancher_manifests_cover_all_outcomes() -> None:
     chosen = [one for one in MANIFESTS if of_here(one)]
     assert {(bool(one.refused), bool(one.warned)) for one in chosen} >= {(True, False), (False, True), (False, False)}
 
@@ -283,7 +283,7 @@ def test_ctrl_c_when_asked_whether_to_delete_deletes_nothing(fleet: Fleet, prair
     assert "deletionTimestamp" not in fleet.http("GET", f"{PROVISIONING}/{prairie}").body["metadata"]
 
 
-def test_ctrl_c_while_it_is_deleted_leaves_the_deletion_going_on(fleet: Fleet, prairie: str) -> None:
+def test_ctrl_c_during_delete_wait_lets_deletion_continue(fleet: Fleet, prairie: str) -> None:
     (machine,) = (name for name in fleet.names(MACHINES) if name.startswith(prairie))
     with session(fleet, "delete", "cluster", prairie) as one:
         one.until("Delete? [y/N]: ")
@@ -293,7 +293,7 @@ def test_ctrl_c_while_it_is_deleted_leaves_the_deletion_going_on(fleet: Fleet, p
     fleet.until(MACHINES, machine, lambda obj: not obj)
 
 
-def test_up_ends_cleanly_at_ctrl_c_and_the_next_one_goes_on(tmp_path: Path) -> None:
+def test_up_exits_cleanly_on_ctrl_c_and_next_run_keeps_objects(tmp_path: Path) -> None:
     words = [*COMMAND, "up", "--data-dir", str(tmp_path / "data"), "--listen", "127.0.0.1:0"]
     kubeconfig = {"KUBECONFIG": str(tmp_path / "data" / "admin.kubeconfig")}
     for outcome in ("created", "unchanged"):

@@ -99,7 +99,7 @@ def running_since(root: Path, unit: str) -> str:
     return subprocess.run(ask, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True).stdout.strip()
 
 
-def test_a_control_plane_node_opens_its_tunnel_and_comes_back_after_whatever_happens(link: Link) -> None:
+def test_control_plane_node_opens_tunnel_and_reconnects_after_failures(link: Link) -> None:
     fleet = link.fleet
     cluster = Declared(fleet, "gate", [pool("server", 1, "ec"), pool("worker", 1, "w")])
     cluster.apply()

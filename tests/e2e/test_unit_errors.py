@@ -10,7 +10,7 @@ from tests.lab.clusters import NAMESPACE, Declared, Fleet, pool
 ERROR = "kube-controller-manager-arg: node-monitor-grace-period=soon is not a duration such as 40s"
 
 
-def test_why_shows_the_error_of_a_server_that_does_not_start(fleet: Fleet, tmp_path: Path) -> None:
+def test_why_shows_startup_error_of_failed_server(fleet: Fleet, tmp_path: Path) -> None:
     cluster = Declared(fleet, "lame", [pool("all", 1, "ecw")])
     cluster.config["machineGlobalConfig"] = {"kube-controller-manager-arg": ["node-monitor-grace-period=soon"]}
     try:

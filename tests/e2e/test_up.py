@@ -91,7 +91,7 @@ def get(url: str) -> tuple[int, str]:
         return error.code, error.read().decode()
 
 
-def test_the_first_start_makes_everything_and_the_controllers_work(data: Path, start: Start) -> None:
+def test_first_start_serves_capi_kinds_and_runs_controllers(data: Path, start: Start) -> None:
     up = start(data)
     said = up.ready.fullmatch(up.line)
     assert said is not None
@@ -104,7 +104,7 @@ def test_the_first_start_makes_everything_and_the_controllers_work(data: Path, s
     assert_only_told_of_the_provider(up)
 
 
-def test_bad_objects_are_refused_at_the_door(data: Path, start: Start) -> None:
+def test_invalid_cluster_is_rejected_by_admission(data: Path, start: Start) -> None:
     up = start(data)
     refused = up.http("POST", CLUSTERS, cluster("c", clusterNetwork={"pods": {"cidrBlocks": ["ten"]}}))
     assert refused.code == 422
@@ -112,7 +112,7 @@ def test_bad_objects_are_refused_at_the_door(data: Path, start: Start) -> None:
 
 
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_it_goes_on_where_it_ended_and_writes_nothing_it_need_not(data: Path, start: Start, ending: int) -> None:
+def test_restarted_up_resumes_without_needless_writes(data: Path, start: Start, ending: int) -> None:
     first = start(data)
     first.http("POST", CLUSTERS, cluster("before"))
     first.until("before", is_cared_for)
@@ -127,7 +127,7 @@ def test_it_goes_on_where_it_ended_and_writes_nothing_it_need_not(data: Path, st
     terminate(second)
 
 
-def test_watches_end_whole_and_nothing_is_left_behind(data: Path, start: Start) -> None:
+def test_shutdown_ends_watches_and_leaves_no_stray_files(data: Path, start: Start) -> None:
     up = start(data)
     connection = up.connect()
     connection.request("GET", f"{CLUSTERS}?watch=1")
@@ -146,13 +146,13 @@ def refused(ended: Ended) -> str:
     return line
 
 
-def test_controllers_nobody_knows(data: Path) -> None:
+def test_unknown_controller_name_is_rejected(data: Path) -> None:
     said = refused(run("up", "--data-dir", data, "--listen", "127.0.0.1:0", "--controllers", "core,bogus"))
     assert said.startswith("remuda up: unknown controller or group bogus; the groups are core, providers")
     assert not data.exists()
 
 
-def test_providers_alone_find_the_kinds_of_cluster_api_and_leave_them_be(data: Path, start: Start) -> None:
+def test_providers_only_serves_capi_kinds_without_reconciling_clusters(data: Path, start: Start) -> None:
     up = start(data, "--controllers", "providers")
     made = up.http("POST", CLUSTERS, cluster("c"))
     assert made.code == 201
@@ -162,7 +162,7 @@ def test_providers_alone_find_the_kinds_of_cluster_api_and_leave_them_be(data: P
     assert up.signal(signal.SIGTERM)[:2] == (0, "")
 
 
-def test_only_some_controllers(data: Path, start: Start) -> None:
+def test_disabled_controllers_do_not_reconcile(data: Path, start: Start) -> None:
     up = start(data, "--controllers", "machine,machineset")
     made = up.http("POST", CLUSTERS, cluster("c"))
     assert made.code == 201
@@ -171,7 +171,7 @@ def test_only_some_controllers(data: Path, start: Start) -> None:
     assert list(up.stream(f"{CLUSTERS}?watch=1&timeoutSeconds=1&resourceVersion={version}")) == []
 
 
-def test_health_and_metrics(data: Path, start: Start) -> None:
+def test_health_and_metrics_endpoints_respond_until_shutdown(data: Path, start: Start) -> None:
     address = f"127.0.0.1:{free_port()}"
     up = start(data, "--health-listen", address)
     up.http("POST", CLUSTERS, cluster("c"))
@@ -188,7 +188,7 @@ def test_health_and_metrics(data: Path, start: Start) -> None:
         get(f"http://{address}/healthz")
 
 
-def test_an_address_for_health_that_is_taken(data: Path, start: Start) -> None:
+def test_health_address_in_use_is_rejected(data: Path, start: Start) -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
@@ -198,14 +198,14 @@ def test_an_address_for_health_that_is_taken(data: Path, start: Start) -> None:
     terminate(start(data))
 
 
-def test_a_second_one_on_the_same_data(data: Path, start: Start) -> None:
+def test_second_up_on_same_data_directory_is_rejected(data: Path, start: Start) -> None:
     first = start(data)
     said = refused(run("up", "--data-dir", data, "--listen", "127.0.0.1:0"))
     assert f"in use by process {first.pid}" in said
     assert first.http("GET", "/readyz").code == 200
 
 
-def test_the_loop_can_be_guarded(data: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_loop_guard_reports_no_violation(data: Path, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REMUDA_LOOP_GUARD", "1")
     up = start(data)
     monkeypatch.delenv("REMUDA_LOOP_GUARD")
@@ -215,7 +215,7 @@ def test_the_loop_can_be_guarded(data: Path, start: Start, monkeypatch: pytest.M
     assert "Traceback" not in up.complaints
 
 
-def test_help_tells_what_it_does() -> None:
+def test_up_help_lists_options() -> None:
     said = run("up", "--help")
     assert (said.code, said.err) == (0, "")
     for option in ("--data-dir", "--listen", "--controllers", "--health-listen"):

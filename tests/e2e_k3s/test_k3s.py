@@ -120,7 +120,7 @@ def test_one_manifest_becomes_three_servers_and_an_agent_of_real_k3s(pasture: Pa
     assert pasture.ask("POST", CONFIG_MAPS, {"metadata": {"name": "kept"}}).code in _MADE
 
 
-def test_a_pod_of_an_imported_image_runs_where_it_may(pasture: Pasture, kubectl: Kubectl) -> None:
+def test_pod_with_imported_image_runs_on_worker(pasture: Pasture, kubectl: Kubectl) -> None:
     container = {
         "name": "herd",
         "image": images.HERD,
@@ -152,7 +152,9 @@ def test_a_log_is_followed_through_the_tunnel(pasture: Pasture, kubectl: Kubectl
 
 
 @pytest.mark.parametrize(("protocol", "verb"), [("websocket", "get"), ("spdy", "create")])
-def test_streams_reach_the_pod_through_the_tunnel(pasture: Pasture, kubectl: Kubectl, protocol: str, verb: str) -> None:
+def test_exec_attach_and_port_forward_reach_pod_through_tunnel(
+    pasture: Pasture, kubectl: Kubectl, protocol: str, verb: str
+) -> None:
     node = pasture.node_of(*pasture.machines(WORKERS))
     speaking, before = kubectl.by(protocol), len(pasture.audited(ANN))
     assert speaking("exec", "herd", "--", f"/{images.PROGRAM}", "where") == f"{node}\n"
@@ -175,7 +177,7 @@ def test_streams_reach_the_pod_through_the_tunnel(pasture: Pasture, kubectl: Kub
     pasture.waits(lambda: streams() == wanted, f"exec, attach and port-forward by {protocol} are noted, and no others")
 
 
-def test_configuration_changes_in_place_and_reaches_the_kubelets(pasture: Pasture) -> None:
+def test_kubelet_config_changes_in_place(pasture: Pasture) -> None:
     before = (pasture.standing(), pasture.running(), _containers(pasture))
     pasture.config["machineGlobalConfig"]["kubelet-arg"].append("max-pods=42")
     pasture.apply()
@@ -190,7 +192,7 @@ def test_configuration_changes_in_place_and_reaches_the_kubelets(pasture: Pastur
     pasture.has_members()
 
 
-def test_the_version_changes_in_place(pasture: Pasture) -> None:
+def test_version_upgrade_happens_in_place(pasture: Pasture) -> None:
     before = (pasture.standing(), pasture.running(), _containers(pasture))
     pasture.version = NEWER
     pasture.apply()
@@ -206,7 +208,7 @@ def test_the_version_changes_in_place(pasture: Pasture) -> None:
     pasture.has_members()
 
 
-def test_a_server_that_dies_is_replaced_and_its_tunnel_is_not_missed(pasture: Pasture, kubectl: Kubectl) -> None:
+def test_dead_server_is_replaced_and_other_tunnels_take_over(pasture: Pasture, kubectl: Kubectl) -> None:
     before, containers = pasture.standing(), _containers(pasture)
     pasture.pools[SERVERS].update(IMPATIENT)
     pasture.apply()
@@ -228,7 +230,7 @@ def test_a_server_that_dies_is_replaced_and_its_tunnel_is_not_missed(pasture: Pa
     assert pasture.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 
 
-def test_a_server_is_scaled_away_and_leaves_etcd_and_its_tunnel(pasture: Pasture, kubectl: Kubectl) -> None:
+def test_scaled_down_server_leaves_etcd_and_closes_its_tunnel(pasture: Pasture, kubectl: Kubectl) -> None:
     before = pasture.standing()
     pasture.pools[SERVERS]["quantity"] = 2
     pasture.apply()

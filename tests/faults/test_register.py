@@ -9,11 +9,11 @@ from tests.faults import register
 _ROOT = Path(__file__).parent.parent.parent
 
 
-def test_every_step_has_its_place() -> None:
+def test_every_crash_step_has_a_test_suite() -> None:
     assert [step.name for step in register.steps() if not register.place(step)] == []
 
 
-def test_every_place_has_steps_and_is_there() -> None:
+def test_every_registered_suite_exists_and_has_steps() -> None:
     taken = {
         max((one for one in register.PLACES if step.name.startswith(one)), key=len, default="")
         for step in register.steps()

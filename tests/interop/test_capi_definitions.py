@@ -88,7 +88,7 @@ def pair(request: pytest.FixtureRequest, bases: Path) -> tuple[str, Json, Json]:
     return request.param, ours, theirs
 
 
-def test_every_field_says_the_same(pair: tuple[str, Json, Json]) -> None:
+def test_crd_fields_match_upstream(pair: tuple[str, Json, Json]) -> None:
     kind, ours, theirs = pair
     skipped = NOT_SUPPORTED.get(kind, ())
     expected = {path: facts for path, facts in fields(theirs).items() if not within(path, skipped)}
@@ -99,7 +99,7 @@ def test_every_field_says_the_same(pair: tuple[str, Json, Json]) -> None:
     assert found == expected
 
 
-def test_the_intended_differences_are_real(pair: tuple[str, Json, Json]) -> None:
+def test_listed_crd_differences_exist(pair: tuple[str, Json, Json]) -> None:
     kind, ours, theirs = pair
     here, there = fields(ours), fields(theirs)
     assert [path for path in NEWER.get(kind, ()) if path not in here or path in there] == []
@@ -107,7 +107,7 @@ def test_the_intended_differences_are_real(pair: tuple[str, Json, Json]) -> None
     assert [path for path in STRICTER[kind] if _RULES in there[path]] == []
 
 
-def test_it_is_called_and_shown_the_same(pair: tuple[str, Json, Json]) -> None:
+def test_crd_names_scope_and_columns_match_upstream(pair: tuple[str, Json, Json]) -> None:
     _, ours, theirs = pair
     assert {key: ours["spec"][key] for key in ("group", "scope", "names")} == {
         key: theirs["spec"][key] for key in ("group", "scope", "names")
@@ -123,7 +123,7 @@ def columns(definition: Json) -> list[Json]:
     ]
 
 
-def test_only_kinds_that_have_a_controller_here_are_served(bases: Path) -> None:
+def test_served_kinds_are_those_with_controller(bases: Path) -> None:
     ours = {found["spec"]["names"]["plural"] for found in definitions()}
     theirs = {path.stem.removeprefix(f"{names.GROUP}_") for path in bases.glob(f"{names.GROUP}_*.yaml")}
     assert theirs - ours == {"clusterclasses", "machinepools"}
@@ -140,7 +140,7 @@ async def real() -> AsyncIterator[HttpClient]:
     server.stop()
 
 
-async def test_a_real_server_takes_them_and_has_nothing_to_add(real: HttpClient, bases: Path) -> None:
+async def test_kube_apiserver_accepts_definitions_unchanged(real: HttpClient, bases: Path) -> None:
     """Its rules for schemas and their costs are the strictest reader; what it gives back must be what was sent. Before,
     upstream's own definition keeps us out, until it is handed over to us."""
     theirs = yaml.safe_load((bases / f"{names.GROUP}_machinedrainrules.yaml").read_text())

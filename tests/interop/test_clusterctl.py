@@ -157,7 +157,7 @@ def cluster(here: Place, tmp_path_factory: pytest.TempPathFactory) -> str:
     return "c"
 
 
-def test_a_cluster_made_from_a_template_is_described(here: Place, cluster: str) -> None:
+def test_describe_shows_available_cluster_made_from_template(here: Place, cluster: str) -> None:
     told = rows(here.tools.clusterctl("describe", "cluster", cluster, "-n", NAMESPACE))
     assert told["Cluster/c"][:6] == ["3/3", "3", "3", "3", "True", "Available"]
     assert told["ClusterInfrastructure - SimulatedCluster/c"][:2] == ["True", "Provisioned"]
@@ -189,7 +189,7 @@ def test_every_condition_is_shown_with_its_reason(here: Place, cluster: str) -> 
     assert any(name.startswith("MachineSet/c-workers-") for name in told)
 
 
-def test_the_kubeconfig_of_a_cluster_opens_it(here: Place, cluster: str) -> None:
+def test_cluster_kubeconfig_reaches_its_nodes(here: Place, cluster: str) -> None:
     told = {machine["status"]["nodeRef"]["name"] for machine in machines(here, cluster)}
     assert len(told) == 3
     assert nodes(here, cluster).keys() == told
@@ -204,7 +204,7 @@ def nodes(place: Place, cluster: str) -> dict[str, str]:
     return {name: node["metadata"]["uid"] for name, node in place.tools.nodes(cluster).items()}
 
 
-def test_variables_of_a_template_are_told(here: Place, tmp_path: Path) -> None:
+def test_list_variables_shows_template_variables(here: Place, tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text(TEMPLATE)
     told = here.tools.clusterctl("generate", "cluster", "x", "--from", str(tmp_path / "t.yaml"), "--list-variables")
     assert "KUBERNETES_VERSION" in told
@@ -283,7 +283,7 @@ def test_clusters_move_to_kubernetes_and_back_with_nothing_lost(
     assert here.journal == journal
 
 
-def test_moved_clusters_are_still_managed(here: Place, there: Place, cluster: str, older_cluster: str) -> None:
+def test_moved_clusters_are_scaled_and_deleted(here: Place, there: Place, cluster: str, older_cluster: str) -> None:
     """They are scaled where they have been moved to, and deleted there: servers come and go as they should."""
     move(here, there)
     there.tools.available(cluster)

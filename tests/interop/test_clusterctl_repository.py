@@ -68,28 +68,28 @@ def tools(fleet: Fleet, tmp_path: Path) -> Tools:
 
 
 @pytest.mark.parametrize("driver", DRIVER_NAMES)
-def test_what_comes_of_a_template_is_taken_by_the_server(driver: str, tools: Tools, config: Path) -> None:
+def test_generated_manifest_is_accepted_by_server(driver: str, tools: Tools, config: Path) -> None:
     said = ("--config", str(config), "generate", "cluster", "c", "--flavor", driver, "--kubernetes-version", VERSION)
     manifest = tools.clusterctl(*said, "--infrastructure", "remuda")
     objects = json.loads(tools.kubectl("apply", "--dry-run=server", "-o", "json", "-f", "-", stdin=manifest))["items"]
     assert f"{driver.capitalize()}MachineTemplate" in {one["kind"] for one in objects}
 
 
-def test_a_flavour_says_what_it_can_be_told(tools: Tools, config: Path) -> None:
+def test_flavor_lists_required_and_optional_variables(tools: Tools, config: Path) -> None:
     said = ("--config", str(config), "generate", "cluster", "c", "--flavor", "amazonec2", "--list-variables")
     required, _, optional = tools.clusterctl(*said).partition("Optional")
     assert "AMAZONEC2_AMI" in required
     assert "AMAZONEC2_REGION" in optional
 
 
-def test_a_management_plane_is_asked_for_its_drivers(fleet: Fleet, tmp_path: Path) -> None:
+def test_repository_contains_flavors_of_server_drivers(fleet: Fleet, tmp_path: Path) -> None:
     written = run("clusterctl-repository", tmp_path / "r", "--kubeconfig", fleet.kubeconfig)
     assert (written.code, written.err) == (0, "")
     for driver in DRIVER_NAMES:
         assert f"/cluster-template-{driver}.yaml\n" in written.out
 
 
-def test_a_cluster_on_processes_from_one_command_line(fleet: Fleet, tools: Tools, config: Path) -> None:
+def test_generated_process_cluster_becomes_available_and_is_deleted(fleet: Fleet, tools: Tools, config: Path) -> None:
     """Neither provider nor flavour is named: the server knows which provider it has, and one flavour needs nothing."""
     counts = ("--control-plane-machine-count", "1", "--worker-machine-count", "1")
     said = ("--config", str(config), "generate", "cluster", "prairie", "--kubernetes-version", VERSION)
@@ -116,7 +116,7 @@ def test_a_cluster_on_processes_from_one_command_line(fleet: Fleet, tools: Tools
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_components_are_read_and_their_variables_found(type: str, tools: Tools, config: Path) -> None:
+def test_provider_components_have_labels_and_resolved_variables(type: str, tools: Tools, config: Path) -> None:
     named = ("--config", str(config), "generate", "provider", f"--{type}", "remuda")
     objects = list(yaml.safe_load_all(tools.clusterctl(*named)))
     assert {one["metadata"]["labels"]["cluster.x-k8s.io/provider"] for one in objects} == {f"{type}-remuda"}

@@ -105,7 +105,7 @@ def release(server: Server, namespace: str, kind: str, name: str) -> None:
     assert reply.code == 200, reply
 
 
-def test_background_deletion_reaches_what_is_owned_by_what_is_owned(server: Server, namespace: str) -> None:
+def test_background_deletion_removes_transitive_dependents(server: Server, namespace: str) -> None:
     owner = create(server, namespace, "mounts", "owner")
     child = create(server, namespace, "configmaps", "child", metadata=owned_by(owner))
     create(server, namespace, "secrets", "grandchild", metadata=owned_by(child))
@@ -116,13 +116,13 @@ def test_background_deletion_reaches_what_is_owned_by_what_is_owned(server: Serv
     assert not is_gone(server, namespace, "configmaps", "stranger")
 
 
-def test_what_names_an_owner_that_never_was_is_collected(server: Server, namespace: str) -> None:
+def test_object_with_nonexistent_owner_is_garbage_collected(server: Server, namespace: str) -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "nobody", "uid": secrets.token_hex(8)}}
     create(server, namespace, "configmaps", "lost", metadata=owned_by(owner))
     eventually(lambda: is_gone(server, namespace, "configmaps", "lost"))
 
 
-def test_foreground_deletion_waits_for_what_blocks_it(server: Server, namespace: str) -> None:
+def test_foreground_deletion_waits_for_blocking_dependents(server: Server, namespace: str) -> None:
     owner = create(server, namespace, "configmaps", "owner")
     held = {**owned_by(owner, blocks=True), "finalizers": ["example.com/hold"]}
     create(server, namespace, "mounts", "child", metadata=held)
@@ -136,7 +136,7 @@ def test_foreground_deletion_waits_for_what_blocks_it(server: Server, namespace:
     assert is_gone(server, namespace, "mounts", "child")
 
 
-def test_orphans_are_set_free(server: Server, namespace: str) -> None:
+def test_orphan_deletion_removes_owner_references(server: Server, namespace: str) -> None:
     owner = create(server, namespace, "mounts", "owner")
     create(server, namespace, "configmaps", "child", metadata=owned_by(owner))
     # The collector frees what it knows: an owner deleted before its child reached it would take the child along.
@@ -151,7 +151,7 @@ def test_orphans_are_set_free(server: Server, namespace: str) -> None:
     assert "ownerReferences" not in child.body["metadata"]
 
 
-def test_a_namespace_goes_when_everything_in_it_has_gone(server: Server, namespace: str) -> None:
+def test_namespace_is_deleted_after_its_contents(server: Server, namespace: str) -> None:
     create(server, namespace, "configmaps", "plain")
     create(server, namespace, "mounts", "held", metadata={"finalizers": ["example.com/hold"]})
     delete(server, f"/api/v1/namespaces/{namespace}")
@@ -169,7 +169,7 @@ def test_a_namespace_goes_when_everything_in_it_has_gone(server: Server, namespa
     eventually(lambda: server.http("GET", f"/api/v1/namespaces/{namespace}").code == 404)
 
 
-def test_every_namespace_has_a_default_account_again(server: Server, namespace: str) -> None:
+def test_default_service_account_is_recreated(server: Server, namespace: str) -> None:
     account = paths(namespace, "serviceaccounts", "default")
     first = eventually(lambda: (reply := server.http("GET", account)).code == 200 and reply.body)
     delete(server, account)
@@ -177,7 +177,7 @@ def test_every_namespace_has_a_default_account_again(server: Server, namespace: 
     assert again["metadata"]["uid"] != first["metadata"]["uid"]
 
 
-def test_token_secrets_are_filled_are_good_and_go_with_their_account(server: Server, namespace: str) -> None:
+def test_token_secrets_are_filled_and_deleted_with_account(server: Server, namespace: str) -> None:
     create(server, namespace, "serviceaccounts", "groom")
     annotations = {"annotations": {"kubernetes.io/service-account.name": "groom"}}
     create(server, namespace, "secrets", "groom", type="kubernetes.io/service-account-token", metadata=annotations)
@@ -196,7 +196,7 @@ def test_token_secrets_are_filled_are_good_and_go_with_their_account(server: Ser
     eventually(lambda: server.http("GET", path).code == 404)
 
 
-def test_aggregated_roles_follow_their_parts(server: Server) -> None:
+def test_aggregated_roles_follow_selected_roles(server: Server) -> None:
     tag = secrets.token_hex(3)
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
     whole = {
@@ -212,7 +212,7 @@ def test_aggregated_roles_follow_their_parts(server: Server) -> None:
     eventually(lambda: not server.http("GET", path).body["rules"])
 
 
-def test_it_leads_under_its_own_name(server: Server) -> None:
+def test_controller_manager_holds_its_leader_lease(server: Server) -> None:
     lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
     assert eventually(lambda: server.http("GET", lease).code == 200)
     assert server.http("GET", lease).body["spec"]["holderIdentity"]

@@ -89,7 +89,7 @@ class Straight(Declared):
         self.fleet.delete(CLUSTERS, self.name, seconds=seconds)
 
 
-def test_a_cluster_straight_from_objects_of_cluster_api(land: UpstreamCore, tools: Tools) -> None:
+def test_cluster_from_capi_objects_is_managed_by_upstream_core(land: UpstreamCore, tools: Tools) -> None:
     prairie = Straight(land, tools, "prairie", 3, 1)
     prairie.apply()
     nodes = prairie.has_nodes(4, PATIENCE_SECONDS)
@@ -206,7 +206,7 @@ def changes(land: UpstreamCore, name: str, since: str) -> Iterator[dict[str, Any
     raise AssertionError(f"the end of Machine {name} was not told")
 
 
-def test_a_declared_cluster(land: UpstreamCore) -> None:
+def test_declared_cluster_is_managed_by_upstream_core(land: UpstreamCore) -> None:
     mesa = Declared(land, "mesa", [pool("servers", 1, "ec"), pool("workers", 1, "w")])
     mesa.apply()
     mesa.has_nodes(2, PATIENCE_SECONDS)
@@ -216,7 +216,7 @@ def test_a_declared_cluster(land: UpstreamCore) -> None:
     mesa.leaves_nothing()
 
 
-def test_a_second_core_is_refused_and_touches_nothing(land: UpstreamCore, tmp_path: Path) -> None:
+def test_second_core_manager_is_refused_and_changes_nothing(land: UpstreamCore, tmp_path: Path) -> None:
     before = land.http("GET", DEFINITIONS).body
     for wanted in ("", "machineset"):
         chosen = ("--controllers", wanted) if wanted else ()
@@ -228,7 +228,7 @@ def test_a_second_core_is_refused_and_touches_nothing(land: UpstreamCore, tmp_pa
     assert land.http("GET", DEFINITIONS).body["items"] == before["items"]
 
 
-def test_all_of_it_was_done_with_the_rights_that_manifests_give(land: UpstreamCore) -> None:
+def test_manifest_rights_suffice_without_forbidden_errors(land: UpstreamCore) -> None:
     """Said last: nobody was refused anything."""
     for log in (land.log, land.core.log):
         assert [line for line in log.read_text().splitlines() if "forbidden" in line.lower()] == []

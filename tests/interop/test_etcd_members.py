@@ -76,13 +76,13 @@ def becomes_healthy(tls: Path) -> bool:
     return healthy
 
 
-def test_a_member_that_serves_its_health_is_believed(tls: Path) -> None:
+def test_etcd_health_endpoint_reports_healthy_member(tls: Path) -> None:
     with etcd(tls):
         assert becomes_healthy(tls), (tls / "log").read_text()
     assert not host_tool._is_healthy(ADDRESS, str(tls))
 
 
-def test_a_member_whose_client_port_speaks_grpc_only_is_known_by_its_peer_port(tls: Path) -> None:
+def test_grpc_only_etcd_member_is_checked_by_peer_port(tls: Path) -> None:
     with etcd(tls, f"--listen-client-http-urls=https://{ADDRESS}:2382"):
         assert becomes_healthy(tls), (tls / "log").read_text()
         url = f"https://{ADDRESS}:2379/health"

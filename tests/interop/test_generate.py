@@ -76,7 +76,9 @@ def ours(words: Sequence[object], monkeypatch: pytest.MonkeyPatch) -> list[dict[
 
 
 @pytest.mark.parametrize("driver", [one.driver for one in repository.flavours()])
-def test_each_of_our_templates(driver: str, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generated_cluster_matches_clusterctl_for_each_flavor(
+    driver: str, config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     counts = ("--control-plane-machine-count", "3", "--worker-machine-count", "2")
     words = ("--flavor", driver, "--kubernetes-version", VERSION, *counts, "-n", "team")
     provider = f"remuda:{repository.version()}"
@@ -85,14 +87,14 @@ def test_each_of_our_templates(driver: str, config: Path, tmp_path: Path, monkey
     assert ours(words, monkeypatch) == made
 
 
-def test_what_is_left_out_has_the_same_values(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_generate_defaults_match_clusterctl(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("--kubernetes-version", VERSION, "-n", "default")
     provider = f"remuda:{repository.version()}"
     made = theirs(tmp_path, "--config", config, "--infrastructure", provider, *words)
     assert ours(words[:2], monkeypatch) == made
 
 
-def test_everything_that_variables_can_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_template_variable_syntax_matches_clusterctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     template = tmp_path / "template.yaml"
     template.write_text(SYNTAX)
     words = ("--from", template, "-n", "team")

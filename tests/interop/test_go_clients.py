@@ -179,7 +179,7 @@ def _end_politely(server: Ours) -> None:
 
 
 @pytest.mark.parametrize("stop", [Ours.kill, _end_politely], ids=["killed", "stopped"])
-def test_informers_outlive_their_server(own_server: Ours, follower: Follower, stop: Callable[[Ours], None]) -> None:
+def test_informers_survive_server_restart(own_server: Ours, follower: Follower, stop: Callable[[Ours], None]) -> None:
     herd = Herd(own_server, follower.namespace)
     expected: Counter[str] = Counter()
     for turn in range(3):
@@ -203,7 +203,7 @@ def test_informers_outlive_their_server(own_server: Ours, follower: Follower, st
 # ---- election, events, views ---------------------------------------------------------------------------------------
 
 
-def test_leaders_take_over_from_the_silent_and_from_those_who_step_down(clients: Clients) -> None:
+def test_leader_election_passes_to_next_after_silence_or_release(clients: Clients) -> None:
     """Leases last two seconds here. A slow machine may keep a leader from renewing its own: then they begin anew."""
     wanted = {
         "leaders": ["first", "second", "third"],
@@ -239,7 +239,7 @@ def test_both_event_recorders_count_instead_of_repeating(clients: Clients) -> No
     }
 
 
-def test_metadata_and_tables(clients: Clients) -> None:
+def test_metadata_client_and_tables_return_expected_results(clients: Clients) -> None:
     seen = {"kind": "", "name": "viewed", "patched": "1", "listed": 1, "list": ""}
     table = {"kind": "Table", "rows": 1, "name": "viewed"}
     assert clients("metadata") == {
@@ -248,7 +248,7 @@ def test_metadata_and_tables(clients: Clients) -> None:
     }
 
 
-def test_discovery_in_all_its_forms(clients: Clients) -> None:
+def test_discovery_formats_return_expected_kinds(clients: Clients) -> None:
     assert clients("discovery") == {
         "differences": [],
         "preferred": True,
@@ -270,7 +270,7 @@ def test_discovery_in_all_its_forms(clients: Clients) -> None:
 # ---- clients -------------------------------------------------------------------------------------------------------
 
 
-def test_the_dynamic_client(clients: Clients) -> None:
+def test_dynamic_client_operations_return_expected_results(clients: Clients) -> None:
     assert clients("dynamic") == {
         "create": {
             "defaulted": "plain",
@@ -322,7 +322,7 @@ def test_the_dynamic_client(clients: Clients) -> None:
     }
 
 
-def test_typed_clients_in_protobuf(clients: Clients) -> None:
+def test_typed_protobuf_clients_return_expected_results(clients: Clients) -> None:
     assert clients("typed") == {
         "secrets": {
             "value": "new",
@@ -369,7 +369,7 @@ def storing_all(request: pytest.FixtureRequest, program: Path, run_tag: str) -> 
     server.stop()
 
 
-def test_what_is_stored_does_not_depend_on_the_encoding(storing_all: Clients) -> None:
+def test_stored_object_does_not_depend_on_encoding(storing_all: Clients) -> None:
     report = storing_all("wire")
     assert len(report) == 32
     assert {kind: seen for kind, seen in report.items() if seen != "same"} == {}

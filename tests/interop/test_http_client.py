@@ -54,7 +54,7 @@ class TestOnTheRealServer(ClientSuite):
     pass
 
 
-async def test_large_lists_come_compressed_and_whole(client: Client, space: str) -> None:
+async def test_large_lists_are_decompressed_completely(client: Client, space: str) -> None:
     for number in range(30):
         await client.create(CONFIGMAPS, space, config(f"big-{number:02}", a="x" * 10_000))
     found = await client.list(CONFIGMAPS, space, field_selector="metadata.name!=kube-root-ca.crt")
@@ -62,7 +62,7 @@ async def test_large_lists_come_compressed_and_whole(client: Client, space: str)
     assert all(len(loads(item)["data"]["a"]) == 10_000 for item in found.items)
 
 
-async def test_lists_are_merged_by_key(client: Client, space: str) -> None:
+async def test_strategic_merge_patch_merges_lists_by_key(client: Client, space: str) -> None:
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "a", "image": "one"}]}}
     await client.create(PODS, space, pod)
     patch = {"spec": {"containers": [{"name": "a", "image": "two"}]}}
@@ -88,7 +88,7 @@ async def test_a_budget_refuses_an_eviction_at_once(client: Client, space: str) 
     assert (error.code, error.details["causes"][0]["reason"]) == (429, "DisruptionBudget")
 
 
-async def test_tokens_files_and_programs_say_who_we_are(
+async def test_token_file_and_exec_credentials_authenticate(
     upstream: Upstream, client: Client, space: str, tmp_path: Path
 ) -> None:
     """A service account's token, each way a kubeconfig can give it."""
@@ -115,7 +115,9 @@ async def test_tokens_files_and_programs_say_who_we_are(
         assert f'User "system:serviceaccount:{space}:robot" cannot list' in error.message
 
 
-async def test_impersonation(upstream: Upstream, client: Client, space: str, tmp_path: Path) -> None:
+async def test_impersonation_headers_are_honoured(
+    upstream: Upstream, client: Client, space: str, tmp_path: Path
+) -> None:
     config_of = loads(msgspec.json.encode(msgspec.yaml.decode(upstream.kubeconfig.read_bytes())))
     config_of["users"][0]["user"] |= {"as": "jane", "as-groups": ["g"], "as-user-extra": {"a/b": ["c"]}}
     kubeconfig.write(tmp_path / "config", config_of)
@@ -127,7 +129,7 @@ async def test_impersonation(upstream: Upstream, client: Client, space: str, tmp
     assert "g" in found["groups"]
 
 
-async def test_metadata_only_spares_the_rest(client: Client, space: str) -> None:
+async def test_metadata_only_list_omits_data(client: Client, space: str) -> None:
     await client.create(CONFIGMAPS, space, config("m", {"m": "1"}, a="x"))
     (item,) = (await client.list(CONFIGMAPS, space, label_selector="m=1", metadata_only=True)).items
     assert loads(item)["kind"] == "PartialObjectMetadata"

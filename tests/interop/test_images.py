@@ -69,13 +69,11 @@ EXPECTED = {"run.sh": 19, "data": 5_120_000}
 
 
 @pytest.mark.parametrize("name", [":v1", f"@{IMAGE.digest}", f":v0@{IMAGE.digest}", ":multi", f"@{digest(BOTH)}"])
-def test_by_tag_by_digest_and_from_an_index(registry: RealRegistry, settings: Settings, name: str) -> None:
+def test_image_is_pulled_by_tag_digest_and_index(registry: RealRegistry, settings: Settings, name: str) -> None:
     assert staged(f"{registry.host}/team/installer{name}", settings) == EXPECTED
 
 
-def test_a_mirror_with_a_rewrite_stands_in_for_a_registry_out_of_reach(
-    registry: RealRegistry, settings: Settings
-) -> None:
+def test_mirror_with_rewrite_replaces_unreachable_registry(registry: RealRegistry, settings: Settings) -> None:
     (settings.folder / "registries.yaml").write_text(
         registry.access(
             mirror_of="registry.invalid", rewrite={"^far/away/(.*)$": "mirrored/$1"}, before=("http://127.0.0.1:1",)
@@ -85,7 +83,7 @@ def test_a_mirror_with_a_rewrite_stands_in_for_a_registry_out_of_reach(
     assert "/v2/mirrored/installer/manifests/v1?ns=registry.invalid" in registry.said
 
 
-def test_what_a_mirror_lacks_comes_from_the_registry_itself(registry: RealRegistry, settings: Settings) -> None:
+def test_image_missing_from_mirror_is_pulled_from_registry(registry: RealRegistry, settings: Settings) -> None:
     document = json.loads(registry.access())
     document["mirrors"] = {
         registry.host: {
@@ -107,7 +105,7 @@ def refused(reference: str, settings: Settings, document: dict[str, Any]) -> str
     return str(caught.value)
 
 
-def test_refusals_are_said_in_words(registry: RealRegistry, settings: Settings) -> None:
+def test_registry_errors_are_reported_without_password(registry: RealRegistry, settings: Settings) -> None:
     name, known = f"{registry.host}/team/installer:v1", json.loads(registry.access())
     config = known["configs"][registry.host]
     assert "the certificate of" in refused(name, settings, {"configs": {registry.host: {"auth": config["auth"]}}})
@@ -123,7 +121,7 @@ def test_refusals_are_said_in_words(registry: RealRegistry, settings: Settings) 
     assert "it does not have the image" in only
 
 
-def test_a_credential_provider_knows_the_password(registry: RealRegistry, settings: Settings) -> None:
+def test_credential_provider_supplies_registry_password(registry: RealRegistry, settings: Settings) -> None:
     known = json.loads(registry.access())
     del known["configs"][registry.host]["auth"]
     (settings.folder / "registries.yaml").write_text(json.dumps(known))
@@ -192,7 +190,7 @@ class _Issuer:
         self._server.server_close()
 
 
-def test_a_registry_that_wants_tokens(settings: Settings, tmp_path: Path) -> None:
+def test_image_is_pulled_from_registry_with_token_authentication(settings: Settings, tmp_path: Path) -> None:
     require_registry()
     issuer = _Issuer(tmp_path)
     token = {"realm": issuer.url, "service": "registry", "issuer": "lab", "rootcertbundle": str(issuer.bundle)}

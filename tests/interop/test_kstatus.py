@@ -220,5 +220,5 @@ def judged() -> Mapping[str, Json]:
 
 
 @pytest.mark.parametrize("name", states())
-def test_state_is_what_flux_makes_of_it(judged: Mapping[str, Json], name: str) -> None:
+def test_kstatus_computes_expected_status(judged: Mapping[str, Json], name: str) -> None:
     assert judged[name]["status"] == states()[name].expected, judged[name]["message"]

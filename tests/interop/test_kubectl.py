@@ -166,11 +166,11 @@ def eventually(ask: Callable[[], str]) -> str:
 
 
 class TestKnowingWhatThereIs:
-    def test_version(self, tool: Kubectl) -> None:
+    def test_version_reports_server_version(self, tool: Kubectl) -> None:
         found = json.loads(tool("version", "-o", "json"))
         assert found["serverVersion"]["gitVersion"].startswith("v1.36")
 
-    def test_api_resources(self, tool: Kubectl, custom: str) -> None:
+    def test_api_resources_lists_built_in_and_custom_kinds(self, tool: Kubectl, custom: str) -> None:
         lines = {line.split()[0]: line for line in tool("api-resources").splitlines()[1:]}
         assert re.split(r"\s+", lines["pods"])[1:5] == ["po", "v1", "true", "Pod"]
         assert "Mount" in lines["mounts"]
@@ -179,38 +179,38 @@ class TestKnowingWhatThereIs:
         names = tool("api-resources", "--categories=herd", "-o", "name").split()
         assert custom in names
 
-    def test_api_versions(self, tool: Kubectl) -> None:
+    def test_api_versions_lists_served_versions(self, tool: Kubectl) -> None:
         found = tool("api-versions").split()
         assert {"v1", "apps/v1", "rbac.authorization.k8s.io/v1", "apiextensions.k8s.io/v1"} <= set(found)
 
-    def test_explain_a_built_in_kind(self, tool: Kubectl) -> None:
+    def test_explain_shows_built_in_kind(self, tool: Kubectl) -> None:
         text = tool("explain", "deployment.spec.template.spec.containers")
         assert "KIND:       Deployment" in text
         assert re.search(r"^\s+image\s+<string>", text, re.MULTILINE)
         assert re.search(r"^\s+ports\s+<\[\]ContainerPort>", text, re.MULTILINE)
         assert re.search(r"^\s+name\s+<string> -required-", text, re.MULTILINE)
 
-    def test_explain_a_custom_kind(self, tool: Kubectl, custom: str) -> None:
+    def test_explain_shows_custom_kind(self, tool: Kubectl, custom: str) -> None:
         words = ("explain", f"{custom.split('.')[0]}.spec.coat", f"--api-version={custom.partition('.')[2]}/v1")
         text = eventually(lambda: tool(*words, ok=False))
         assert "The colour of its coat." in text
         assert re.search(r"ENUM:\s+bay\s+grey\s", text)
 
-    def test_explain_recursive(self, tool: Kubectl) -> None:
+    def test_explain_recursive_lists_nested_fields(self, tool: Kubectl) -> None:
         assert "matchLabels" in tool("explain", "networkpolicy", "--recursive")
 
-    def test_raw(self, tool: Kubectl) -> None:
+    def test_get_raw_returns_path_content(self, tool: Kubectl) -> None:
         assert tool("get", "--raw", "/healthz") == "ok"
         assert json.loads(tool("get", "--raw", "/api/v1/namespaces/default"))["kind"] == "Namespace"
 
 
 class TestMakingAndChanging:
-    def test_create_refuses_a_second(self, kubectl: Kubectl) -> None:
+    def test_create_rejects_existing_object(self, kubectl: Kubectl) -> None:
         assert "configmap/settings created" in kubectl("create", "-f", "-", stdin=config_map({"a": "1"}))
         again = kubectl.run("-n", kubectl.namespace, "create", "-f", "-", stdin=config_map({}), ok=False)
         assert 'configmaps "settings" already exists' in again.stderr
 
-    def test_create_shortcuts(self, kubectl: Kubectl) -> None:
+    def test_create_subcommands_create_objects(self, kubectl: Kubectl) -> None:
         kubectl("create", "configmap", "c", "--from-literal=a=b")
         kubectl("create", "secret", "generic", "s", "--from-literal=password=hunter2")
         kubectl("create", "serviceaccount", "sa")
@@ -222,7 +222,7 @@ class TestMakingAndChanging:
         job = kubectl.json("get", "job", "j")
         assert job["spec"]["selector"]["matchLabels"]["batch.kubernetes.io/controller-uid"] == job["metadata"]["uid"]
 
-    def test_apply_three_way(self, kubectl: Kubectl) -> None:
+    def test_apply_merges_three_ways(self, kubectl: Kubectl) -> None:
         assert "created" in kubectl("apply", "-f", "-", stdin=config_map({"a": "1", "b": "2"}))
         assert "unchanged" in kubectl("apply", "-f", "-", stdin=config_map({"a": "1", "b": "2"}))
         assert "configured" in kubectl("apply", "-f", "-", stdin=config_map({"a": "1"}))
@@ -242,7 +242,7 @@ class TestMakingAndChanging:
             "log": "busybox:1",
         }
 
-    def test_apply_server_side(self, kubectl: Kubectl) -> None:
+    def test_apply_server_side_detects_and_forces_conflicts(self, kubectl: Kubectl) -> None:
         done = kubectl("apply", "--server-side", "-f", "-", stdin=config_map({"a": "1"}))
         assert "serverside-applied" in done
         clash = kubectl.run(
@@ -275,7 +275,7 @@ class TestMakingAndChanging:
         )
         assert "configmap/two pruned" in pruned
 
-    def test_diff(self, kubectl: Kubectl) -> None:
+    def test_diff_exit_code_shows_difference(self, kubectl: Kubectl) -> None:
         kubectl("apply", "-f", "-", stdin=config_map({"a": "1"}))
         same = kubectl.run("-n", kubectl.namespace, "diff", "-f", "-", stdin=config_map({"a": "1"}), ok=False)
         assert same.returncode == 0
@@ -303,24 +303,24 @@ class TestMakingAndChanging:
             ("strategic", '{"data": {"b": "2"}}'),
         ],
     )
-    def test_patch(self, kubectl: Kubectl, kind: str, patch: str) -> None:
+    def test_patch_types_change_object(self, kubectl: Kubectl, kind: str, patch: str) -> None:
         kubectl("create", "-f", "-", stdin=config_map({"a": "1"}))
         assert "patched" in kubectl("patch", "cm", "settings", "--type", kind, "-p", patch)
         assert "no change" in kubectl("patch", "cm", "settings", "--type", "merge", "-p", '{"data": {"b": "2"}}')
         assert kubectl.json("get", "cm", "settings")["data"] == {"a": "1", "b": "2"}
 
-    def test_patch_status(self, kubectl: Kubectl, custom: str, tag: str) -> None:
+    def test_patch_changes_status_subresource(self, kubectl: Kubectl, custom: str, tag: str) -> None:
         kubectl("create", "-f", "-", stdin=mount(tag))
         status = '{"status": {"phase": "Rested"}}'
         kubectl("patch", custom, "dusty", "--subresource=status", "--type=merge", "-p", status)
         assert kubectl.json("get", custom, "dusty")["status"] == {"phase": "Rested"}
 
-    def test_replace_and_edit(self, kubectl: Kubectl) -> None:
+    def test_replace_updates_and_recreates_object(self, kubectl: Kubectl) -> None:
         kubectl("create", "-f", "-", stdin=config_map({"a": "1"}))
         assert "replaced" in kubectl("replace", "-f", "-", stdin=config_map({"a": "2"}))
         assert "replaced" in kubectl("replace", "--force", "-f", "-", stdin=config_map({"a": "3"}))
 
-    def test_label_and_annotate(self, kubectl: Kubectl) -> None:
+    def test_label_and_annotate_change_metadata(self, kubectl: Kubectl) -> None:
         kubectl("create", "-f", "-", stdin=config_map({}))
         kubectl("label", "cm", "settings", "team=ranch")
         kubectl("annotate", "cm", "settings", "note=hello world")
@@ -330,7 +330,7 @@ class TestMakingAndChanging:
         kubectl("label", "cm", "settings", "team-")
         assert kubectl("get", "cm", "-l", "team=ranch", "-o", "name") == ""
 
-    def test_scale(self, kubectl: Kubectl, custom: str, tag: str) -> None:
+    def test_scale_changes_replicas(self, kubectl: Kubectl, custom: str, tag: str) -> None:
         kubectl("create", "-f", "-", stdin=DEPLOYMENT)
         assert "scaled" in kubectl("scale", "deployment/web", "--replicas=5")
         assert kubectl.json("get", "deployment", "web")["spec"]["replicas"] == 5
@@ -342,7 +342,7 @@ class TestMakingAndChanging:
         kubectl("scale", f"{custom}/dusty", "--replicas=4")
         assert kubectl.json("get", custom, "dusty")["spec"]["replicas"] == 4
 
-    def test_mistakes_are_named(self, kubectl: Kubectl, custom: str, tag: str) -> None:
+    def test_apply_reports_invalid_fields(self, kubectl: Kubectl, custom: str, tag: str) -> None:
         def complaint(body: str, *words: str) -> str:
             return kubectl.run("-n", kubectl.namespace, "apply", *words, "-f", "-", stdin=body, ok=False).stderr
 
@@ -354,13 +354,13 @@ class TestMakingAndChanging:
         assert "spec.coat: Required value" in complaint(mount(tag).replace('"coat": "bay"', ""))
         assert "no matches for kind" in complaint('{"apiVersion": "nope/v1", "kind": "X", "metadata": {"name": "x"}}')
 
-    def test_dry_run_server(self, kubectl: Kubectl) -> None:
+    def test_dry_run_server_stores_nothing(self, kubectl: Kubectl) -> None:
         assert "created (server dry run)" in kubectl("apply", "--dry-run=server", "-f", "-", stdin=config_map({}))
         assert kubectl("get", "cm", "settings", "--ignore-not-found") == ""
 
 
 class TestLooking:
-    def test_tables(self, kubectl: Kubectl, custom: str, tag: str) -> None:
+    def test_get_prints_table_columns(self, kubectl: Kubectl, custom: str, tag: str) -> None:
         kubectl("create", "-f", "-", stdin=mount(tag, brand="R"))
         header, row = kubectl("get", custom).splitlines()
         assert header.split() == ["NAME", "COAT", "READY"]
@@ -373,7 +373,7 @@ class TestLooking:
         assert row.split()[:4] == ["web", "0/2", "0", "0"]
         assert row.split()[5:] == ["web", "nginx:1", "app=web"]
 
-    def test_formats(self, kubectl: Kubectl) -> None:
+    def test_get_supports_output_formats(self, kubectl: Kubectl) -> None:
         kubectl("create", "-f", "-", stdin=config_map({"a": "1"}))
         assert 'data:\n  a: "1"' in kubectl("get", "cm", "settings", "-o", "yaml")
         assert kubectl("get", "cm", "settings", "-o", "jsonpath={.data.a}") == "1"
@@ -383,7 +383,7 @@ class TestLooking:
         )
         assert "configmap/settings" in kubectl("get", "cm", "-o", "name").split()
 
-    def test_selectors_sorting_and_chunks(self, kubectl: Kubectl) -> None:
+    def test_get_supports_selectors_sorting_and_chunks(self, kubectl: Kubectl) -> None:
         for n in range(5):
             kubectl("create", "configmap", f"c{n}")
         names = kubectl("get", "cm", "-o", "name", "--chunk-size=2").split()
@@ -391,11 +391,11 @@ class TestLooking:
         assert kubectl("get", "cm", "--field-selector=metadata.name=c3", "-o", "name").strip() == "configmap/c3"
         assert "c0" in kubectl("get", "cm", "--sort-by=.metadata.name", "--no-headers")
 
-    def test_get_all(self, kubectl: Kubectl) -> None:
+    def test_get_all_lists_deployment(self, kubectl: Kubectl) -> None:
         kubectl("create", "-f", "-", stdin=DEPLOYMENT)
         assert "deployment.apps/web" in kubectl("get", "all")
 
-    def test_watch(self, kubectl: Kubectl) -> None:
+    def test_get_watch_prints_events_in_order(self, kubectl: Kubectl) -> None:
         kubectl("create", "configmap", "c", "--from-literal=a=1")
         watching = kubectl.start(
             "get", "cm", "-w", "--output-watch-events", "--no-headers", "--field-selector=metadata.name=c"
@@ -411,7 +411,7 @@ class TestLooking:
             watching.wait()
         assert seen == [["ADDED", "c", "1"], ["MODIFIED", "c", "2"], ["DELETED", "c", "2"]]
 
-    def test_describe(self, kubectl: Kubectl, custom: str, tag: str) -> None:
+    def test_describe_prints_object_details(self, kubectl: Kubectl, custom: str, tag: str) -> None:
         kubectl("create", "-f", "-", stdin=DEPLOYMENT)
         kubectl("create", "secret", "generic", "s", "--from-literal=password=hunter2")
         kubectl("create", "-f", "-", stdin=mount(tag))
@@ -420,7 +420,7 @@ class TestLooking:
         assert "Coat:  bay" in kubectl("describe", custom, "dusty")
         assert "Name:         " + kubectl.namespace in kubectl("describe", "namespace", kubectl.namespace)
 
-    def test_events(self, kubectl: Kubectl) -> None:
+    def test_events_lists_events_of_object(self, kubectl: Kubectl) -> None:
         kubectl("create", "-f", "-", stdin=config_map({}))
         uid = kubectl.json("get", "cm", "settings")["metadata"]["uid"]
         event = {
@@ -444,7 +444,7 @@ class TestLooking:
         assert "somebody looked" in listed
         assert "Noticed" in kubectl("get", "events")
 
-    def test_wait(self, kubectl: Kubectl, custom: str, tag: str) -> None:
+    def test_wait_returns_when_condition_is_met(self, kubectl: Kubectl, custom: str, tag: str) -> None:
         kubectl("create", "-f", "-", stdin=mount(tag))
         waiting = kubectl.start("wait", f"{custom}/dusty", "--for=condition=Ready", f"--timeout={LIMIT_SECONDS:.0f}s")
         ready = '{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}'
@@ -463,7 +463,9 @@ class TestLooking:
 
 class TestRemoving:
     @pytest.mark.parametrize("policy", ["background", "foreground", "orphan"])
-    def test_delete_and_its_dependents(self, kubectl: Kubectl, custom: str, tag: str, policy: str) -> None:
+    def test_delete_cascade_policies_handle_dependents(
+        self, kubectl: Kubectl, custom: str, tag: str, policy: str
+    ) -> None:
         kubectl("create", "-f", "-", stdin=mount(tag))
         owner = kubectl.json("get", custom, "dusty")
         saddle = json.loads(config_map({}, "saddle"))
@@ -501,21 +503,21 @@ class TestRemoving:
         kubectl("delete", "cm", "--all")
         assert "configmap/a" not in kubectl("get", "cm", "-o", "name")
 
-    def test_namespaces_take_their_contents(self, kubectl: Kubectl) -> None:
+    def test_namespace_deletion_removes_contents(self, kubectl: Kubectl) -> None:
         kubectl("create", "configmap", "c")
         kubectl.run("delete", "namespace", kubectl.namespace, f"--timeout={LIMIT_SECONDS:.0f}s")
         assert kubectl("get", "cm", "-o", "name") == ""
 
 
 class TestWhoMay:
-    def test_whoami(self, tool: Kubectl) -> None:
+    def test_whoami_reports_user_and_impersonation(self, tool: Kubectl) -> None:
         found = json.loads(tool("auth", "whoami", "-o", "json"))
         assert "system:masters" in found["status"]["userInfo"]["groups"]
         as_jane = json.loads(tool("auth", "whoami", "-o", "json", "--as=jane", "--as-group=riders"))
         assert as_jane["status"]["userInfo"]["username"] == "jane"
         assert "riders" in as_jane["status"]["userInfo"]["groups"]
 
-    def test_can_i(self, kubectl: Kubectl) -> None:
+    def test_can_i_reflects_rbac(self, kubectl: Kubectl) -> None:
         assert kubectl("auth", "can-i", "create", "pods").strip() == "yes"
         assert kubectl("auth", "can-i", "create", "pods", "--as=jane", ok=False).strip() == "no"
         kubectl("create", "configmap", "c")
@@ -529,7 +531,7 @@ class TestWhoMay:
         assert 'secrets is forbidden: User "jane" cannot list resource "secrets" in API group ""' in refused.stderr
         assert f'in the namespace "{kubectl.namespace}"' in refused.stderr
 
-    def test_auth_reconcile(self, kubectl: Kubectl) -> None:
+    def test_auth_reconcile_creates_role(self, kubectl: Kubectl) -> None:
         role = {
             "apiVersion": "rbac.authorization.k8s.io/v1",
             "kind": "Role",
@@ -538,7 +540,7 @@ class TestWhoMay:
         }
         assert "reconciled" in kubectl("auth", "reconcile", "-f", "-", stdin=json.dumps(role))
 
-    def test_create_token(self, kubectl: Kubectl) -> None:
+    def test_create_token_authenticates_service_account(self, kubectl: Kubectl) -> None:
         kubectl("create", "serviceaccount", "robot")
         token = kubectl("create", "token", "robot", "--duration=10m").strip()
         assert token.count(".") == 2
@@ -551,7 +553,7 @@ class TestWhoMay:
 
 
 class TestCordonAndEvict:
-    def test_nodes(self, kubectl: Kubectl) -> None:
+    def test_cordon_and_taint_change_node(self, kubectl: Kubectl) -> None:
         name = f"node-{secrets.token_hex(3)}"
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
         kubectl("create", "-f", "-", stdin=json.dumps(node))
@@ -562,7 +564,7 @@ class TestCordonAndEvict:
         assert kubectl.json("get", "node", name)["spec"]["taints"][0]["key"] == "dedicated"
         kubectl("delete", "node", name)
 
-    def test_evict(self, kubectl: Kubectl) -> None:
+    def test_eviction_deletes_pod(self, kubectl: Kubectl) -> None:
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",

@@ -164,11 +164,11 @@ def _ageless(text: str) -> str:
         ("machinedrainrules", "NAME BEHAVIOR ORDER AGE", "mdr Drain 5 AGE"),
     ],
 )
-def test_columns(both: Both, words: str, header: str, row: str) -> None:
+def test_get_prints_expected_columns(both: Both, words: str, header: str, row: str) -> None:
     assert alike(both, "get", words).splitlines() == [header, row]
 
 
-def test_wide_columns(both: Both) -> None:
+def test_get_wide_prints_additional_columns(both: Both) -> None:
     header, row = alike(both, "get", "machines", "-o", "wide").splitlines()
     assert "PROVIDER ID" in header
     assert "INTERNAL-IP EXTERNAL-IP OS-IMAGE PAUSED" in header
@@ -176,7 +176,7 @@ def test_wide_columns(both: Both) -> None:
     assert "10.0.0.7 192.0.2.7" in row
 
 
-def test_short_names_together_and_the_category_of_all(both: Both) -> None:
+def test_short_names_and_category_select_kinds(both: Both) -> None:
     by_short_name = alike(both, "get", "cl,ma,md,ms,mhc", "-o", "name").split()
     assert by_short_name == [
         "cluster.cluster.x-k8s.io/c",
@@ -190,7 +190,7 @@ def test_short_names_together_and_the_category_of_all(both: Both) -> None:
     assert alike(both, "get", "clusters,machines,md,ms,mhc").count("\nNAME") == 4
 
 
-def test_what_there_is_to_be_found(both: Both) -> None:
+def test_api_resources_lists_capi_kinds(both: Both) -> None:
     told = alike(both, "api-resources", "--api-group=cluster.x-k8s.io", "-o", "wide")
     assert re.search(
         r"^machinedeployments md cluster\.x-k8s\.io/v1beta2 true MachineDeployment \S+ cluster-api", told, re.M
@@ -198,7 +198,7 @@ def test_what_there_is_to_be_found(both: Both) -> None:
 
 
 @pytest.mark.parametrize("kind", ["machinedeployment", "machineset"])
-def test_scale(both: Both, kind: str) -> None:
+def test_scale_changes_replicas(both: Both, kind: str) -> None:
     name = {"machinedeployment": "md", "machineset": "ms"}[kind]
     assert alike(both, "scale", kind, name, "--replicas=4", "--current-replicas=3") == (
         f"{kind}.cluster.x-k8s.io/{name} scaled\n"
@@ -220,7 +220,7 @@ def test_scale(both: Both, kind: str) -> None:
         ("machineset.status.conditions", "lastTransitionTime\t<string> -required-"),
     ],
 )
-def test_explain(both: Both, path: str, said: str) -> None:
+def test_explain_shows_capi_fields(both: Both, path: str, said: str) -> None:
     assert said in alike(both, "explain", path)
 
 
@@ -229,7 +229,7 @@ def test_explain_knows_every_field(both: Both) -> None:
         assert "<empty>" not in alike(both, "explain", kind, "--recursive")
 
 
-def test_describe(both: Both) -> None:
+def test_describe_matches_upstream(both: Both) -> None:
     ours, upstream = (
         [line for line in kubectl("describe", "machine", "m").splitlines() if _same(line)] for kubectl in both
     )

@@ -76,7 +76,7 @@ def server(kubectl: Kubectl) -> Up:
     return kubectl.server
 
 
-def test_a_job_is_followed_and_looked_at_with_kubectl(kubectl: Kubectl) -> None:
+def test_kubectl_follows_and_inspects_job(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=MANIFEST)
     content = {"order.json": json.dumps(ORDER).encode(), "value": b"#!/bin/sh"}
     key = JobKey.load(server(kubectl).kubeconfig.parent / FILE)  # as the manager, who alone has it

@@ -72,7 +72,7 @@ async def until(server: Upstream, obj: dict[str, Any], code: int) -> Reply:
             await asyncio.sleep(0.1)
 
 
-async def test_webhooks_check_stay_and_can_be_taken_back(
+async def test_webhooks_are_enforced_persist_and_can_be_removed(
     server: Upstream, programs: AsyncExitStack, tmp_path: Path
 ) -> None:
     serves = ("--webhook-listen", f"127.0.0.1:{free_port()}", "--nodes-listen", f"127.0.0.1:{free_port()}")
@@ -111,7 +111,7 @@ def refuses_jobs_for_the_runner(server: Upstream) -> None:
     assert (refused.code, "only the manager of Remuda may write Jobs" in refused.body["message"]) == (403, True)
 
 
-async def test_webhooks_left_behind_do_not_keep_the_next_manager_out(
+async def test_leftover_webhooks_do_not_block_next_manager(
     server: Upstream, programs: AsyncExitStack, tmp_path: Path
 ) -> None:
     address = f"127.0.0.1:{free_port()}"
@@ -123,7 +123,7 @@ async def test_webhooks_left_behind_do_not_keep_the_next_manager_out(
     await until(server, cluster("c"), 201)
 
 
-async def test_beside_upstream_it_refuses_and_touches_nothing(
+async def test_manager_refuses_to_start_beside_upstream_definitions(
     server: Upstream, programs: AsyncExitStack, tmp_path: Path
 ) -> None:
     bases = require_source("clusterctl") / "config" / "crd" / "bases"

@@ -59,7 +59,7 @@ def land() -> Iterator[OnUpstream]:
         found.stop()
 
 
-def test_the_pod_is_let_in_by_the_standard_that_its_namespace_enforces(land: OnUpstream) -> None:
+def test_manager_pod_passes_restricted_pod_security(land: OnUpstream) -> None:
     path = f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All&fieldValidation=Strict"
     assert land.http("POST", path, pod()).code == 201
     loose = copy.deepcopy(pod())
@@ -69,7 +69,7 @@ def test_the_pod_is_let_in_by_the_standard_that_its_namespace_enforces(land: OnU
     assert 'violates PodSecurity "restricted' in refused.body["message"]
 
 
-def test_a_cluster_comes_and_goes_with_the_rights_of_its_account(land: OnUpstream, tmp_path: Path) -> None:
+def test_service_account_rights_suffice_for_cluster_lifecycle(land: OnUpstream, tmp_path: Path) -> None:
     land.start_manager(*arguments(), "--lease-seconds=60")
     land.add_nano(tmp_path, VERSION)
     cluster = Declared(land, "prairie", [pool("server", 1, "ec"), pool("worker", 1, "w")])

@@ -51,7 +51,7 @@ def token_of_the_manager(server: Upstream) -> str:
     return str(reply.body["status"]["token"])
 
 
-async def test_a_machine_becomes_a_managed_host_and_nothing_of_it_is_left(prairie: Prairie) -> None:
+async def test_machine_becomes_managed_host_and_deletion_leaves_nothing(prairie: Prairie) -> None:
     def tell() -> None:
         prairie.apply_example()
         prairie.becomes_a_host("horse")

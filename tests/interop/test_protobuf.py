@@ -61,7 +61,7 @@ def _made(kubectl: Path, server: Server, path: str, names: dict[str, str], tag: 
 
 
 @pytest.mark.parametrize("path", _CREATE)
-def test_the_same_object_is_stored(
+def test_protobuf_create_stores_same_object_as_kube_apiserver(
     path: str, upstream: Upstream, ours: Ours, names: dict[str, str], run_tag: str
 ) -> None:
     (kubectl,) = require_peer("kubectl")

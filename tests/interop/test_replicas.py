@@ -217,9 +217,7 @@ async def story(replicas: Replicas, name: str) -> AsyncIterator[None]:
         task.cancel()
 
 
-async def test_when_the_leader_dies_the_other_takes_over_when_its_lease_ends(
-    replicas: Replicas, management: Management
-) -> None:
+async def test_follower_takes_over_when_lease_of_killed_leader_ends(replicas: Replicas, management: Management) -> None:
     async with story(replicas, "killed"):
         leader = await replicas.leads()
         leader.kill()
@@ -233,7 +231,7 @@ async def test_when_the_leader_dies_the_other_takes_over_when_its_lease_ends(
 
 
 @pytest.mark.parametrize("replicas", [LONG_LEASE_SECONDS], indirect=True)
-async def test_a_leader_that_is_told_to_stop_hands_over_at_once(replicas: Replicas) -> None:
+async def test_terminated_leader_hands_over_at_once(replicas: Replicas) -> None:
     async with story(replicas, "told"):
         leader = await replicas.leads()
         leader.signal(signal.SIGTERM)
@@ -241,7 +239,7 @@ async def test_a_leader_that_is_told_to_stop_hands_over_at_once(replicas: Replic
         assert await leader.ended() == 0
 
 
-async def test_a_leader_that_was_cut_off_writes_nothing_any_more(replicas: Replicas, management: Management) -> None:
+async def test_suspended_leader_writes_nothing_after_losing_lease(replicas: Replicas, management: Management) -> None:
     async with story(replicas, "cut-off"):
         leader = await replicas.leads()
         replicas.dismiss(leader)

@@ -94,13 +94,13 @@ async def space(client: Client, horses: Target) -> str:
     return name
 
 
-async def test_what_is_missing_is_filled_in(client: Client, space: str, horses: Target) -> None:
+async def test_webhook_fills_in_defaults(client: Client, space: str, horses: Target) -> None:
     made = loads(await client.create(horses, space, horse(GROUP, "a")))
     assert made["spec"] == {"legs": 4}
     assert made["metadata"]["labels"] == {"a/horse": "a"}
 
 
-async def test_bad_fields_are_refused_by_name(client: Client, space: str, horses: Target) -> None:
+async def test_webhook_rejects_invalid_field_by_name(client: Client, space: str, horses: Target) -> None:
     error = await refusal(client.create(horses, space, horse(GROUP, "a", legs=5)))
     assert (error.code, error.reason) == (422, "Invalid")
     (cause,) = error.details["causes"]
@@ -109,7 +109,7 @@ async def test_bad_fields_are_refused_by_name(client: Client, space: str, horses
     assert "must be at most 4" in error.message
 
 
-async def test_old_and_new_are_compared(client: Client, space: str, horses: Target) -> None:
+async def test_webhook_compares_old_and_new_object(client: Client, space: str, horses: Target) -> None:
     await client.create(horses, space, horse(GROUP, "a", legs=4))
     error = await refusal(client.patch(horses, space, "a", {"spec": {"legs": 3}}))
     assert "legs do not change" in error.message
@@ -117,12 +117,12 @@ async def test_old_and_new_are_compared(client: Client, space: str, horses: Targ
     await client.patch(horses, space, "a", {"status": {"any": "thing"}}, subresource="status")
 
 
-async def test_a_denial_is_forbidden(client: Client, space: str, horses: Target) -> None:
+async def test_webhook_denial_returns_403(client: Client, space: str, horses: Target) -> None:
     error = await refusal(client.create(horses, space, horse(GROUP, "pegasus")))
     assert (error.code, error.reason) == (403, "Forbidden")
 
 
-async def test_the_way_out(client: Client, space: str, horses: Target) -> None:
+async def test_webhook_validates_deletion(client: Client, space: str, horses: Target) -> None:
     kept = horse(GROUP, "a")
     kept["metadata"]["labels"] = {"keep": "yes"}
     await client.create(horses, space, kept)
@@ -131,21 +131,21 @@ async def test_the_way_out(client: Client, space: str, horses: Target) -> None:
     await client.delete(horses, space, "a")
 
 
-async def test_warnings_reach_whoever_asked(upstream: Upstream, space: str, horses: Target) -> None:
+async def test_webhook_warnings_reach_client(upstream: Upstream, space: str, horses: Target) -> None:
     path = f"/apis/{GROUP}/v1/namespaces/{space}/horses"
     reply = await asyncio.to_thread(upstream.http, "POST", path, horse(GROUP, "a", legs=3))
     assert reply.code == 201
     assert reply.headers["Warning"] == '299 - "three legs are odd"'
 
 
-async def test_other_objects_are_looked_up(client: Client, space: str, horses: Target) -> None:
+async def test_webhook_looks_up_other_objects(client: Client, space: str, horses: Target) -> None:
     await client.create(CONFIGMAPS, space, config("here"))
     here, gone = horse(GROUP, "a", stable="here"), horse(GROUP, "a", stable="gone")
     await eventually(lambda: accepted(client.create(horses, space, here, dry_run=True)))  # once our cache has it
     assert "there is no such stable" in (await refusal(client.create(horses, space, gone))).message
 
 
-async def test_a_new_authority_is_trusted(client: Client, space: str, horses: Target) -> None:
+async def test_renewed_webhook_ca_is_trusted(client: Client, space: str, horses: Target) -> None:
     caches = Caches(client)
     service = replica(client, caches)
     await client.delete(SECRET.target, *KEY)
@@ -163,7 +163,7 @@ async def test_a_new_authority_is_trusted(client: Client, space: str, horses: Ta
         await service.stop()
 
 
-async def test_nobody_home_means_nothing_is_stored(client: Client, horses: Target) -> None:
+async def test_unreachable_webhook_blocks_writes(client: Client, horses: Target) -> None:
     """The replica of the test before was the last to register, and has ended."""
     error = await refusal(client.create(horses, "default", horse(GROUP, "b")))
     assert error.code == 500

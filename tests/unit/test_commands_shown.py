@@ -13,7 +13,7 @@ from tests.unit.test_pages import HAND_WRITTEN, ROOT
 
 
 @pytest.mark.parametrize("page", HAND_WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_commands_of_a_page_are_there(page: Path) -> None:
+def test_commands_shown_on_a_page_exist(page: Path) -> None:
     text = page.read_text()
     for line in commands.in_page(text):
         commands.check(line)
@@ -21,7 +21,7 @@ def test_the_commands_of_a_page_are_there(page: Path) -> None:
         commands.check(line, whole=False)
 
 
-def test_the_page_of_the_commands_has_them_all() -> None:
+def test_cli_page_mentions_every_command() -> None:
     page = (ROOT / "docs" / "cli.md").read_text()
     missing = [name for name in main.list_commands(click.Context(main)) if f"`remuda {name}" not in page]
     assert not missing
@@ -38,12 +38,12 @@ def test_the_page_of_the_commands_has_them_all() -> None:
         ("remuda plan -f a.yaml -o poem", "'poem' is not one of"),
     ],
 )
-def test_a_command_that_is_not_there_is_noticed(line: str, said: str) -> None:
+def test_invalid_shown_command_is_detected(line: str, said: str) -> None:
     with pytest.raises(commands.NoSuchCommand, match=said):
         commands.check(line)
 
 
-def test_what_is_no_command_of_ours_is_left_alone() -> None:
+def test_only_remuda_commands_are_extracted_from_a_page() -> None:
     page = """
 ```
 KUBECONFIG=./data .venv/bin/remuda up --data-dir ./data & # and more

@@ -5,12 +5,12 @@ from __future__ import annotations
 from tests.interop.semantics.page import PAGE, rewritten
 
 
-def test_the_lists_of_the_page_are_those_of_the_code() -> None:
+def test_compatibility_page_lists_match_the_code() -> None:
     page = PAGE.read_text()
     assert page == rewritten(page), "write them anew: .venv/bin/python -m tests.interop.semantics.page"
 
 
-def test_a_list_that_fell_behind_is_noticed() -> None:
+def test_outdated_compatibility_list_is_detected() -> None:
     page = rewritten(PAGE.read_text())
     behind = page.replace("- LimitRanger\n", "")
     assert behind != page

@@ -18,11 +18,11 @@ class Thing:
 '''
 
 
-def test_functions_are_named_with_their_class_and_without_inner_ones() -> None:
+def test_coverage_functions_have_class_prefix_and_exclude_nested_functions() -> None:
     assert [(name, first) for name, first, _ in functions(_SOURCE)] == [("plain", 1), ("Thing.method", 7)]
 
 
-def test_body_of_a_function_leaves_out_its_first_line() -> None:
+def test_coverage_function_body_excludes_first_line() -> None:
     lines = {name: body for name, _, body in functions(_SOURCE)}
     assert lines["plain"] == {2, 3}
     assert lines["Thing.method"] == {8, 9, 10}

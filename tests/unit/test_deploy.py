@@ -46,11 +46,11 @@ def container_of(wanted: Wanted = WANTED) -> Json:
 # ---- the manifest ----------------------------------------------------------------------------------------------------
 
 
-def test_the_manifest_that_is_shown_is_what_the_program_writes() -> None:
+def test_shown_manifest_matches_rendered_manifest() -> None:
     assert (DEPLOY / "kubernetes.yaml").read_text() == manifest.render(WANTED)
 
 
-def test_the_program_takes_the_arguments_of_its_deployment() -> None:
+def test_deployment_arguments_are_valid_and_ports_match() -> None:
     container = container_of()
     name, *arguments = container["args"]
     with manager.make_context(name, arguments) as context:
@@ -64,14 +64,14 @@ def test_the_program_takes_the_arguments_of_its_deployment() -> None:
     assert targets <= listens
 
 
-def test_services_lead_to_the_pods_of_the_deployment() -> None:
+def test_services_select_the_deployment_pods() -> None:
     (deployment,) = of_kind("Deployment")
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert [one["spec"]["selector"] for one in of_kind("Service")] == [labels, labels]
     assert [one["spec"].get("type") for one in of_kind("Service", _with(service_type="NodePort"))] == ["NodePort", None]
 
 
-def test_its_account_has_the_rights_that_are_held_to_what_it_asks_for() -> None:
+def test_service_account_is_bound_to_the_tested_cluster_roles() -> None:
     (deployment,) = of_kind("Deployment")
     account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
     assert [one["metadata"]["name"] for one in of_kind("ServiceAccount")] == [account]
@@ -84,7 +84,7 @@ def test_its_account_has_the_rights_that_are_held_to_what_it_asks_for() -> None:
     assert of_kind("ClusterRole") == [*own, *roles.cluster_roles()]
 
 
-def test_it_is_within_the_restricted_standard() -> None:
+def test_deployment_meets_restricted_pod_security_standard() -> None:
     (namespace,) = of_kind("Namespace")
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
     (deployment,) = of_kind("Deployment", _with(tls_secret="cert", artefacts_claim="files"))
@@ -101,7 +101,7 @@ def test_it_is_within_the_restricted_standard() -> None:
     assert sources == {"emptyDir", "secret", "persistentVolumeClaim"}
 
 
-def test_a_certificate_and_artefacts_of_ones_own_are_where_the_program_looks() -> None:
+def test_custom_certificate_and_artefacts_are_mounted_at_option_paths() -> None:
     container = container_of(_with(tls_secret="cert", artefacts_claim="files"))
     name, *arguments = container["args"]
     places = {one["mountPath"]: one["name"] for one in container["volumeMounts"]}
@@ -118,14 +118,14 @@ def _with(**fields: str) -> Wanted:
 # ---- the service -----------------------------------------------------------------------------------------------------
 
 
-def test_the_command_of_the_unit_is_one_of_ours() -> None:
+def test_systemd_unit_command_is_valid() -> None:
     (line,) = re.findall(r"^ExecStart=/opt/remuda/bin/(.*)$", (DEPLOY / "remuda.service").read_text(), re.MULTILINE)
     (options,) = re.findall(r"^#\s+REMUDA_OPTIONS=(.*)$", (DEPLOY / "remuda.service").read_text(), re.MULTILINE)
     commands.check(line.replace("${STATE_DIRECTORY}", "/var/lib/remuda").replace("$REMUDA_OPTIONS", options))
 
 
 @pytest.mark.parametrize("dropped_in", [False, True])
-def test_systemd_understands_every_line(tmp_path: Path, dropped_in: bool) -> None:
+def test_systemd_unit_passes_systemd_analyze(tmp_path: Path, dropped_in: bool) -> None:
     if shutil.which("systemd-analyze") is None:
         missing("the unit is judged by systemd-analyze, which is not here")
     unit = tmp_path / "remuda.service"
@@ -143,7 +143,7 @@ def test_systemd_understands_every_line(tmp_path: Path, dropped_in: bool) -> Non
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_drop_in_takes_down_every_fence_of_the_unit() -> None:
+def test_nspawn_drop_in_overrides_every_sandbox_setting() -> None:
     fences = _settings("remuda.service", after="UMask")
     assert set(_settings("nspawn.conf")) >= fences - {"RemoveIPC"}
 
@@ -161,7 +161,7 @@ def instructions() -> list[tuple[str, str]]:
     return [(line.split(None, 1)[0], line.split(None, 1)[1]) for line in text.splitlines() if line.strip()]
 
 
-def test_what_the_image_is_made_of_is_there_and_let_through() -> None:
+def test_image_sources_exist_and_pass_dockerignore() -> None:
     allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     copied = [words.split()[:-1] for what, words in instructions() if what == "COPY" and "--from=" not in words]
     for source in (one for sources in copied for one in sources):
@@ -172,7 +172,7 @@ def test_what_the_image_is_made_of_is_there_and_let_through() -> None:
     assert "aws" in project["optional-dependencies"]
 
 
-def test_the_image_runs_the_program_as_nobody_in_particular() -> None:
+def test_image_runs_manager_as_the_deployment_user() -> None:
     found = dict(instructions())
     (deployment,) = of_kind("Deployment")
     context = deployment["spec"]["template"]["spec"]["securityContext"]

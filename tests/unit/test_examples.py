@@ -28,7 +28,7 @@ async def apply(world: World, obj: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["as written", "in any order"])
-def test_the_manifest_becomes_a_cluster_and_goes_without_a_trace(reverse: bool) -> None:
+def test_example_manifest_becomes_available_and_deletion_leaves_nothing(reverse: bool) -> None:
     async def story(world: World) -> None:
         before = set(world.present())
         objects = manifest()
@@ -48,7 +48,7 @@ def test_the_manifest_becomes_a_cluster_and_goes_without_a_trace(reverse: bool) 
     simulate(story)
 
 
-def test_the_stories_of_the_simulators_page_are_told_as_written() -> None:
+def test_simulator_page_code_examples_run() -> None:
     stories = _PYTHON.findall((ROOT / "docs" / "simulator.md").read_text())
     assert len(stories) == 2
     for code in stories:

@@ -38,7 +38,7 @@ async def test_forked_program_can_be_killed_and_started_again(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("forked", [True, False])
-async def test_exit_code_and_errors_are_the_same(tmp_path: Path, forked: bool) -> None:
+async def test_forked_and_started_programs_have_same_exit_code_and_errors(tmp_path: Path, forked: bool) -> None:
     program = Program("refused", (*PROGRAM, "up", "--listen", "nowhere"), tmp_path, forked=forked)
     await program.start()
     assert await program.ended() == 2

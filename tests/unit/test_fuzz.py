@@ -18,19 +18,19 @@ _LARGEST_CORPUS = 400 * 1024  # bytes
 
 
 @pytest.mark.parametrize("target", NAMES)
-def test_corpus_and_some_changes_of_it_break_nothing(target: str) -> None:
+def test_fuzz_corpus_and_mutations_raise_no_error(target: str) -> None:
     check, known, source = load(target), corpus_of(target), random.Random(target)
     assert len(known) > 1, f"{target} has no corpus"
     for data in [*known, *(mutated(source, known, LONGEST) for _ in range(_MUTATIONS))]:
         check(data)
 
 
-def test_corpus_is_small() -> None:
+def test_fuzz_corpus_stays_below_size_limit() -> None:
     files = [file for target in NAMES for file in (_CORPUS / target).iterdir()]
     assert sum(file.stat().st_size for file in files) < _LARGEST_CORPUS
 
 
-def test_every_sequence_of_bytes_is_an_input() -> None:
+def test_fuzz_source_accepts_any_bytes() -> None:
     for data in (b"", b"\xff" * 300, bytes(range(256))):
         source = Source(data)
         assert isinstance(source.object(("a", "b")), dict)
@@ -39,7 +39,7 @@ def test_every_sequence_of_bytes_is_an_input() -> None:
         assert source.rest() == b"" or data
 
 
-def test_crash_is_saved_once_for_each_place(tmp_path: Path) -> None:
+def test_fuzz_recorder_saves_one_crash_per_location(tmp_path: Path) -> None:
     def broken(data: bytes) -> None:
         if data:
             raise ValueError(data)
@@ -50,6 +50,6 @@ def test_crash_is_saved_once_for_each_place(tmp_path: Path) -> None:
     assert [file.read_bytes() for file in (tmp_path / "broken").iterdir()] == [b"a"]
 
 
-def test_expensive_input_counts_as_broken() -> None:
+def test_fuzz_input_exceeding_cpu_limit_raises_too_expensive() -> None:
     with pytest.raises(TooExpensive, match="processor time"):
         bounded(lambda data: None, seconds=-1.0)(b"")

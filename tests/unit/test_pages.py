@@ -17,7 +17,7 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_the_lists_of_a_page_are_those_of_the_code(name: str) -> None:
+def test_page_lists_match_the_code(name: str) -> None:
     page = (DOCS / name).read_text()
     assert page == rewritten(name, page), "write them anew: .venv/bin/python -m tests.lab.pages"
 
@@ -35,14 +35,14 @@ def test_the_lists_of_a_page_are_those_of_the_code(name: str) -> None:
         ("reference/management.cattle.io.md", "| `userId` | "),
     ],
 )
-def test_a_list_that_fell_behind_is_noticed(name: str, line: str) -> None:
+def test_outdated_page_list_is_detected(name: str, line: str) -> None:
     page = rewritten(name, (DOCS / name).read_text())
     behind = re.sub(rf"^{re.escape(line)}.*\n", "", page, flags=re.MULTILINE)
     assert behind != page
     assert rewritten(name, behind) == page
 
 
-def test_a_page_without_its_list_is_an_error() -> None:
+def test_page_without_its_list_raises_value_error() -> None:
     with pytest.raises(ValueError, match=r"running\.md has no list of metrics"):
         rewritten("running.md", "nothing")
 
@@ -58,7 +58,7 @@ def test_every_step_is_listed() -> None:
 
 
 @pytest.mark.parametrize("page", HAND_WRITTEN, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_page_links_and_anchors_exist(page: Path) -> None:
     for path, anchor in _LINK.findall(page.read_text()):
         target = (page.parent / path).resolve() if path else page
         assert target.exists(), f"{path} does not exist"
@@ -73,6 +73,6 @@ def anchors(page: Path) -> set[str]:
     }
 
 
-def test_a_heading_becomes_an_anchor(tmp_path: Path) -> None:
+def test_headings_become_anchors(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# Every act, by its name\n\n## `clusterctl move`\n")
     assert anchors(tmp_path / "a.md") == {"every-act-by-its-name", "clusterctl-move"}

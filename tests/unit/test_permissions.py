@@ -97,7 +97,7 @@ class Limited(World):
         await super().stop()
 
 
-def test_the_rights_suffice_and_none_is_idle() -> None:
+def test_manager_rbac_rules_are_sufficient_and_all_used() -> None:
     async def tell(folder: Path) -> Noting:
         async with engine(folder) as (server, noting):
             await installed(server)

@@ -60,7 +60,7 @@ class Nobody:
         return b""
 
 
-async def test_the_rights_of_access_suffice_and_none_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_access_rbac_rules_are_sufficient_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "EXPIRED_SECONDS", 0.0)
     async with engine(tmp_path) as (server, noting):
         everybody = Engine("embedded", server.client(), server.kubeconfig)

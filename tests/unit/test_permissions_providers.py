@@ -45,7 +45,7 @@ OF_CLUSTER = {"cluster.x-k8s.io/cluster-name": "prairie"}
 Json = dict[str, Any]
 
 
-async def test_the_rights_of_providers_suffice_and_none_is_idle(tmp_path: Path) -> None:
+async def test_provider_rbac_rules_are_sufficient_and_used_except_rare_rules(tmp_path: Path) -> None:
     async with engine(tmp_path) as (server, noting), at_work(server, tmp_path) as registration:
         client = server.client()
         await a_cluster(client)

@@ -19,7 +19,7 @@ CONFIG = config_kind("sim")
 Json = dict[str, Any]
 
 
-async def test_the_rights_of_provisioning_suffice_and_none_is_idle(tmp_path: Path) -> None:
+async def test_provisioning_rbac_rules_are_sufficient_and_all_used(tmp_path: Path) -> None:
     async with engine(tmp_path) as (server, noting):
         await controllers.make_workspaces(server.client(MANAGER), controllers.EVERY)
         async with at_work(server, tmp_path):

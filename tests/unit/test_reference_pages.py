@@ -9,7 +9,7 @@ from tests.lab import reference
 from tests.lab.pages import DOCS
 
 
-def test_every_kind_that_is_installed_has_its_page() -> None:
+def test_every_installed_kind_has_a_reference_page() -> None:
     pages = {reference.page_of(one) for one in reference.every_definition()}
     assert pages == set(reference.GROUPS)
     assert {f"{group}.md" for group in reference.GROUPS} | {"README.md"} == {
@@ -20,13 +20,13 @@ def test_every_kind_that_is_installed_has_its_page() -> None:
 @pytest.mark.parametrize(
     "definition", reference.every_definition(), ids=lambda one: f"{one['spec']['names']['kind']}.{one['spec']['group']}"
 )
-def test_every_field_says_what_it_is(definition: reference.Json) -> None:
+def test_every_schema_field_has_a_description(definition: reference.Json) -> None:
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     assert schema["description"]
     assert [row.path for row in reference.rows(schema) if not row.doc] == []
 
 
-def test_a_row_tells_type_need_default_and_choices() -> None:
+def test_reference_row_shows_type_required_default_and_enum() -> None:
     schema = {
         "properties": {
             "metadata": {"type": "object"},
@@ -58,13 +58,13 @@ def test_a_row_tells_type_need_default_and_choices() -> None:
     ]
 
 
-def test_what_is_refused_says_why_and_nothing_of_what_is_below_it() -> None:
+def test_refused_field_row_gives_reason_and_omits_subfields() -> None:
     page = reference.kinds("provisioning.cattle.io")
     assert "| `spec.rkeConfig.etcdSnapshotCreate` | object | **refused**: is not supported yet: " in page
     assert "`spec.rkeConfig.etcdSnapshotCreate." not in page
 
 
-def test_the_kinds_of_drivers_stand_for_those_of_any_driver() -> None:
+def test_driver_kinds_are_documented_once_for_all_drivers() -> None:
     names = {
         one["spec"]["names"]["kind"]
         for one in reference.every_definition()

@@ -14,12 +14,12 @@ def defined_in(path: Path) -> set[str]:
     return set(re.findall(r"^(?:async )?def (test_\w+)", path.read_text(), re.MULTILINE))
 
 
-def test_every_scenario_is_on_the_page() -> None:
+def test_scenarios_page_lists_every_scenario_test() -> None:
     named = set(re.findall(r"(?:…|tests/e2e/test_scenarios\w*\.py)::(test_\w+)", PAGE))
     assert named == {test for path in SCENARIOS for test in defined_in(path)}
 
 
-def test_every_other_test_on_the_page_is_there() -> None:
+def test_tests_named_on_scenarios_page_exist() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`", PAGE)
     assert named
     missing = [

@@ -74,7 +74,7 @@ async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clie
 
 @pytest.mark.parametrize("name", shown())
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_manifest_that_is_shown_is_taken(client: Client, name: str) -> None:
+async def test_shown_manifest_is_accepted_by_api_server(client: Client, name: str) -> None:
     for obj in shown()[name]:
         namespace = "" if obj["kind"] in _OF_ALL else obj["metadata"].get("namespace", "default")
         answer = await client.patch(
@@ -91,7 +91,7 @@ async def test_a_manifest_that_is_shown_is_taken(client: Client, name: str) -> N
             assert covers(stored[key], obj[key]), f"{obj['kind']}.{key} was not taken as it is"
 
 
-def test_every_driver_of_ours_has_a_page_with_a_manifest() -> None:
+def test_every_driver_has_a_page_with_a_manifest() -> None:
     pages = {f"docs/drivers/{name}.md" for name in drivers.names()}
     assert pages <= set(shown())
     assert {file.name for file in (DOCS / "drivers").iterdir()} >= {Path(page).name for page in pages}

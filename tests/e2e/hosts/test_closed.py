@@ -111,7 +111,7 @@ def kubectl(cluster: Closed, tmp_path: Path) -> Iterator[Kubectl]:
         yield found
 
 
-def test_hosts_that_let_nobody_in_become_a_cluster(cluster: Closed) -> None:
+def test_hosts_with_blocked_inbound_ports_form_a_healthy_cluster(cluster: Closed) -> None:
     cluster.has_nodes(2)
     cluster.is_well()
     for machine in cluster.machines():
@@ -120,21 +120,21 @@ def test_hosts_that_let_nobody_in_become_a_cluster(cluster: Closed) -> None:
                 socket.create_connection((cluster.address(machine), port), timeout=2).close()
 
 
-def test_kubectl_reads_and_writes_there(cluster: Closed, kubectl: Kubectl) -> None:
+def test_kubectl_reads_and_writes_through_tunnel(cluster: Closed, kubectl: Kubectl) -> None:
     assert len(kubectl("get", "nodes", "-o", "name").splitlines()) == 2
     wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"herd": "wild"}}
     kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(wanted))
     assert kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.herd}") == "wild"
 
 
-def test_it_is_managed_in_place(cluster: Closed) -> None:
+def test_version_upgrade_through_tunnel_happens_in_place(cluster: Closed) -> None:
     cluster.version = NEWER
     cluster.changes_in_place(
         lambda node: node["status"]["nodeInfo"]["kubeletVersion"] == NEWER, "every node has the new version"
     )
 
 
-def test_a_manager_that_was_started_anew_reaches_it_again(cluster: Closed, fleet: Fleet, kubectl: Kubectl) -> None:
+def test_restarted_manager_reconnects_to_cluster(cluster: Closed, fleet: Fleet, kubectl: Kubectl) -> None:
     before = cluster.untouched()
     _start_anew(fleet)
     cluster.until(lambda: kubectl.works("get", "nodes"), "it is reached again")
@@ -143,7 +143,7 @@ def test_a_manager_that_was_started_anew_reaches_it_again(cluster: Closed, fleet
     assert cluster.untouched() == before
 
 
-def test_a_link_that_was_cut_for_a_minute_comes_back_and_nothing_is_missed(
+def test_tunnel_reconnects_after_one_minute_cut_without_missed_watch_events(
     cluster: Closed, network: Network, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     program, clients = require_peer("kubectl", "clients")
@@ -184,9 +184,7 @@ def test_a_link_that_was_cut_for_a_minute_comes_back_and_nothing_is_missed(
     assert cluster.untouched() == before
 
 
-def test_it_goes_although_its_manager_was_started_anew_meanwhile(
-    cluster: Closed, fleet: Fleet, kubectl: Kubectl
-) -> None:
+def test_cluster_deletion_completes_after_manager_restart(cluster: Closed, fleet: Fleet, kubectl: Kubectl) -> None:
     """Held up where its server still runs and is about to go: there the end of a server may need the API once more."""
     (server,) = cluster.machines(SERVERS)
     cluster.fleet.patch(f"{MACHINES}/{server}", {"metadata": {"annotations": {HOLD: ""}}})

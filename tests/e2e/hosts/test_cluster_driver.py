@@ -84,7 +84,7 @@ class TestNspawnCluster(ClusterConformance):
     pass
 
 
-async def test_hosts_of_a_cluster_are_on_its_bridge_and_reach_their_control_plane_by_the_balancer(
+async def test_cluster_hosts_join_its_bridge_and_reach_control_plane_through_load_balancer(
     subject: NspawnClusters, tmp_path: Path
 ) -> None:
     order = subject.order(backends=())

@@ -46,7 +46,7 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         asyncio.run(network.close())
 
 
-def test_generated_applied_opened_described_and_deleted(fleet: Fleet, tmp_path: Path) -> None:
+def test_clusterctl_generates_describes_and_deletes_working_cluster(fleet: Fleet, tmp_path: Path) -> None:
     written = run("clusterctl-repository", tmp_path / "repository")
     assert (written.code, written.err) == (0, "")
     tools = Tools(tmp_path, fleet.kubeconfig, NAMESPACE, {"NSPAWN_BOOTSTRAP": "ssh"})

@@ -125,7 +125,7 @@ def test_labels_and_taints_of_a_pool_change_in_place(prairie: OnHosts) -> None:
     prairie.changes_in_place(shows, "the Nodes of the workers, and only they, have label and taint")
 
 
-def test_a_new_version_comes_in_place_and_waits_for_the_pods_of_a_budget(prairie: OnHosts) -> None:
+def test_version_upgrade_in_place_waits_for_pod_disruption_budget(prairie: OnHosts) -> None:
     occupied = prairie.node_of(min(prairie.machines(WORKERS)))
     pod = {
         "metadata": {"name": "busy", "labels": {"app": "busy"}},
@@ -161,7 +161,7 @@ def test_a_new_version_comes_in_place_and_waits_for_the_pods_of_a_budget(prairie
     assert (prairie.standing(), prairie.running()) == before
 
 
-def test_pools_grow_and_shrink_and_members_of_etcd_join_and_leave(prairie: OnHosts) -> None:
+def test_pool_scaling_adds_and_removes_nodes_and_etcd_members(prairie: OnHosts) -> None:
     first = prairie.standing()
     prairie.pools[SERVERS]["quantity"], prairie.pools[WORKERS]["quantity"] = 4, 3
     prairie.apply()
@@ -182,7 +182,7 @@ def test_pools_grow_and_shrink_and_members_of_etcd_join_and_leave(prairie: OnHos
 
 
 @pytest.mark.usefixtures("pampa")
-def test_hosts_that_die_are_replaced(prairie: OnHosts) -> None:
+def test_dead_hosts_are_replaced(prairie: OnHosts) -> None:
     before = prairie.standing()
     published = prairie.workload().url
     others = set(prairie.machines(SERVERS)) - {prairie.keeper()}
@@ -205,7 +205,7 @@ def test_hosts_that_die_are_replaced(prairie: OnHosts) -> None:
     assert prairie.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 
 
-def test_hosts_that_do_everything_on_a_bridge_of_their_own_behind_a_balancer(pampa: OnHosts) -> None:
+def test_all_role_hosts_on_dedicated_bridge_upgrade_behind_load_balancer(pampa: OnHosts) -> None:
     fleet = pampa.fleet
     nodes = pampa.has_nodes(3)
     assert pampa.voters() == set(nodes)

@@ -134,7 +134,7 @@ class TestKilled(Kills):
         return subject
 
 
-async def test_a_host_has_the_name_the_limits_and_the_folders_it_was_given_and_none_of_this_machines_secrets(
+async def test_host_gets_requested_hostname_limits_and_binds_but_no_local_secrets(
     subject: NspawnHosts, tmp_path: Path
 ) -> None:
     (tmp_path / "shared").mkdir()
@@ -189,7 +189,7 @@ async def _ask(server: Server, command: str) -> str:
         return str((await connection.run(command, stderr=asyncssh.STDOUT, timeout=LIMIT_SECONDS)).stdout)
 
 
-async def test_a_host_that_was_switched_off_or_rebooted_comes_back_with_its_address_and_files(
+async def test_host_keeps_address_and_files_after_reboot_and_poweroff(
     subject: NspawnHosts,
 ) -> None:
     order = subject.order(options={**subject.options, "bootstrap": "ssh"})
@@ -219,7 +219,7 @@ async def _reaches(subject: NspawnHosts, order: Order, state: str, unlike: str =
     raise AssertionError(f"the host was not {state} after {LIMIT_SECONDS:.0f} s")
 
 
-async def test_a_host_that_does_not_boot_says_what_was_on_its_console(
+async def test_boot_failure_error_includes_end_of_host_console(
     subject: NspawnHosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = subject.order(options={**subject.options, "bootstrap": "ssh", "binds": ["/dev/null:/usr/sbin/sshd"]})
@@ -234,7 +234,7 @@ async def test_a_host_that_does_not_boot_says_what_was_on_its_console(
     assert re.search(r"does not listen at .*; end of its console: .*ssh\.service", str(failed.value))
 
 
-async def test_a_process_that_has_the_id_of_an_ended_machine_is_left_alone(subject: NspawnHosts) -> None:
+async def test_remove_spares_unrelated_process_with_reused_pid(subject: NspawnHosts) -> None:
     order = subject.order(options={**subject.options, "bootstrap": "ssh"})
     await subject.act(order).create(order, b"")
     (machine,) = machines(subject.hosts)
@@ -251,14 +251,14 @@ async def test_a_process_that_has_the_id_of_an_ended_machine_is_left_alone(subje
         bystander.wait()
 
 
-async def test_a_bridge_that_others_made_stays(network: Network) -> None:
+async def test_bridge_not_created_by_driver_survives_host_removal(network: Network) -> None:
     host = await network.host("one")
     await host.remove()
     network.hosts.remove(host)
     assert Path(f"/sys/class/net/{network.bridge}").exists()
 
 
-async def test_a_tarball_is_unpacked_once_and_goes_with_its_last_host(subject: NspawnHosts, tmp_path: Path) -> None:
+async def test_tarball_image_is_unpacked_once_and_removed_with_last_host(subject: NspawnHosts, tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     for folder in ("etc", "usr/bin", "usr/lib/systemd", "usr/sbin"):
         (tree / folder).mkdir(parents=True)
@@ -277,13 +277,13 @@ async def test_a_tarball_is_unpacked_once_and_goes_with_its_last_host(subject: N
     assert list((subject.hosts / "nspawn").iterdir()) == []
 
 
-async def test_an_image_that_cannot_be_a_host_is_refused_in_words(subject: NspawnHosts, tmp_path: Path) -> None:
+async def test_image_without_systemd_is_rejected_with_advice(subject: NspawnHosts, tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     order = subject.order(options={**subject.options, "image": str(tmp_path / "bare")})
     with pytest.raises(BadOptions, match=r"image: usr/lib/systemd/systemd is missing; install systemd in the image"):
         await subject.act(order).create(order, b"")
 
 
-async def test_cloud_init_runs_what_it_is_given(network: Network) -> None:
+async def test_cloud_init_runs_supplied_user_data(network: Network) -> None:
     host = await network.host("one", user_data=b"#cloud-config\nruncmd: ['hostname > /run/ran']\n")
     assert await until(host, "cat /run/ran") == "one\n"

@@ -40,7 +40,7 @@ async def up(network: Network, tmp_path: Path) -> AsyncIterator[Up]:
 
 
 @pytest.mark.parametrize("bootstrap", ["cloud-init", "ssh"])
-async def test_a_machine_becomes_a_managed_host_and_nothing_of_it_is_left(
+async def test_machine_becomes_managed_host_and_deletion_leaves_nothing(
     up: Up, network: Network, bootstrap: str
 ) -> None:
     spec = {"bridge": network.bridge, "subnet": str(network.subnet), "bootstrap": bootstrap}
@@ -72,7 +72,7 @@ async def test_a_machine_becomes_a_managed_host_and_nothing_of_it_is_left(
     assert found.returncode == 0, found
 
 
-async def test_a_host_outlives_the_manager_and_is_managed_by_the_next(up: Up, network: Network) -> None:
+async def test_host_survives_manager_kill_and_is_managed_after_restart(up: Up, network: Network) -> None:
     make(up, "nspawn", "horse", {"bridge": network.bridge, "subnet": str(network.subnet), "bootstrap": "ssh"})
     ready(up, "nspawn", "horse")
     (before,) = machines(up.hosts)
@@ -86,7 +86,7 @@ async def test_a_host_outlives_the_manager_and_is_managed_by_the_next(up: Up, ne
     assert machines(up.hosts) == []
 
 
-async def test_a_server_somebody_made_is_taken_over_given_back_clean_and_taken_again(up: Up, network: Network) -> None:
+async def test_existing_server_is_adopted_cleaned_on_release_and_adopted_again(up: Up, network: Network) -> None:
     pet = await network.host("pet")
     await pet.run("mkdir -p /etc/pets && echo mine > /etc/pets/file")
     spec = {
@@ -131,14 +131,14 @@ async def _register(up: Up, host: Host, agent: str) -> str:
     return name
 
 
-async def test_a_host_that_registers_itself_follows_its_plan(up: Up, network: Network) -> None:
+async def test_self_registered_host_applies_its_plan(up: Up, network: Network) -> None:
     host = await network.host("stranger")
     name = await _register(up, host, "remuda")
     assert up.follow_plan(name, LOOK) == {"look": "green on stranger, systemd\n"}
 
 
 @pytest.mark.peer("system-agent")
-async def test_the_real_system_agent_on_a_host_installed_by_our_script_follows_its_plan(
+async def test_upstream_system_agent_installed_by_our_script_applies_its_plan(
     up: Up, network: Network, tmp_path: Path
 ) -> None:
     (program,) = require_peer("system-agent")

@@ -52,7 +52,7 @@ def node(up: Up, server: Host, name: str) -> str:
     return f"{ready} {status['nodeInfo']['kubeletVersion']}"
 
 
-def test_a_server_and_a_worker_under_systemd(up: Up, network: Network, tmp_path: Path) -> None:
+def test_nano_server_and_worker_upgrade_and_uninstall_under_systemd(up: Up, network: Network, tmp_path: Path) -> None:
     bundles = {version: tmp_path / f"{version}.tar.gz" for version in (VERSION, NEWER)}
     for version, path in bundles.items():
         bundle.build(version, path)

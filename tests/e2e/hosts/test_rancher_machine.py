@@ -48,7 +48,7 @@ def schema(up: Up, name: str) -> dict[str, Any]:
     return dict(version["schema"]["openAPIV3Schema"]["properties"])
 
 
-async def test_kinds_come_from_the_flags_the_program_reports(up: Up) -> None:
+async def test_driver_kinds_are_generated_from_rancher_machine_flags(up: Up) -> None:
     register(up, "digitalocean")
     config = schema(up, "digitaloceanconfigs.rke-machine-config.cattle.io")
     assert config["size"] == {"type": "string", "description": "Digital Ocean size", "default": "s-1vcpu-1gb"}
@@ -62,7 +62,7 @@ async def test_kinds_come_from_the_flags_the_program_reports(up: Up) -> None:
     assert {"size", "common"} <= set(fields)
 
 
-async def test_a_plugin_of_somebody_else_brings_its_kinds_too(up: Up) -> None:
+async def test_third_party_plugin_adds_its_driver_kinds(up: Up) -> None:
     """The one for Linode is not to be had from here; this one, for VMware, is made the same way."""
     (plugin,) = require_peer("machine-plugin")
     register(up, "vmware", url=str(plugin))
@@ -70,7 +70,7 @@ async def test_a_plugin_of_somebody_else_brings_its_kinds_too(up: Up) -> None:
     assert {"cpuCount", "memorySize", "sshUser", "networkType"} <= set(config)
 
 
-async def test_its_generic_driver_provisions_a_host_through_a_job(up: Up, network: Network, tmp_path: Path) -> None:
+async def test_generic_driver_provisions_host_through_job(up: Up, network: Network, tmp_path: Path) -> None:
     pet = await network.host("pet")
     await pet.run("rm -rf /var/lib/apt/lists/*")  # it wants curl installed: the one that is there is the newest known
     register(up, "generic", **{"nodedriver.cattle.io/file-to-field-aliases": "sshKey:sshKey"})

@@ -42,7 +42,7 @@ async def shown(host: Host, name: str) -> str:
     return (await host.run(f"systemctl show -p {name} --value remuda")).strip()
 
 
-async def test_it_starts_is_fenced_in_and_keeps_its_state(network: Network) -> None:
+async def test_systemd_unit_starts_sandboxed_and_keeps_state(network: Network) -> None:
     host = await install(network)
     try:
         await host.run("systemctl daemon-reload && systemctl enable --now remuda")  # returns when it is ready
@@ -81,7 +81,7 @@ async def test_it_starts_is_fenced_in_and_keeps_its_state(network: Network) -> N
     assert await host.run("pgrep -fa 'remud[a]' || true") == ""
 
 
-async def test_options_that_cannot_work_are_told_and_not_tried_for_ever(network: Network) -> None:
+async def test_service_with_invalid_options_fails_after_limited_retries(network: Network) -> None:
     host = await install(network)
     await host.run("cat > /etc/remuda/remuda.env", stdin="REMUDA_OPTIONS=--listen 0.0.0.0:6443\n")
     done = await host.run("systemctl daemon-reload && systemctl start remuda", check=False)

@@ -40,12 +40,12 @@ def refused(victim: Victim, body: bytes, headers: dict[str, str] | None = None) 
         b'{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"' + b"x" * 1_000_000 + b'"}}',
     ],
 )
-def test_what_is_no_object(victim: Victim, body: bytes) -> None:
+def test_malformed_object_body_is_rejected(victim: Victim, body: bytes) -> None:
     refused(victim, body)
 
 
 @pytest.mark.parametrize("opening", [b"[", b'{"a":', b'[{"a":'])
-def test_deep_json(victim: Victim, bounded: Bounded, opening: bytes) -> None:
+def test_deeply_nested_json_is_rejected(victim: Victim, bounded: Bounded, opening: bytes) -> None:
     depth = 2_900_000 // len(opening)
     closing = {b"[": b"]", b'{"a":': b"}", b'[{"a":': b"}]"}[opening]
     with bounded(40):
@@ -71,12 +71,12 @@ def test_deep_json(victim: Victim, bounded: Bounded, opening: bytes) -> None:
         b"? [complex, key]\n: value",
     ],
 )
-def test_hostile_yaml(victim: Victim, bounded: Bounded, body: bytes) -> None:
+def test_hostile_yaml_is_rejected(victim: Victim, bounded: Bounded, body: bytes) -> None:
     with bounded(60):
         refused(victim, body, YAML)
 
 
-def test_yaml_that_grows_through_aliases(victim: Victim, bounded: Bounded) -> None:
+def test_yaml_alias_bomb_is_rejected(victim: Victim, bounded: Bounded) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     merged = ["m0: &m0 {x: y}"]
@@ -87,7 +87,7 @@ def test_yaml_that_grows_through_aliases(victim: Victim, bounded: Bounded) -> No
         refused(victim, "\n".join(merged).encode(), YAML)
 
 
-def test_a_million_fields(victim: Victim, bounded: Bounded) -> None:
+def test_body_with_too_many_fields_returns_413(victim: Victim, bounded: Bounded) -> None:
     """Within the limit of bytes, and above that of values."""
     fields = b",".join(b'"k%d":""' % n for n in range(200_000))
     with bounded(150):
@@ -108,7 +108,7 @@ def test_a_million_fields(victim: Victim, bounded: Bounded) -> None:
         ("application/unknown-patch", b"{}", 415),
     ],
 )
-def test_hostile_patches(victim: Victim, kind: str, patch: bytes, code: int) -> None:
+def test_hostile_patch_is_rejected_with_status(victim: Victim, kind: str, patch: bytes, code: int) -> None:
     made = victim.http("POST", CONFIGMAPS, {"metadata": {"generateName": "patched-"}, "data": {"k": "v"}})
     path = f"{CONFIGMAPS}/{made.body['metadata']['name']}?fieldManager=abuse"
     with victim.needs_at_most(SOON):
@@ -117,7 +117,7 @@ def test_hostile_patches(victim: Victim, kind: str, patch: bytes, code: int) -> 
     assert reply.body["kind"] == "Status"
 
 
-def test_copies_of_copies(victim: Victim, bounded: Bounded) -> None:
+def test_json_patch_copy_bomb_is_rejected(victim: Victim, bounded: Bounded) -> None:
     """Each operation doubles the object: refused long before it is large."""
     made = victim.http("POST", CONFIGMAPS, {"metadata": {"generateName": "bomb-"}, "data": {"k": "v" * 1000}})
     operations = [b'{"op":"copy","from":"/data","path":"/data/d%d"}' % n for n in range(40)]
@@ -146,7 +146,7 @@ def test_copies_of_copies(victim: Victim, bounded: Bounded) -> None:
         "&".join(f"a{n}=1" for n in range(1500)),
     ],
 )
-def test_hostile_queries(victim: Victim, query: str) -> None:
+def test_hostile_query_is_answered_without_server_error(victim: Victim, query: str) -> None:
     with victim.needs_at_most(SOON + 3):  # the server waits three seconds for a future revision
         reply = victim.http("GET", f"{CONFIGMAPS}?{query}")
     assert reply.code < 500 or reply.body["reason"] == "Timeout", reply

@@ -107,7 +107,7 @@ def test_token_with_too_many_clusters_is_refused(manager: Manager, count: int) -
     manager.is_well()
 
 
-def test_token_of_a_node_is_refused(manager: Manager) -> None:
+def test_token_created_by_node_is_forbidden(manager: Manager) -> None:
     reply = sent_by(manager, NODE, TOKENS, token(100_000))
     assert reply.code == 403, reply
     manager.is_well()

@@ -125,7 +125,7 @@ async def flood(site: Site) -> AsyncIterator[Counter[int]]:
     await asyncio.gather(*attackers, return_exceptions=True)
 
 
-async def test_costly_requests_of_one_user_delay_nobody_else(site: Site) -> None:
+async def test_costly_requests_of_one_user_do_not_delay_others(site: Site) -> None:
     asked: dict[str, tuple[str, str, bytes, Mapping[str, str]]] = {
         "health check": ("GET", "/readyz", b"", ADMINISTRATOR),
         "administrator": ("POST", CONFIGMAPS, SMALL, ADMINISTRATOR),
@@ -146,7 +146,7 @@ async def test_costly_requests_of_one_user_delay_nobody_else(site: Site) -> None
         assert set(answers) == {422}, answers
 
 
-async def test_user_with_too_many_requests_is_told_to_wait_and_others_are_served(site: Site) -> None:
+async def test_user_above_request_limit_gets_retry_after_and_others_are_served(site: Site) -> None:
     """Bodies that never arrive count too: nobody holds all that the server accepts."""
     clients = [await site.connect() for _ in range(200)]
     for client in clients:

@@ -54,7 +54,7 @@ def create(victim: Victim, path: str, spec: Any, at_most: float = 2.0) -> Reply:
 
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|aa)+$", "^(.*)*$", "(x+x+)+y", "^(([a-z])+.)+[A-Z]([a-z])+$"])
-def test_patterns_that_would_backtrack(victim: Victim, pattern: str) -> None:
+def test_backtracking_patterns_validate_in_bounded_time(victim: Victim, pattern: str) -> None:
     made, path = define(victim, {"type": "string", "pattern": pattern})
     assert made.code == 201, made
     reply = create(victim, path, "a" * 50_000 + "!\n")
@@ -62,14 +62,14 @@ def test_patterns_that_would_backtrack(victim: Victim, pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "[z-a]", "a{2000}", "((a{100}){100}){100}", r"(?=x)", r"\1"])
-def test_patterns_nobody_should_compile(victim: Victim, bounded: Bounded, pattern: str) -> None:
+def test_invalid_or_oversized_patterns_are_rejected(victim: Victim, bounded: Bounded, pattern: str) -> None:
     with bounded(40):
         made, _ = define(victim, {"type": "string", "pattern": pattern})
     assert made.code == 422, made
     assert made.body["reason"] == "Invalid"
 
 
-def test_a_large_pattern_on_a_large_text(victim: Victim, bounded: Bounded) -> None:
+def test_large_pattern_on_large_text_stays_bounded(victim: Victim, bounded: Bounded) -> None:
     with bounded(60):
         made, path = define(victim, {"type": "string", "pattern": r"^(\pL{0,100}\pN{0,100}){0,9}$"})
         assert made.code in (201, 422), made
@@ -84,14 +84,14 @@ def test_a_large_pattern_on_a_large_text(victim: Victim, bounded: Bounded) -> No
         "self.map(a, self.map(b, a + b)).size() > 0",
     ],
 )
-def test_rules_estimated_too_costly(victim: Victim, rule: str) -> None:
+def test_cel_rules_over_estimated_cost_are_rejected(victim: Victim, rule: str) -> None:
     spec = {"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": rule}]}
     made, _ = define(victim, spec)
     assert made.code == 422, made
     assert "exceeds budget" in made.body["message"]
 
 
-def test_rules_that_turn_out_too_costly(victim: Victim) -> None:
+def test_cel_rules_over_runtime_cost_stay_bounded(victim: Victim) -> None:
     """Estimated within bounds, and cut off when the object makes them cost more than one request may."""
     item = {"type": "string", "maxLength": 10}
     rule = {"rule": "self.all(a, self.all(b, a == b || a != b))"}
@@ -108,13 +108,13 @@ def test_rules_that_turn_out_too_costly(victim: Victim) -> None:
 @pytest.mark.parametrize(
     "rule", ["(" * 5000 + "true" + ")" * 5000, "!" * 50_000 + "true", "true && " * 20_000 + "true", "[" * 3000]
 )
-def test_rules_nobody_should_parse(victim: Victim, rule: str) -> None:
+def test_hostile_cel_syntax_is_handled_in_bounded_time(victim: Victim, rule: str) -> None:
     with victim.needs_at_most(5):
         made, _ = define(victim, {"type": "object", "x-kubernetes-validations": [{"rule": rule}]})
     assert made.code in (201, 422), made
 
 
-def test_a_deep_schema(victim: Victim, bounded: Bounded) -> None:
+def test_deeply_nested_schema_is_handled_in_bounded_memory(victim: Victim, bounded: Bounded) -> None:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(300):
         schema = {"type": "object", "properties": {"a": schema}}
@@ -124,7 +124,7 @@ def test_a_deep_schema(victim: Victim, bounded: Bounded) -> None:
         assert made.body["kind"] in ("Status", "CustomResourceDefinition")
 
 
-def test_a_wide_schema(victim: Victim, bounded: Bounded) -> None:
+def test_wide_schema_is_handled_in_bounded_memory(victim: Victim, bounded: Bounded) -> None:
     with bounded(80):
         properties = {f"p{n}": {"type": "string", "pattern": f"^{n}+$"} for n in range(5000)}
         made, path = define(victim, {"type": "object", "properties": properties})

@@ -132,7 +132,7 @@ def _some_of_each(found: list[tuple[str, Operation, Growth]]) -> list[tuple[str,
 
 
 @pytest.mark.timeout(3 * 3600)  # the whole search: 33 minutes were seen on a busy machine
-def test_no_request_costs_much(manager: Manager, campaign: Campaign) -> None:
+def test_no_permitted_request_exceeds_cost_limit(manager: Manager, campaign: Campaign) -> None:
     chance = campaign.chance
     offered = permitted(manager)
     assert {sender for sender, _ in offered} == set(SENDERS)

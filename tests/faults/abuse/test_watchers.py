@@ -62,7 +62,7 @@ class Crowd:
             writer.transport.abort()
 
 
-def test_thousands_of_idle_watches(victim: Victim, bounded: Bounded) -> None:
+def test_thousands_of_idle_watches_stay_within_memory_limit(victim: Victim, bounded: Bounded) -> None:
     """Each costs under 80 KB, the server answers others as before, and all of them hear of a change. Later crowds
     find the room the first one left; if three of them stayed they would cost 250 MB."""
 
@@ -94,7 +94,7 @@ async def _next_line(reader: asyncio.StreamReader) -> None:
     assert (await reader.readline()).startswith(b'{"type":"ADDED"')
 
 
-def test_watchers_that_never_read(victim: Victim, bounded: Bounded) -> None:
+def test_watchers_that_never_read_stay_within_memory_limit(victim: Victim, bounded: Bounded) -> None:
     """What they have not taken is shared and bounded; whoever writes does not wait for them. Sent one by one it would
     be 3 GB: 100 watchers of 30 MB."""
 

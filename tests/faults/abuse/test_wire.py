@@ -41,7 +41,7 @@ POST = f"POST {CONFIGMAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
     ],
 )
-def test_what_is_no_request(victim: Victim, sent: bytes, code: int) -> None:
+def test_malformed_http_request_returns_error_and_closes_connection(victim: Victim, sent: bytes, code: int) -> None:
     reply = victim.speak(sent)
     assert reply is not None
     assert reply.code == code
@@ -51,13 +51,13 @@ def test_what_is_no_request(victim: Victim, sent: bytes, code: int) -> None:
 @pytest.mark.parametrize(
     "head", [f"Content-Length: {4 << 20}\r\n\r\n".encode(), f"Content-Length: {1 << 40}\r\n\r\n".encode()]
 )
-def test_a_body_that_says_it_is_too_large(victim: Victim, head: bytes) -> None:
+def test_content_length_above_limit_is_rejected(victim: Victim, head: bytes) -> None:
     reply = victim.speak(POST + head)
     assert reply is not None
     assert_too_large(reply.body, reply.code)
 
 
-def test_a_body_that_turns_out_too_large(victim: Victim, bounded: Bounded) -> None:
+def test_chunked_body_above_limit_is_rejected(victim: Victim, bounded: Bounded) -> None:
     chunk = b"100000\r\n" + b"x" * 0x100000 + b"\r\n"
     with bounded(30):
         for _ in range(10):
@@ -72,7 +72,7 @@ def assert_too_large(status: dict[str, object], code: int) -> None:
     assert status["message"] == "Request entity too large: limit is 3145728"
 
 
-def test_a_body_that_nobody_may_send_is_not_read(victim: Victim) -> None:
+def test_unauthorized_request_is_rejected_before_reading_body(victim: Victim) -> None:
     """Refused on its head alone; who has no rights cannot make the server hold anything."""
     for extra, code in ((b"", 403), (b"Authorization: Bearer nobody\r\n", 401)):
         with victim.dial(admin=False) as wire:
@@ -81,7 +81,7 @@ def test_a_body_that_nobody_may_send_is_not_read(victim: Victim) -> None:
         assert reply.code == code
 
 
-def test_requests_cut_short(victim: Victim, bounded: Bounded) -> None:
+def test_truncated_requests_store_nothing(victim: Victim, bounded: Bounded) -> None:
     whole = POST + b'Content-Length: 30\r\n\r\n{"metadata":{"name":"cut-off"}}'[:-1]
     with bounded(10):
         for length in range(1, len(whole), 3):
@@ -90,7 +90,7 @@ def test_requests_cut_short(victim: Victim, bounded: Bounded) -> None:
     assert victim.http("GET", f"{CONFIGMAPS}/cut-off").code == 404
 
 
-def test_slow_heads_and_slow_bodies(victim: Victim, bounded: Bounded) -> None:
+def test_slow_heads_and_bodies_do_not_block_server(victim: Victim, bounded: Bounded) -> None:
     """Three hundred clients that send a byte now and then hold up nobody."""
     with bounded(40):
         wires = [victim.dial() for _ in range(300)]
@@ -106,7 +106,7 @@ def test_slow_heads_and_slow_bodies(victim: Victim, bounded: Bounded) -> None:
             wire.close()
 
 
-def test_ten_thousand_requests_in_one_write(victim: Victim, bounded: Bounded) -> None:
+def test_ten_thousand_pipelined_requests_stay_within_memory_limit(victim: Victim, bounded: Bounded) -> None:
     with bounded(20), victim.dial() as wire:
         wire.settimeout(10)
         try:
@@ -115,7 +115,7 @@ def test_ten_thousand_requests_in_one_write(victim: Victim, bounded: Bounded) ->
             pass  # nobody reads the answers, so after some of them nobody reads the requests
 
 
-def test_a_flood_of_connections(victim: Victim, bounded: Bounded) -> None:
+def test_connection_flood_releases_memory(victim: Victim, bounded: Bounded) -> None:
     """Memory comes back when they have gone, so that the hundredth flood finds what the first one found. What the first
     one needed may stay with the allocator."""
 
@@ -133,7 +133,7 @@ def test_a_flood_of_connections(victim: Victim, bounded: Bounded) -> None:
             victim.dial().close()
 
 
-def test_plain_http_on_the_tls_port(victim: Victim) -> None:
+def test_plain_http_on_tls_port_is_not_served(victim: Victim) -> None:
     with victim.dial(tls=False) as wire:
         wire.sendall(GET + b"\r\n")
         try:
@@ -153,7 +153,7 @@ def test_old_tls_is_refused(victim: Victim) -> None:
         context.wrap_socket(wire)
 
 
-def test_names_that_clients_ask_for_do_not_enter_the_certificate(victim: Victim) -> None:
+def test_requested_sni_names_do_not_enter_certificate(victim: Victim) -> None:
     """A certificate that grows with each of them becomes too large for any client."""
 
     def shown(name: str) -> bytes | None:
@@ -169,7 +169,7 @@ def test_names_that_clients_ask_for_do_not_enter_the_certificate(victim: Victim)
     assert shown("localhost") == before
 
 
-def test_a_certificate_of_another_authority_is_nobody(victim: Victim, tmp_path: Path) -> None:
+def test_client_certificate_of_other_ca_is_not_authenticated(victim: Victim, tmp_path: Path) -> None:
     pem, key = certificates.Authority("impostor").client("kubernetes-admin", "system:masters")
     files = certificates.write(tmp_path, cert=pem, key=key)
     context = ssl.create_default_context(cadata=victim.ca_pem.decode())
@@ -184,7 +184,7 @@ def test_a_certificate_of_another_authority_is_nobody(victim: Victim, tmp_path: 
     assert said in (None, 401)
 
 
-def test_noise(victim: Victim, bounded: Bounded) -> None:
+def test_random_bytes_do_not_grow_memory(victim: Victim, bounded: Bounded) -> None:
     """Random bytes, with and without TLS, alone and behind the beginnings of good requests."""
     seed = secrets.randbits(32)
     print(f"seed {seed}")
@@ -201,7 +201,7 @@ def test_noise(victim: Victim, bounded: Bounded) -> None:
                     pass
 
 
-def test_damaged_requests(victim: Victim, bounded: Bounded) -> None:
+def test_mutated_requests_cause_no_server_error(victim: Victim, bounded: Bounded) -> None:
     """Good requests with a few bytes changed: an answer that is a Status or a 400, or none; never a 500."""
     seed = secrets.randbits(32)
     print(f"seed {seed}")

@@ -70,7 +70,7 @@ async def alive(program: Access) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-async def test_it_dies_at_every_point_and_everything_comes_and_goes_whole(tmp_path: Path, side: str) -> None:
+async def test_access_controllers_recover_from_crash_at_every_point(tmp_path: Path, side: str) -> None:
     points = {point for point in register.points(SUITE) if point.endswith(f":{side}")}
     server = await ApiServer.start(ServerSettings(data_dir=tmp_path / "data", port=0), admission=ADMISSION)
     try:

@@ -84,7 +84,7 @@ class Killer:
             self.enough.set()
 
 
-async def test_anybody_dies_at_any_moment_and_the_cluster_lives(tmp_path: Path, campaign: Campaign) -> None:
+async def test_cluster_survives_random_kills_of_any_process(tmp_path: Path, campaign: Campaign) -> None:
     kills = campaign.plan(30, full=105)
     provide(tmp_path / "data", tmp_path)
     async with running(tmp_path) as (plane, client):

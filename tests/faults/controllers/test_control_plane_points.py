@@ -149,7 +149,7 @@ async def change(teller: Teller, **spec: Any) -> None:
     await teller.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", is_ready(found["metadata"]["generation"]))
 
 
-async def test_it_dies_at_every_point_and_the_cluster_lives_through_it(tmp_path: Path) -> None:
+async def test_control_plane_recovers_from_crash_at_every_point(tmp_path: Path) -> None:
     hosts = Hosts()
     hosts.failing["w1"] = "not yet"  # at first: it has to be asked once more
     workload = await ApiServer.start(ServerSettings(data_dir=tmp_path / "workload", port=0))

@@ -40,7 +40,7 @@ def lives(found: Stage, name: str) -> list[Story]:
     return [Story(found, family, f"{name}-{family.contract}") for family in FAMILIES]
 
 
-async def test_it_dies_at_every_point_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_core_controllers_recover_from_crash_at_every_point(tmp_path: Path) -> None:
     everywhere = [point for point in points() if not point.startswith(ELSEWHERE)]
     async with stage(tmp_path, points=everywhere) as found:
         rounds = (
@@ -88,7 +88,7 @@ class Replica:
         return code
 
 
-async def test_a_replica_dies_on_its_way_to_the_lead_and_out_of_it(tmp_path: Path) -> None:
+async def test_replica_recovers_from_crash_while_gaining_or_losing_lead(tmp_path: Path) -> None:
     engine = OursWithWebhookRecords()
     try:
         replica = Replica(engine, tmp_path)

@@ -70,12 +70,12 @@ class Killings:
         return self.killed.total() < self._kills * (told + 2) / chapters if chapters else False
 
 
-async def test_any_process_dies_at_any_moment(tmp_path: Path, campaign: Campaign) -> None:
+async def test_clusters_survive_random_kills_of_any_process(tmp_path: Path, campaign: Campaign) -> None:
     async with stage(tmp_path) as found:
         victims = {found.manager: 8, found.providers: 2, found.engine: 1}
         await Killings(found, victims, campaign.plan(30, full=100), campaign).run()
 
 
-async def test_everything_in_one_process_dies_at_any_moment(tmp_path: Path, campaign: Campaign) -> None:
+async def test_clusters_survive_random_kills_of_single_process_setup(tmp_path: Path, campaign: Campaign) -> None:
     async with stage(tmp_path, together=True) as found:
         await Killings(found, {found.engine: 1}, campaign.plan(6, full=12), campaign).run()

@@ -32,7 +32,7 @@ def test_victims_are_every_program_every_host_and_every_pair() -> None:
     assert {str(one) for one in found} >= {MANAGER, "nano on third", "two", "second and two"}
 
 
-def test_gate_share_has_a_program_a_worker_and_a_server_for_every_seed() -> None:
+def test_few_victims_include_program_worker_and_server_for_every_seed() -> None:
     shares = [few_victims([FIRST, ONE], seed) for seed in range(4)]
     assert {(str(worker), str(server)) for _, worker, server in shares} == {("one", "first")}
     assert {str(program) for program, _, _ in shares} == {MANAGER, "agent on first", "nano on first", "agent on one"}
@@ -53,7 +53,7 @@ def test_gate_share_has_a_program_a_worker_and_a_server_for_every_seed() -> None
         (Victim((FIRST, SECOND)), Verdict(frozenset({FALSE}), QUORUM_LOST, ("first", "second"))),
     ],
 )
-def test_verdict_follows_from_who_is_left(victim: Victim, expected: Verdict) -> None:
+def test_verdict_depends_on_surviving_hosts(victim: Victim, expected: Verdict) -> None:
     assert verdict(victim, HOSTS) == expected
 
 
@@ -61,7 +61,7 @@ def test_verdict_on_the_only_server_is_unknown() -> None:
     assert verdict(Victim((FIRST,)), [FIRST, ONE]) == Verdict(frozenset({UNKNOWN}), named=("first",))
 
 
-def test_complaints_name_each_kind_that_lies_and_kinds_that_disagree() -> None:
+def test_complaints_name_wrong_and_disagreeing_kinds() -> None:
     lost = verdict(Victim((SECOND, THIRD)), HOSTS)
     seen = {
         "declared": Seen(TRUE, "Ready", "", 0.0),
@@ -75,7 +75,7 @@ def test_complaints_name_each_kind_that_lies_and_kinds_that_disagree() -> None:
     assert list(complaints(lost, {"management": seen["management"]})) == []
 
 
-def test_why_must_name_the_dead_and_promise_no_healing_of_a_lost_quorum() -> None:
+def test_why_check_requires_dead_hosts_and_no_self_healing_promise() -> None:
     lost, nodes = verdict(Victim((SECOND, THIRD)), HOSTS), {"second": "node-2", "third": "node-3"}
     assert list(unsaid(lost, nodes, "start node-2 and third again")) == []
     assert list(unsaid(lost, nodes, "second: it goes on by itself")) == [

@@ -45,7 +45,7 @@ Json = dict[str, Any]
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
-async def test_it_dies_at_every_point_and_the_cluster_comes_and_goes_whole(tmp_path: Path, side: str) -> None:
+async def test_declared_cluster_lifecycle_recovers_from_crash_at_every_point(tmp_path: Path, side: str) -> None:
     points = {point for point in register.points(SUITE) if point.endswith(f":{side}")}
     async with running(tmp_path, points) as (plane, client):
         teller = Teller(client)

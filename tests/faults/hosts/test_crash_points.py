@@ -94,7 +94,7 @@ async def leave(teller: Teller, name: str) -> None:
             await asyncio.sleep(0.1)
 
 
-async def test_it_dies_at_every_point_and_every_host_gets_in(tmp_path: Path) -> None:
+async def test_host_registration_recovers_from_crash_at_every_point(tmp_path: Path) -> None:
     async with running(tmp_path, steps.points("tests/faults/hosts/test_crash_points.py")) as (plane, client):
         teller = Teller(client)
         phone = Phone(kubeconfig.load(plane.data / "admin.kubeconfig"))

@@ -34,7 +34,7 @@ def server() -> Iterator[Ours]:
     found.stop()
 
 
-def test_history_of_a_server_that_is_killed_is_linearizable(server: Ours, campaign: Campaign) -> None:
+def test_history_with_server_kills_is_linearizable(server: Ours, campaign: Campaign) -> None:
     install(server)
     chance, counts = campaign.chance, Counter[str]()
     for number in campaign.rounds(*ROUNDS):

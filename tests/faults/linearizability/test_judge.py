@@ -98,18 +98,18 @@ def test_linearizable_history_has_no_problems(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_history_that_is_not_linearizable_is_found_out(name: str) -> None:
+def test_non_linearizable_history_is_detected(name: str) -> None:
     verdict = judge(WRONG[name])
     assert verdict.keys == [A]
     assert "object a: its history is not linearizable" in verdict.problems
 
 
-def test_revision_of_two_objects_is_found_out() -> None:
+def test_revision_shared_by_two_objects_is_detected() -> None:
     (problem,) = judge([CREATED, did("create", 3, 4, key="b", token="x", shows=Shown(5, "x"))]).problems
     assert problem == "revision 5 was given to create of a and to create of b"
 
 
-def test_list_of_two_moments_is_found_out() -> None:
+def test_list_mixing_two_revisions_is_detected() -> None:
     """Each object alone may be as it is shown; both together were never so."""
     history = [
         CREATED,
@@ -125,6 +125,6 @@ def test_list_of_two_moments_is_found_out() -> None:
     )
 
 
-def test_list_that_is_older_than_its_objects_is_found_out() -> None:
+def test_list_older_than_its_objects_is_detected() -> None:
     verdict = judge([CREATED, listed(3, 4, 4, a=Shown(5, "x"))])
     assert (verdict.keys, verdict.problems) == ([], ["list of revision 4 shows a of revision 5"])

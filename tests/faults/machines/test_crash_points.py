@@ -17,7 +17,7 @@ from tests.faults.plane import running
 _ROUNDS = 6
 
 
-async def test_it_dies_at_every_point_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_machine_lifecycle_recovers_from_crash_at_every_point(tmp_path: Path) -> None:
     async with running(tmp_path, register.points("tests/faults/machines/test_crash_points.py")) as (plane, client):
         teller = Teller(client)
         await story.prepare(teller)

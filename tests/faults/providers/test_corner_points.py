@@ -112,7 +112,7 @@ async def job(teller: Teller, plane: Plane, name: str, boot_seconds: float, **fi
     await teller.make(JOBS, NAMESPACE, "Job", name, metadata=signed["metadata"], spec=spec)
 
 
-async def test_it_dies_in_every_corner_and_nothing_is_lost(tmp_path: Path) -> None:
+async def test_server_move_and_job_suspension_recover_from_crash_at_every_point(tmp_path: Path) -> None:
     points = register.points("tests/faults/providers/test_corner_points.py")
     async with running(tmp_path, points, names=("127.0.0.1", "localhost")) as (plane, client):
         teller = Teller(client)

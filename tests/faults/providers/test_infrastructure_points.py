@@ -96,7 +96,7 @@ async def move(teller: Teller, name: str) -> None:
     await teller.until(CLUSTER.target, NAMESPACE, name, lambda obj: obj is None)
 
 
-async def test_it_dies_at_every_point_and_what_a_cluster_shares_is_made_once_and_goes(tmp_path: Path) -> None:
+async def test_cluster_infrastructure_recovers_from_crash_at_every_point(tmp_path: Path) -> None:
     points = register.points("tests/faults/providers/test_infrastructure_points.py")
     async with running(tmp_path, points) as (plane, client):
         teller = Teller(client)

@@ -75,7 +75,7 @@ class Killer:
             pass  # it has ended meanwhile
 
 
-async def test_any_process_dies_at_any_moment(tmp_path: Path, campaign: Campaign) -> None:
+async def test_machines_survive_random_kills_of_any_process(tmp_path: Path, campaign: Campaign) -> None:
     kills = campaign.plan(15, full=30)
     site = drifter.install(tmp_path / "site")
     async with some_pets(tmp_path) as pets, running(tmp_path, environment=site) as (plane, client):

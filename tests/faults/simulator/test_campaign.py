@@ -17,7 +17,7 @@ from tests.unit.lab.simulator.random_stories import draw, live
 _SEED = 694784
 
 
-def test_whatever_happens_the_quorum_is_kept_work_ends_and_nothing_is_written_then(campaign: Campaign) -> None:
+def test_random_stories_keep_quorum_converge_and_end_idle(campaign: Campaign) -> None:
     began, failed, machines = time.monotonic(), [], 0
     campaign.use_seed(_SEED)
     for number in campaign.rounds(10, full=30):

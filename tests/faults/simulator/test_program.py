@@ -79,7 +79,7 @@ async def lab(tmp_path: Path) -> AsyncIterator[Lab]:
     await server.stop()
 
 
-async def test_a_provider_that_is_killed_goes_on_where_it_was(lab: Lab) -> None:
+async def test_killed_provider_resumes_without_duplicate_servers(lab: Lab) -> None:
     for target, obj in Blueprint(name="c", workers=1).objects():
         await lab.client.create(target, "default", obj)
     await lab.until(lambda: len(lab.manager.caches.of(MACHINE)) == 2)

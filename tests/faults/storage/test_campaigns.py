@@ -28,23 +28,23 @@ def judge(checker: Checker, rounds: int) -> None:
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_power_cuts(tmp_path: Path, campaign: Campaign) -> None:
+def test_power_cuts_lose_no_acknowledged_writes(tmp_path: Path, campaign: Campaign) -> None:
     judge(power_cuts(tmp_path, campaign.rounds(*ROUNDS), campaign.seed), campaign.done)
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_power_cuts_while_the_store_is_being_made(tmp_path: Path, campaign: Campaign) -> None:
+def test_power_cuts_during_store_creation_leave_usable_store(tmp_path: Path, campaign: Campaign) -> None:
     checkers = power_cuts_at_birth(tmp_path, campaign.seed)
     assert [checker.finish() for checker in checkers if checker.finish()] == []
     assert sum(checker.counts["cut while opening"] for checker in checkers) > 5
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_power_cuts_of_a_failing_disk(tmp_path: Path, campaign: Campaign) -> None:
+def test_power_cuts_with_failing_disk_lose_no_acknowledged_writes(tmp_path: Path, campaign: Campaign) -> None:
     checker = power_cuts_of_a_failing_disk(tmp_path, campaign.rounds(*ROUNDS), campaign.seed)
     judge(checker, campaign.done)
     assert checker.counts["Failed"] > campaign.done
 
 
-def test_kills(tmp_path: Path, campaign: Campaign) -> None:
+def test_process_kills_lose_no_acknowledged_writes(tmp_path: Path, campaign: Campaign) -> None:
     judge(kills(tmp_path, campaign.rounds(*ROUNDS), campaign.seed), campaign.done)

@@ -37,7 +37,7 @@ def _tell(story: Callable[[Random], None], campaign: Campaign, full: int) -> Non
     assert not failed, "\n".join(failed[:20])
 
 
-def test_two_ends_lose_nothing_and_agree_whatever_they_do(campaign: Campaign) -> None:
+def test_tunnel_ends_lose_no_data_and_agree_in_random_stories(campaign: Campaign) -> None:
     def story(chance: Random) -> None:
         world = World()
         world.play(script_of(chance, chance.choice((50, 300, 1500))))
@@ -132,11 +132,11 @@ def _spoilt_story(chance: Random, *, client: bool) -> None:
         victim.speak()
 
 
-def test_a_server_survives_whatever_a_client_says(campaign: Campaign) -> None:
+def test_server_survives_corrupted_client_messages(campaign: Campaign) -> None:
     _tell(lambda chance: _spoilt_story(chance, client=False), campaign, 400)
 
 
-def test_a_client_survives_whatever_a_server_says(campaign: Campaign) -> None:
+def test_client_survives_corrupted_server_messages(campaign: Campaign) -> None:
     _tell(lambda chance: _spoilt_story(chance, client=True), campaign, 400)
 
 
@@ -161,7 +161,7 @@ def _garbled(chance: Random, text: bytes) -> bytes:
     return bytes(wire)
 
 
-def test_a_handshake_succeeds_or_is_refused(campaign: Campaign) -> None:
+def test_corrupted_handshake_succeeds_or_is_refused(campaign: Campaign) -> None:
     def story(chance: Random) -> None:
         handshake = ClientHandshake("example.com", "/v3/connect")
         answer = _garbled(chance, chance.choice(_ANSWERS))
@@ -181,7 +181,7 @@ def test_a_handshake_succeeds_or_is_refused(campaign: Campaign) -> None:
     _tell(story, campaign, 2000)
 
 
-def test_any_address_is_allowed_or_not(campaign: Campaign) -> None:
+def test_allow_list_decides_for_any_corrupted_address(campaign: Campaign) -> None:
     rules = Allow(["tcp/127.0.0.1:*", "tcp/10.0.0.0/8:80-90", "tcp/[fd00::/8]:443"])
 
     def story(chance: Random) -> None:

@@ -52,7 +52,7 @@ async def _tells(end: RawEnd, wire: bytes) -> None:
                 pass
 
 
-async def test_a_server_goes_on_serving_while_clients_say_anything(
+async def test_server_keeps_serving_during_hostile_client_messages(
     ends: Stable, services: Services, campaign: Campaign
 ) -> None:
     server = await ends.server("ours", rate=10_000)
@@ -82,7 +82,7 @@ async def test_a_server_goes_on_serving_while_clients_say_anything(
     _well(server, before, 64 * _MEGABYTE)
 
 
-async def test_a_client_comes_back_from_servers_that_say_anything(
+async def test_client_reconnects_after_hostile_server_messages(
     ends: Stable, services: Services, campaign: Campaign
 ) -> None:
     async with RawServer(ends.files["certificate"], ends.files["key"]).serving() as server:
@@ -103,7 +103,7 @@ async def test_a_client_comes_back_from_servers_that_say_anything(
         _well(client, before, 32 * _MEGABYTE)
 
 
-async def test_an_end_that_asks_without_ever_listening_is_given_up_and_costs_little(ends: Stable) -> None:
+async def test_peer_that_never_reads_is_disconnected_with_bounded_memory(ends: Stable) -> None:
     """Each word about a stream there is not wants an answer, and none of them is read."""
     server = await ends.server("ours", **QUICK)
     before = server.memory()

@@ -70,7 +70,9 @@ def config_map(name: str, value: str) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"k": value}})
 
 
-async def test_kubectl_works_as_directly(kubectl: Tool, namespace: str, upstream: Upstream, audit: AuditLines) -> None:
+async def test_kubectl_through_proxy_behaves_as_direct(
+    kubectl: Tool, namespace: str, upstream: Upstream, audit: AuditLines
+) -> None:
     n = ("-n", namespace)
     assert await kubectl(*n, "apply", "-f", "-", stdin=config_map("a", "1")) == "configmap/a created\n"
     assert await kubectl(*n, "apply", "--server-side", "-f", "-", stdin=config_map("b", "1"))
@@ -87,7 +89,7 @@ async def test_kubectl_works_as_directly(kubectl: Tool, namespace: str, upstream
     assert {"list", "get", "create", "patch", "delete"} <= {line["verb"] for line in audit.lines}
 
 
-async def test_what_somebody_may_do_there_is_decided_there(bo: Path, tmp_path: Path) -> None:
+async def test_authorization_is_decided_by_downstream_cluster(bo: Path, tmp_path: Path) -> None:
     viewer = tool(bo, tmp_path / "cache")
     await viewer("get", "configmaps", "-n", "default")
     refused = await viewer("create", "configmap", "x", "-n", "default", ok=False)
@@ -98,7 +100,7 @@ async def test_what_somebody_may_do_there_is_decided_there(bo: Path, tmp_path: P
     assert whoami["groups"] == ["system:authenticated"]
 
 
-async def test_a_cluster_that_is_not_connected_is_told_in_words(kubectl: Tool, place: Proxied) -> None:
+async def test_disconnected_cluster_is_reported_to_kubectl(kubectl: Tool, place: Proxied) -> None:
     await place.end_tunnels()
     error = await kubectl("get", "nodes", ok=False)
     assert f"Warning: the cluster {ID} has not been connected since " in error
@@ -106,7 +108,7 @@ async def test_a_cluster_that_is_not_connected_is_told_in_words(kubectl: Tool, p
     assert f"the cluster {ID} has not been connected since " in error
 
 
-async def test_get_w_ends_with_a_clear_message_when_the_tunnel_is_lost(
+async def test_kubectl_watch_ends_with_message_when_tunnel_is_lost(
     kubectl: Tool, namespace: str, place: Proxied
 ) -> None:
     await kubectl("-n", namespace, "create", "configmap", "a")
@@ -123,7 +125,7 @@ async def test_get_w_ends_with_a_clear_message_when_the_tunnel_is_lost(
     assert f"the cluster {ID} has not been connected since " in (out + err).decode()
 
 
-async def test_informers_see_through_it_what_they_see_directly(ann: Path, run_tag: str) -> None:
+async def test_informers_through_proxy_see_same_events_as_direct(ann: Path, run_tag: str) -> None:
     (path,) = require_peer("clients")
     clients = Tool([str(path), "--kubeconfig", str(ann), "--group", f"{run_tag}.proxied.example.com"])
     report = json.loads(await clients("--seconds", f"{WAIT:.0f}", "informers"))

@@ -83,7 +83,7 @@ def environment(request: pytest.FixtureRequest) -> dict[str, str]:
     return {**os.environ, **dict.fromkeys(names, spoken)}
 
 
-async def test_a_log_is_followed_as_it_grows(kubectl: Tool, pod: str, logs: Path) -> None:
+async def test_log_follow_streams_new_lines(kubectl: Tool, pod: str, logs: Path) -> None:
     assert await kubectl("logs", pod) == "the first line\n"
     following = await kubectl.start("logs", "-f", pod)
     assert following.stdout is not None
@@ -117,14 +117,14 @@ def _by_websocket(environment: dict[str, str]) -> bool:
     return environment["KUBECTL_REMOTE_COMMAND_WEBSOCKETS"] == "true"
 
 
-async def test_attach_passes_on_what_is_said(kubectl: Tool, pod: str, environment: dict[str, str]) -> None:
+async def test_attach_passes_input_and_output(kubectl: Tool, pod: str, environment: dict[str, str]) -> None:
     process = await kubectl.start("attach", "-i", pod, **environment)
     async with asyncio.timeout(WAIT):
         out, _ = await process.communicate(b"hello\n")
     assert b"hello\n" in out
 
 
-async def test_port_forward_leads_to_the_port(kubectl: Tool, pod: str, environment: dict[str, str]) -> None:
+async def test_port_forward_reaches_pod_port(kubectl: Tool, pod: str, environment: dict[str, str]) -> None:
     async def shout(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write((await reader.readline()).upper())
         writer.close()

@@ -19,23 +19,23 @@ def _normal(*values: Any) -> list[Any]:
     return [normaliser.value(value) for value in values]
 
 
-def test_two_servers_with_other_uids_and_revisions_are_the_same() -> None:
+def test_different_uids_and_revisions_normalize_equal() -> None:
     assert _normal(_object(FIRST, "5"), _object(FIRST, "7")) == _normal(_object(SECOND, "100"), _object(SECOND, "900"))
 
 
-def test_a_revision_that_did_not_change_is_another_answer() -> None:
+def test_unchanged_revision_normalizes_differently() -> None:
     assert _normal(_object(FIRST, "5"), _object(FIRST, "7")) != _normal(_object(FIRST, "5"), _object(FIRST, "5"))
 
 
-def test_a_uid_that_changed_is_another_answer() -> None:
+def test_changed_uid_normalizes_differently() -> None:
     assert _normal(_object(FIRST, "5"), _object(FIRST, "5")) != _normal(_object(FIRST, "5"), _object(SECOND, "5"))
 
 
-def test_absent_and_empty_stay_two_things() -> None:
+def test_absent_and_empty_fields_stay_distinct() -> None:
     assert _normal(_object(FIRST, "5")) != _normal(_object(FIRST, "5", labels={}))
 
 
-def test_times_tags_and_addresses_are_levelled() -> None:
+def test_times_tags_and_addresses_are_normalized() -> None:
     [plain] = _normal({"a": "at 2026-01-02T03:04:05Z on 127.0.0.1:6443", "b-qqqqq": "2026-01-02T03:04:05.123456Z"})
     assert plain == {"a": "at <time> on SERVER", "b-TAG": "<micro time>"}
 
@@ -45,7 +45,7 @@ def test_generated_names_keep_their_prefix() -> None:
     assert plain["metadata"]["name"] == "web-<5>"
 
 
-def test_the_order_of_causes_is_levelled_with_the_message() -> None:
+def test_order_of_status_causes_is_ignored() -> None:
     def status(*fields: str) -> dict[str, Any]:
         causes = [{"field": field, "message": "bad", "reason": "r"} for field in fields]
         listed = ", ".join(f"{field}: bad" for field in fields)
@@ -55,7 +55,7 @@ def test_the_order_of_causes_is_levelled_with_the_message() -> None:
     assert _normal(status("a", "b")) != _normal(status("a", "c"))
 
 
-def test_sentences_are_apart_from_the_rest() -> None:
+def test_wording_is_separated_from_essence() -> None:
     body = {"kind": "Status", "message": "no", "code": 404, "details": {"causes": [{"message": "why", "field": "f"}]}}
     entry = {"code": 404, "body": body, "warnings": ["careful"]}
     assert sorted(wording([entry])) == ["careful", "no", "why"]
@@ -63,7 +63,7 @@ def test_sentences_are_apart_from_the_rest() -> None:
     assert essence([entry]) != essence([{**entry, "body": {**body, "code": 409}}])
 
 
-def test_only_listed_sentences_may_differ() -> None:
+def test_only_listed_wording_differences_are_accepted() -> None:
     known, start = "errors/accepts_with_a_choice", "406: Not Acceptable"
     assert unexplained(known, [f"{start}: x", "same"], ["other", "same"]) == []
     assert unexplained(known, ["a", "same"], ["b", "same"]) == [("a", "b")]

@@ -17,7 +17,7 @@ areas.load()
 
 
 @pytest.mark.parametrize("one", CASES.values(), ids=CASES.keys())
-def test_same_answers(one: Case, upstream_lab: Lab, our_lab: Lab) -> None:
+def test_our_server_answers_like_kube_apiserver(one: Case, upstream_lab: Lab, our_lab: Lab) -> None:
     theirs, ours = upstream_lab.observe(one), our_lab.observe(one)
     assert not _stopped(theirs), f"the case itself is wrong: {theirs[-1]}"
     _compare(essence(theirs), essence(ours))
@@ -27,7 +27,7 @@ def test_same_answers(one: Case, upstream_lab: Lab, our_lab: Lab) -> None:
     assert not unneeded(one.id, said, told), f"{one.id} no longer differs there: take it off the list"
 
 
-def test_the_list_names_real_cases() -> None:
+def test_known_wording_list_names_existing_cases() -> None:
     assert set(KNOWN_WORDING) <= set(CASES)
 
 

@@ -16,7 +16,7 @@ def ago(seconds: float) -> str:
     return (datetime.now(UTC) - timedelta(seconds=seconds)).strftime("%a %b %e %H:%M:%S UTC %Y")
 
 
-def test_the_first_failure_stops_the_list(host: Host) -> None:
+def test_first_failed_instruction_stops_plan(host: Host) -> None:
     plan = {
         "instructions": [
             host.shell(f"echo fine; {host.note('one')}", name="one", saveOutput=True),
@@ -46,13 +46,13 @@ def test_the_first_failure_stops_the_list(host: Host) -> None:
     ],
     ids=["unknown", "not executable", "no run.sh", "no image", "killed"],
 )
-def test_what_cannot_run_has_failed(host: Host, instruction: dict[str, object]) -> None:
+def test_unrunnable_instruction_fails_plan(host: Host, instruction: dict[str, object]) -> None:
     data = host.failed({"instructions": [instruction, host.shell(host.note("next"))]})
     assert host.noted == []
     assert data["success-count"] == b"0"
 
 
-def test_a_new_plan_does_not_wait_for_the_pause_of_a_failed_one(host: Host) -> None:
+def test_new_plan_skips_retry_delay_of_failed_plan(host: Host) -> None:
     host.failed({"instructions": [host.shell("exit 1")]})
     data = host.applied({"instructions": [host.shell(host.note("at once"))]})
     assert host.noted == ["at once"]
@@ -60,7 +60,7 @@ def test_a_new_plan_does_not_wait_for_the_pause_of_a_failed_one(host: Host) -> N
     assert data["success-count"] == b"1"
 
 
-def test_a_failed_plan_rests(host: Host) -> None:
+def test_failed_plan_is_not_retried_before_delay(host: Host) -> None:
     plan = {"instructions": [host.shell(f"{host.note('ran')}; exit 1")]}
     host.failed(plan)
     host.write(of_others="changed")
@@ -70,7 +70,7 @@ def test_a_failed_plan_rests(host: Host) -> None:
     assert data["failed-checksum"] == checksum(plan)
 
 
-def test_after_the_pause_it_is_tried_again_and_knows_which_attempt_it_is(host: Host) -> None:
+def test_failed_plan_is_retried_after_delay_with_attempt_number(host: Host) -> None:
     plan = {"instructions": [host.shell(f"{host.note('$CATTLE_AGENT_ATTEMPT_NUMBER')}; exit 1")]}
     host.failed(plan)
     for attempt in (2, 3):
@@ -79,7 +79,7 @@ def test_after_the_pause_it_is_tried_again_and_knows_which_attempt_it_is(host: H
     assert host.noted == ["1", "2", "3"]
 
 
-def test_a_success_ends_the_count(host: Host) -> None:
+def test_success_resets_failure_count(host: Host) -> None:
     flag = host.folder / "flag"
     plan = {
         "instructions": [host.shell(f"echo $CATTLE_AGENT_ATTEMPT_NUMBER; test -e {flag}", name="x", saveOutput=True)]
@@ -96,7 +96,7 @@ def test_a_success_ends_the_count(host: Host) -> None:
 
 
 @pytest.mark.parametrize("most", ["1", "-1", "", "nonsense"])
-def test_the_most_failures_allowed(host: Host, most: str) -> None:
+def test_max_failures_limits_retries(host: Host, most: str) -> None:
     plan = {"instructions": [host.shell(f"{host.note('ran')}; exit 1")]}
     host.failed(plan, max_failures=most)
     host.write(last_apply_time=ago(31))

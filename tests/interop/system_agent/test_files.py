@@ -17,7 +17,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_files_and_directories_are_made(host: Host) -> None:
+def test_files_and_directories_are_created_with_mode_and_owner(host: Host) -> None:
     top = host.folder / "etc"
     odd = bytes(range(256))
     host.applied(
@@ -40,7 +40,7 @@ def test_files_and_directories_are_made(host: Host) -> None:
         assert ((top / name).stat().st_uid, (top / name).stat().st_gid) == owners
 
 
-def test_equal_content_is_not_written_again_but_its_mode_is_mended(host: Host) -> None:
+def test_unchanged_file_is_not_rewritten_but_mode_is_corrected(host: Host) -> None:
     path = host.folder / "file"
     path.write_bytes(b"same")
     path.chmod(0o777)
@@ -76,7 +76,7 @@ def test_files_are_deleted(host: Host) -> None:
     assert list(top.iterdir()) == []
 
 
-def test_files_come_in_order_and_before_instructions(host: Host) -> None:
+def test_files_are_written_in_order_before_instructions(host: Host) -> None:
     path = host.folder / "file"
     plan = {
         "files": [file(path, b"first"), file(path, b"second", permissions="0600")],
@@ -86,7 +86,7 @@ def test_files_come_in_order_and_before_instructions(host: Host) -> None:
     assert host.noted == ["second"]
 
 
-def test_files_are_left_alone_between_two_plans(host: Host) -> None:
+def test_files_changed_by_hand_are_kept_until_next_plan(host: Host) -> None:
     path = host.folder / "file"
     host.applied({"files": [file(path, b"planned")]})
     path.write_text("changed by hand")
@@ -96,7 +96,7 @@ def test_files_are_left_alone_between_two_plans(host: Host) -> None:
     assert path.read_text() == "planned"
 
 
-def test_a_file_that_cannot_be_written(host: Host) -> None:
+def test_unwritable_file_stops_plan(host: Host) -> None:
     (host.folder / "file").write_text("in the way")
     plan = {"files": [file(host.folder / "file" / "below", b"x")], "instructions": [host.shell(host.note("ran"))]}
     if host.expected("a file that cannot be written") == "failed":
@@ -109,7 +109,7 @@ def test_a_file_that_cannot_be_written(host: Host) -> None:
     assert host.noted == ["next"]
 
 
-def test_a_path_that_does_not_say_where_it_leads(host: Host) -> None:
+def test_path_with_parent_segments_has_listed_outcome_per_agent(host: Host) -> None:
     (host.folder / "deep").mkdir()
     plan = {"files": [file(f"{host.folder}/deep/../file", b"x")]}
     if host.expected("a path with ..") == "failed":

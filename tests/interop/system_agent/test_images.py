@@ -39,7 +39,7 @@ def said(host: Host, image: str, **instruction: object) -> list[bytes]:
     return lines
 
 
-def test_from_an_archive_by_tag_without_a_network(host: Host) -> None:
+def test_local_archive_image_by_tag_needs_no_network(host: Host) -> None:
     folder = host.agent.folder / "images" / "deep"
     folder.mkdir(parents=True)
     (folder / "a.tar").write_bytes(docker_save(IMAGE, NAME))
@@ -47,7 +47,7 @@ def test_from_an_archive_by_tag_without_a_network(host: Host) -> None:
     assert said(host, NAME, command="sh", args=["-c", "cat bin/tool"]) == [b"#!/bin/sh", b"echo tool"]
 
 
-def test_from_an_archive_by_digest(host: Host) -> None:
+def test_local_archive_image_by_digest_has_listed_outcome_per_agent(host: Host) -> None:
     folder = host.agent.folder / "images"
     folder.mkdir()
     (folder / "a.tar").write_bytes(oci_layout({NAME: IMAGE}))
@@ -66,7 +66,7 @@ def registry() -> Iterator[RealRegistry]:
     server.stop()
 
 
-def test_from_a_registry_behind_tls_password_and_mirror(host: Host, registry: RealRegistry) -> None:
+def test_image_is_pulled_from_private_registry_through_mirror(host: Host, registry: RealRegistry) -> None:
     registries = host.agent.folder / "registries.yaml"
     registries.write_text(registry.access(mirror_of="registry.invalid", rewrite={"^team/(.*)$": "mirrored/$1"}))
     assert said(host, NAME) == SAID

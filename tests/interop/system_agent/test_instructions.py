@@ -19,7 +19,7 @@ def test_instructions_run_one_after_the_other(host: Host) -> None:
     assert UNIX_DATE.fullmatch(data["last-apply-time"].decode())
 
 
-def test_what_a_command_finds_around_itself(host: Host) -> None:
+def test_command_gets_working_directory_and_environment(host: Host) -> None:
     show = 'pwd; env; echo "0=$0 1=$1"'
     plan = {
         "instructions": [
@@ -61,13 +61,13 @@ def test_outputs_are_saved_under_their_names_and_kept(host: Host) -> None:
     assert data["success-count"] == b"2"
 
 
-def test_output_without_a_final_line_break(host: Host) -> None:
+def test_output_without_final_newline_is_saved_as_listed_per_agent(host: Host) -> None:
     plan = {"instructions": [host.shell("printf 'a\\r\\nb'", name="x", saveOutput=True)]}
     said = outputs(host.applied(plan)["applied-output"])
     assert said["x"] == host.expected("output without a final line break")
 
 
-def test_a_very_long_line(host: Host) -> None:
+def test_very_long_output_line_has_listed_outcome_per_agent(host: Host) -> None:
     plan = {
         "instructions": [
             host.shell(f"head -c 200000 /dev/zero | tr '\\0' x; {host.note('done')}", name="x", saveOutput=True)
@@ -82,7 +82,7 @@ def test_a_very_long_line(host: Host) -> None:
         assert host.noted == []
 
 
-def test_the_checksum_is_of_the_very_bytes(host: Host) -> None:
+def test_checksum_covers_exact_plan_bytes(host: Host) -> None:
     for odd in (
         b'\n{ "instructions" :[ ] ,"unknown":{"a":[1,2]}, "probes":{} }\n\n',
         '{"files": null, "instructions": [], "error": "\u00fc \U0001f40e"}'.encode(),
@@ -93,7 +93,7 @@ def test_the_checksum_is_of_the_very_bytes(host: Host) -> None:
         assert data["plan"] == odd
 
 
-def test_what_belongs_to_others_stays(host: Host) -> None:
+def test_foreign_secret_data_and_labels_are_kept(host: Host) -> None:
     host.applied({"instructions": [host.shell(host.note("ran"))]}, max_failures="7")
     host.settle()
     found = host.secret.read()
@@ -103,7 +103,7 @@ def test_what_belongs_to_others_stays(host: Host) -> None:
     assert host.secret.data["max-failures"] == b"7"
 
 
-def test_without_a_plan_nothing_happens_until_there_is_one(host: Host) -> None:
+def test_agent_without_plan_does_nothing_until_plan_arrives(host: Host) -> None:
     host.agent.start()
     data = host.settle()
     assert set(data) == {"probe-period-seconds", "of-others"}
@@ -122,7 +122,7 @@ def test_an_applied_plan_is_not_applied_again_and_nothing_is_written(host: Host)
     assert host.noted == ["ran"]
 
 
-def test_a_plan_that_is_no_json(host: Host) -> None:
+def test_invalid_json_plan_does_not_stop_agent(host: Host) -> None:
     broken = b'{"instructions": ['
     if host.expected("a plan that is no JSON") == "failed":
         host.failed(broken)
@@ -146,7 +146,7 @@ def test_applied_plans_are_kept_as_history(host: Host) -> None:
     assert found["Plan"]["instructions"][0]["command"] == "sh"
 
 
-def test_a_restart_that_is_pending_holds_plans_back(host: Host) -> None:
+def test_pending_restart_interlock_delays_plans(host: Host) -> None:
     pending = host.agent.folder / "interlock" / "restart-pending"
     pending.touch()
     host.give({"instructions": [host.shell(host.note("ran"))]})
@@ -159,7 +159,7 @@ def test_a_restart_that_is_pending_holds_plans_back(host: Host) -> None:
     assert not pending.exists()
 
 
-def test_a_command_that_runs_is_announced_to_others(host: Host) -> None:
+def test_running_command_sets_active_interlock(host: Host) -> None:
     active = host.agent.folder / "interlock" / "applyinator-active"
     host.applied({"instructions": [host.shell(f"test -e {active} && {host.note('active')}")]})
     assert host.noted == ["active"]

@@ -20,7 +20,7 @@ def ran(name: str, times: int = 1) -> Any:
     return lambda data: name in records(data)
 
 
-def test_a_periodic_instruction_runs_and_is_told_of(host: Host) -> None:
+def test_periodic_instruction_runs_and_is_recorded(host: Host) -> None:
     host.give({"periodicInstructions": [host.shell("echo out; echo err >&2", name="p", periodSeconds=300)]})
     data = host.wait(ran("p"), "it has run")
     found = records(data)["p"]
@@ -36,7 +36,7 @@ def _run_time(data: Data, name: str) -> str:
     return str(records(data).get(name, {}).get("lastSuccessfulRunTime", ""))
 
 
-def test_it_runs_again_when_its_period_is_over(host: Host) -> None:
+def test_periodic_instruction_repeats_after_its_period(host: Host) -> None:
     host.give(
         {
             "periodicInstructions": [
@@ -58,7 +58,7 @@ def test_it_runs_again_when_its_period_is_over(host: Host) -> None:
     assert "nameless" not in host.noted
 
 
-def test_a_plan_that_is_applied_runs_them_all(host: Host) -> None:
+def test_applied_plan_runs_all_periodic_instructions(host: Host) -> None:
     periodic = [host.shell(host.note("periodic"), name="p", periodSeconds=300)]
     host.applied({"instructions": [host.shell(host.note("one"))], "periodicInstructions": periodic})
     host.wait(ran("p"), "it has run")
@@ -67,7 +67,7 @@ def test_a_plan_that_is_applied_runs_them_all(host: Host) -> None:
     assert host.noted == ["one", "periodic", "two", "periodic"]
 
 
-def test_a_failure_is_told_and_those_behind_it_wait(host: Host) -> None:
+def test_periodic_failure_is_recorded_and_delays_following_instructions(host: Host) -> None:
     """For the next pass, which may come before the first one is told of."""
     ends = f"{host.note('bad')}; echo out; echo err >&2; exit 5"
     bad = host.shell(ends, name="bad", periodSeconds=1, saveStderrOutput=True)
@@ -84,7 +84,7 @@ def test_a_failure_is_told_and_those_behind_it_wait(host: Host) -> None:
     assert host.noted[:2] == ["bad", "behind"]
 
 
-def test_a_failure_rests_longer_than_its_period(host: Host) -> None:
+def test_failed_periodic_instruction_backs_off_beyond_its_period(host: Host) -> None:
     bad = host.shell(f"{host.note('$CATTLE_AGENT_ATTEMPT_NUMBER')}; exit 1", name="bad", periodSeconds=1)
     host.give({"periodicInstructions": [bad]})
     host.wait(ran("bad"), "it has run")
@@ -93,14 +93,14 @@ def test_a_failure_rests_longer_than_its_period(host: Host) -> None:
     assert records(data)["bad"]["failures"] == 1
 
 
-def test_one_that_cannot_start_is_told_of(host: Host) -> None:
+def test_unstartable_periodic_instruction_is_recorded(host: Host) -> None:
     host.give({"periodicInstructions": [{"command": "there-is-no-such-command", "name": "p"}]})
     found = records(host.wait(ran("p"), "it is told of"))["p"]
     assert found["exitCode"] == -1
     assert found["failures"] == 1
 
 
-def test_it_goes_on_after_one_time_instructions_have_failed(host: Host) -> None:
+def test_periodic_instruction_runs_after_one_time_failure(host: Host) -> None:
     host.give({"instructions": [host.shell("exit 1")], "periodicInstructions": [host.shell("echo x", name="p")]})
     data = host.wait(ran("p"), "it has run")
     assert text(records(data)["p"]["stdout"]) == b"x\n"

@@ -88,7 +88,7 @@ def probe(url: str, **more: Any) -> dict[str, Any]:
     return {"timeoutSeconds": 240, "successThreshold": 1, "failureThreshold": 2, "httpGet": http, **more}
 
 
-def test_healthy_and_not_any_more_and_again(host: Host, endpoint: Callable[..., Endpoint]) -> None:
+def test_probe_health_follows_endpoint_by_thresholds(host: Host, endpoint: Callable[..., Endpoint]) -> None:
     target = endpoint()
     host.give({"probes": {"p": probe(target.url)}})
     host.wait(says("p", healthy=True, successCount=1), "it is healthy")
@@ -101,7 +101,7 @@ def test_healthy_and_not_any_more_and_again(host: Host, endpoint: Callable[..., 
     host.wait(says("p", healthy=True, successCount=1), "it is back", since=seen)
 
 
-def test_thresholds_have_defaults(host: Host, endpoint: Callable[..., Endpoint]) -> None:
+def test_probe_thresholds_have_defaults(host: Host, endpoint: Callable[..., Endpoint]) -> None:
     target = endpoint()
     target.answer_once(200)
     plan = {
@@ -120,14 +120,16 @@ def test_thresholds_have_defaults(host: Host, endpoint: Callable[..., Endpoint])
 
 
 @pytest.mark.parametrize(("code", "well"), [(200, True), (399, False), (404, False), (503, False), (302, True)])
-def test_which_answers_are_healthy(host: Host, endpoint: Callable[..., Endpoint], code: int, well: bool) -> None:
+def test_probe_health_depends_on_status_code(
+    host: Host, endpoint: Callable[..., Endpoint], code: int, well: bool
+) -> None:
     target = endpoint()
     target.status = code
     host.give({"probes": {"p": probe(target.url)}})
     host.wait(says("p", healthy=True, successCount=1) if well else says("p", failureCount=2), "it is judged")
 
 
-def test_tls_is_verified(host: Host, endpoint: Callable[..., Endpoint], tmp_path: Path) -> None:
+def test_probe_verifies_tls(host: Host, endpoint: Callable[..., Endpoint], tmp_path: Path) -> None:
     authority, stranger = Authority("probed"), Authority("stranger")
     certificate, key = authority.server("127.0.0.1")
     ours, ours_key = authority.client("agent")
@@ -175,7 +177,7 @@ def test_tls_is_verified(host: Host, endpoint: Callable[..., Endpoint], tmp_path
     host.wait(lambda data: statuses(data) == expected, f"all are judged: {expected}")
 
 
-def test_a_probe_goes_on_while_a_failed_plan_rests(host: Host, endpoint: Callable[..., Endpoint]) -> None:
+def test_probe_continues_while_failed_plan_waits(host: Host, endpoint: Callable[..., Endpoint]) -> None:
     target = endpoint()
     host.failed({"instructions": [host.shell("exit 1")], "probes": {"p": probe(target.url)}})
     host.wait(says("p", healthy=True, successCount=1), "it is probed")
@@ -183,7 +185,7 @@ def test_a_probe_goes_on_while_a_failed_plan_rests(host: Host, endpoint: Callabl
     host.until(lambda: target.asked > seen, "it is asked again")
 
 
-def test_the_first_probe_after_a_plan_waits(host: Host, endpoint: Callable[..., Endpoint]) -> None:
+def test_first_probe_waits_for_plan_and_initial_delay(host: Host, endpoint: Callable[..., Endpoint]) -> None:
     target = endpoint()
     host.give(
         {"instructions": [host.shell(host.note("ran"))], "probes": {"p": probe(target.url, initialDelaySeconds=1)}}

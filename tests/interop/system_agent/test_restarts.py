@@ -9,7 +9,7 @@ from tests.lab.agents import checksum
 from tests.lab.limits import LIMIT_SECONDS
 
 
-def test_a_restart_after_success_without_plan_state(host: Host) -> None:
+def test_restart_after_success_without_plan_state_reruns_as_listed_per_agent(host: Host) -> None:
     plan = {"instructions": [host.shell(host.note("ran"))]}
     host.applied(plan)
     host.agent.stop()
@@ -22,7 +22,7 @@ def test_a_restart_after_success_without_plan_state(host: Host) -> None:
     assert data["applied-checksum"] == checksum(plan)
 
 
-def test_a_restart_after_success_by_plan_state(host: Host) -> None:
+def test_restart_after_success_with_plan_state_does_not_rerun(host: Host) -> None:
     host.give({"instructions": [host.shell(host.note("ran"))]}, plan_state="pending")
     host.wait(lambda data: data.get("plan-state") == b"succeeded", "it has succeeded")
     host.agent.stop()
@@ -31,7 +31,7 @@ def test_a_restart_after_success_by_plan_state(host: Host) -> None:
     assert host.noted == ["ran"]
 
 
-def test_what_was_cut_off_begins_anew_from_its_first_instruction(host: Host) -> None:
+def test_interrupted_plan_restarts_from_first_instruction(host: Host) -> None:
     number, gate = host.folder / "number", host.folder / "gate"
     wait = f"echo $$ > {number}; test -e {gate} || exec sleep 600"
     plan = {"instructions": [host.shell(host.note("one")), host.shell(wait), host.shell(host.note("three"))]}
@@ -47,7 +47,7 @@ def test_what_was_cut_off_begins_anew_from_its_first_instruction(host: Host) -> 
     assert data["plan-revision"] == b"1"
 
 
-def test_a_secret_that_is_made_anew_is_a_new_one(host: Host) -> None:
+def test_recreated_secret_reapplies_plan(host: Host) -> None:
     plan = {"instructions": [host.shell(host.note("ran"))]}
     host.applied(plan)
     host.settle()
@@ -62,7 +62,7 @@ def test_a_secret_that_is_made_anew_is_a_new_one(host: Host) -> None:
     assert host.agent.running
 
 
-def test_a_newer_plan_waits_for_the_one_that_runs(host: Host) -> None:
+def test_newer_plan_waits_for_running_plan(host: Host) -> None:
     gate = host.folder / "gate"
     slow = {
         "instructions": [

@@ -12,7 +12,7 @@ def state(name: str) -> object:
     return lambda data: data.get("plan-state") == name.encode()
 
 
-def test_a_run_from_pending_to_succeeded(host: Host) -> None:
+def test_plan_state_moves_from_pending_to_succeeded(host: Host) -> None:
     plan = {
         "instructions": [
             host.shell(f"sleep 0.2; {host.note('$CATTLE_AGENT_ATTEMPT_NUMBER')}", name="x", saveOutput=True)
@@ -30,7 +30,7 @@ def test_a_run_from_pending_to_succeeded(host: Host) -> None:
     assert outputs(data["applied-output"]) == {"x": b""}
 
 
-def test_the_same_plan_runs_again_when_asked_for(host: Host) -> None:
+def test_pending_state_reruns_same_plan(host: Host) -> None:
     plan = {"instructions": [host.shell(host.note("$CATTLE_AGENT_ATTEMPT_NUMBER"))]}
     for revision in (b"1", b"2", b"3"):
         host.give(plan, plan_state="pending")
@@ -43,7 +43,7 @@ def test_the_same_plan_runs_again_when_asked_for(host: Host) -> None:
     assert host.noted == ["1", "1", "1"]
 
 
-def test_a_failure_is_told_and_not_tried_again(host: Host) -> None:
+def test_failed_plan_state_is_not_retried(host: Host) -> None:
     plan = {"instructions": [host.shell(f"echo out; {host.note('ran')}; exit 1", name="x", saveOutput=True)]}
     host.give(plan, plan_state="pending", max_failures="5")
     data = host.wait(state("failed"), "it has failed")
@@ -65,7 +65,7 @@ def test_a_failure_is_told_and_not_tried_again(host: Host) -> None:
 
 
 @pytest.mark.parametrize("word", ["succeeded", "failed", "cancelled", "something new"])
-def test_what_is_over_is_left_alone(host: Host, word: str) -> None:
+def test_finished_plan_state_is_left_unchanged(host: Host, word: str) -> None:
     host.give({"instructions": [host.shell(host.note("ran"))]}, plan_state=word)
     data = host.settle()
     assert host.noted == []
@@ -73,7 +73,7 @@ def test_what_is_over_is_left_alone(host: Host, word: str) -> None:
     assert "plan-revision" not in data
 
 
-def test_what_was_in_progress_is_begun_anew(host: Host) -> None:
+def test_in_progress_plan_is_restarted(host: Host) -> None:
     plan = {"instructions": [host.shell(host.note("one")), host.shell(host.note("two"))]}
     host.give(plan, plan_state="in-progress", plan_revision="4")
     data = host.wait(state("succeeded"), "it has succeeded")

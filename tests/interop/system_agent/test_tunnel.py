@@ -63,7 +63,7 @@ def of_the_tunnel(node: Node) -> dict[str, Any]:
     return {"files": files, "instructions": [], "periodicInstructions": [instruction]}
 
 
-def test_the_tunnel_comes_by_the_plan_and_is_started_once(host: Host, manager: Served, tmp_path: Path) -> None:
+def test_plan_installs_tunnel_and_starts_service_once(host: Host, manager: Served, tmp_path: Path) -> None:
     node = Node(tmp_path / "host")
     node.connect(manager.url, manager.authority)
     host.give(of_the_tunnel(node))

@@ -8,7 +8,7 @@ from tests.interop.system_agent.conftest import AGENTS, Host
 
 
 @pytest.mark.parametrize("name", list(AGENTS))
-def test_two_failures_are_half_a_minute_apart_and_then_it_is_over(failing: dict[str, Host], name: str) -> None:
+def test_failed_plan_is_retried_once_after_thirty_seconds(failing: dict[str, Host], name: str) -> None:
     host = failing[name]
     host.has_failed(host.secret.data["plan"], 2)
     first, second = (float(line) for line in host.noted)

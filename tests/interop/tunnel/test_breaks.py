@@ -11,7 +11,7 @@ from tests.lab.tunnel_ends import EVERYTHING, KINDS, QUICK, End, OurClient, Stab
 from tests.lab.tunnel_services import WAIT, Services, answers, connected, ended, greeted
 
 
-async def test_after_a_line_was_cut_another_is_laid(pair: str, ends: Stable, services: Services) -> None:
+async def test_tunnel_reconnects_after_connection_cut(pair: str, ends: Stable, services: Services) -> None:
     server_kind, client_kind = pair.split("-")
     server = await ends.server(server_kind)
     async with Line(server.address).laid() as line:
@@ -30,7 +30,7 @@ async def test_after_a_line_was_cut_another_is_laid(pair: str, ends: Stable, ser
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_our_server_notices_that_a_line_fell_silent(kind: str, ends: Stable, services: Services) -> None:
+async def test_server_detects_silent_connection(kind: str, ends: Stable, services: Services) -> None:
     server = await ends.server("ours", **QUICK)
     async with Line(server.address).laid() as line:
         await ends.client(kind, f"wss://{line.address}/v3/connect")
@@ -45,7 +45,7 @@ async def test_our_server_notices_that_a_line_fell_silent(kind: str, ends: Stabl
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_our_client_notices_that_a_line_fell_silent(kind: str, ends: Stable, services: Services) -> None:
+async def test_client_detects_silent_connection(kind: str, ends: Stable, services: Services) -> None:
     server = await ends.server(kind)
     async with Line(server.address).laid() as line:
         client = await ends.client("ours", f"wss://{line.address}/v3/connect", **QUICK)
@@ -64,9 +64,7 @@ async def test_our_client_notices_that_a_line_fell_silent(kind: str, ends: Stabl
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_while_a_client_is_frozen_another_of_the_cluster_is_used(
-    kind: str, ends: Stable, services: Services
-) -> None:
+async def test_server_uses_other_client_while_one_is_frozen(kind: str, ends: Stable, services: Services) -> None:
     server = await ends.server("ours", **QUICK)
     await ends.client(kind, server.url, node="roan")
     await server.has("corral")
@@ -91,7 +89,7 @@ async def _both_are_there(server: End) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_client_of_ours_leaves_a_frozen_server_for_another(kind: str, ends: Stable, services: Services) -> None:
+async def test_client_switches_from_frozen_server_to_another(kind: str, ends: Stable, services: Services) -> None:
     frozen, other = await ends.server(kind), await ends.server(kind)
     await ends.client("ours", frozen.url, other.url, **QUICK, attempt=1.0)
     await frozen.has("corral")
@@ -100,9 +98,7 @@ async def test_a_client_of_ours_leaves_a_frozen_server_for_another(kind: str, en
     await answers(await other.forward(services.echo))
 
 
-async def test_after_a_server_was_killed_and_started_again_its_clients_are_back(
-    pair: str, ends: Stable, services: Services
-) -> None:
+async def test_clients_reconnect_after_server_restart(pair: str, ends: Stable, services: Services) -> None:
     server_kind, client_kind = pair.split("-")
     server = await ends.server(server_kind)
     await ends.client(client_kind, server.url)
@@ -120,7 +116,7 @@ async def test_after_a_server_was_killed_and_started_again_its_clients_are_back(
             await asyncio.sleep(0.05)
 
 
-async def test_a_client_that_is_killed_ends_its_streams_and_is_served_when_it_is_back(
+async def test_killed_client_ends_streams_and_is_served_after_restart(
     pair: str, ends: Stable, services: Services
 ) -> None:
     server_kind, client_kind = pair.split("-")
@@ -140,7 +136,7 @@ async def test_a_client_that_is_killed_ends_its_streams_and_is_served_when_it_is
     await answers(way)
 
 
-async def test_what_is_not_on_the_list_is_not_dialled(pair: str, ends: Stable, services: Services) -> None:
+async def test_client_refuses_dial_outside_allow_list(pair: str, ends: Stable, services: Services) -> None:
     server_kind, client_kind = pair.split("-")
     server = await ends.server(server_kind)
     await ends.client(client_kind, server.url, allow=[f"tcp/{services.echo}"])
@@ -160,7 +156,7 @@ async def test_what_is_not_on_the_list_is_not_dialled(pair: str, ends: Stable, s
     await answers(allowed)
 
 
-async def test_a_server_does_not_dial_for_its_clients_what_is_not_on_its_list(ends: Stable, services: Services) -> None:
+async def test_server_refuses_dial_outside_allow_list(ends: Stable, services: Services) -> None:
     server = await ends.server("ours", allow=[f"tcp/{services.echo}"])
     client = await ends.client("go", server.url)
     await client.has("server")
@@ -172,9 +168,7 @@ async def test_a_server_does_not_dial_for_its_clients_what_is_not_on_its_list(en
     assert await server.sessions() == ["corral"]
 
 
-async def test_an_address_too_long_for_a_tunnel_is_refused_where_it_is_asked_for(
-    ends: Stable, services: Services
-) -> None:
+async def test_oversized_address_is_refused_by_dialling_server(ends: Stable, services: Services) -> None:
     server = await ends.server("ours")
     await ends.client("go", server.url, allow=[EVERYTHING])
     await server.has("corral")

@@ -63,7 +63,7 @@ async def service(ends: Stable) -> AsyncIterator[str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_https_goes_through_a_tunnel(
+async def test_https_requests_work_through_tunnel(
     kind: str, ends: Stable, services: Services, sessions: tuple[Sessions, str], service: str
 ) -> None:
     tunnels, url = sessions
@@ -86,7 +86,7 @@ async def test_https_goes_through_a_tunnel(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_service_with_a_strangers_certificate_is_not_spoken_to(
+async def test_untrusted_service_certificate_is_rejected(
     kind: str, ends: Stable, sessions: tuple[Sessions, str], service: str
 ) -> None:
     tunnels, url = sessions

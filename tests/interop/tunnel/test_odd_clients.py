@@ -96,11 +96,11 @@ async def _still_works(server: End, end: RawEnd) -> None:
         assert await _reads(caller, 6) == b"answer"
 
 
-async def test_who_does_not_say_who_it_is_hears_so_before_the_upgrade(server: End, ends: Stable) -> None:
+async def test_client_without_identity_gets_401_before_upgrade(server: End, ends: Stable) -> None:
     assert await answer_to(server.url, ends.files["ca"], {}) == (401, "failed authentication")
 
 
-async def test_a_large_message_in_small_fragments_with_pings_between_is_one(server: End, ends: Stable) -> None:
+async def test_fragmented_message_with_interleaved_pings_is_reassembled(server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
         content = bytes(range(256)) * 4096
         whole = message(DATA, number, content)
@@ -122,7 +122,7 @@ async def test_a_message_of_megabytes_arrives(server: End, ends: Stable) -> None
         assert await _reads(caller, len(content)) == content
 
 
-async def test_an_end_said_three_times_and_data_after_it_harm_nobody(kind: str, server: End, ends: Stable) -> None:
+async def test_repeated_eof_and_late_data_are_harmless(kind: str, server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end:
         async with _stream(server, end) as (number, caller):
             await end.send(message(DATA, number, b"last words"), *[message(ERROR, number, b"EOF")] * 3)
@@ -135,7 +135,7 @@ async def test_an_end_said_three_times_and_data_after_it_harm_nobody(kind: str, 
         await _still_works(server, end)
 
 
-async def test_what_concerns_streams_there_are_not_is_passed_over(server: End, ends: Stable) -> None:
+async def test_messages_for_unknown_streams_are_ignored(server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end:
         for number in (1, 0, -5, (1 << 63) - 1, -(1 << 63)):
             await end.send(*(message(what, number) for what in (PAUSE, RESUME)), message(ERROR, number, b"gone"))
@@ -144,7 +144,7 @@ async def test_what_concerns_streams_there_are_not_is_passed_over(server: End, e
         await _still_works(server, end)
 
 
-async def test_a_list_right_after_a_connect_does_not_end_the_stream(ours: End, ends: Stable) -> None:
+async def test_sync_right_after_connect_keeps_stream(ours: End, ends: Stable) -> None:
     """Which upstream's server gets wrong (remotedialer#150): the client had not heard of the stream yet."""
     async with _joined(ends, ours) as end, _stream(ours, end) as (number, caller):
         await end.send(sync(), message(DATA, number, b"answer"))
@@ -154,7 +154,7 @@ async def test_a_list_right_after_a_connect_does_not_end_the_stream(ours: End, e
         assert (await end.hear_of("data")).payload == b"again"
 
 
-async def test_a_stream_missing_from_list_after_list_is_ended(server: End, ends: Stable) -> None:
+async def test_stream_missing_from_two_syncs_is_ended(server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (_, caller):
         await end.send(sync(), sync())
         assert await ended(caller) == b""
@@ -166,7 +166,7 @@ async def test_a_stream_missing_from_list_after_list_is_ended(server: End, ends:
     [(TEXT, b"hello"), (BINARY, b""), (BINARY, b"\xff" * 12), (BINARY, message(DATA, 2)[:-1]), (BINARY, sync(1)[:-1])],
     ids=["text", "empty", "no number", "cut short", "half a list"],
 )
-async def test_what_is_no_protocol_ends_the_session(
+async def test_protocol_violation_ends_session(
     kind: str, server: End, opcode: int, payload: bytes, ends: Stable
 ) -> None:
     async with _joined(ends, server) as end:
@@ -178,14 +178,14 @@ async def test_what_is_no_protocol_ends_the_session(
         await _still_works(server, end)
 
 
-async def test_a_message_larger_than_any_ends_the_session_before_it_is_held(ours: End, ends: Stable) -> None:
+async def test_oversized_message_ends_session_without_buffering(ours: End, ends: Stable) -> None:
     async with _joined(ends, ours) as end:
         await end.send_raw(end.frame(BINARY, b"", final=False)[:1] + b"\xff" + (1 << 40).to_bytes(8, "big") + b"mask")
         await end.gone()
     assert "larger than" in (await ours.ends())["corral:roan"]
 
 
-async def test_who_is_asked_to_pause_sends_nothing_until_told_to_go_on(server: End, ends: Stable) -> None:
+async def test_paused_stream_sends_nothing_until_resumed(server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
         await end.send(message(PAUSE, number))
         await end.asked()
@@ -198,7 +198,7 @@ async def test_who_is_asked_to_pause_sends_nothing_until_told_to_go_on(server: E
         assert received == MEGABYTE
 
 
-async def test_who_does_not_read_asks_to_pause_and_to_go_on_again(server: End, ends: Stable) -> None:
+async def test_unread_data_triggers_pause_and_later_resume(server: End, ends: Stable) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
         sent = 0
         piece = message(DATA, number, b"x" * 32768)
@@ -217,7 +217,7 @@ async def test_who_does_not_read_asks_to_pause_and_to_go_on_again(server: End, e
         assert (await resuming).stream == number
 
 
-async def test_who_does_not_pause_when_asked_loses_that_stream_and_no_other(ours: End, ends: Stable) -> None:
+async def test_client_ignoring_pause_loses_only_that_stream(ours: End, ends: Stable) -> None:
     """Upstream's server would take all of it."""
     async with (
         _joined(ends, ours) as end,
@@ -250,7 +250,7 @@ async def test_pings_are_answered_before_waiting_data(ours: End, ends: Stable) -
         assert before < 32 * MEGABYTE, "what the sockets and one batch hold, and no more"
 
 
-async def test_a_client_that_answers_nothing_is_given_up(impatient: End, ends: Stable) -> None:
+async def test_unresponsive_client_is_disconnected(impatient: End, ends: Stable) -> None:
     async with _joined(ends, impatient) as end:
         end.deaf = True
         await end.gone()
@@ -258,7 +258,7 @@ async def test_a_client_that_answers_nothing_is_given_up(impatient: End, ends: S
     assert "received nothing" in (await impatient.ends())["corral:roan"]
 
 
-async def test_a_new_session_takes_the_place_of_the_same_nodes_only(ours: End, ends: Stable) -> None:
+async def test_new_session_replaces_only_session_of_same_node(ours: End, ends: Stable) -> None:
     url, authority = ours.url, ends.files["ca"]
     async with AsyncExitStack() as stays, raw_client(url, authority, HEADERS) as first:
         async with raw_client(url, authority, {**HEADERS, "X-Tunnel-Node": "bay"}) as neighbour:
@@ -272,7 +272,7 @@ async def test_a_new_session_takes_the_place_of_the_same_nodes_only(ours: End, e
         await _still_works(ours, second)
 
 
-async def test_new_streams_go_to_the_newest_session_and_to_another_if_that_fails(ours: End, ends: Stable) -> None:
+async def test_new_streams_use_newest_session_with_fallback(ours: End, ends: Stable) -> None:
     url, authority = ours.url, ends.files["ca"]
     newer = {**HEADERS, "X-Tunnel-Node": "bay", "X-Remuda-Tunnel": "confirms"}
     async with raw_client(url, authority, HEADERS) as old:
@@ -289,7 +289,7 @@ async def test_new_streams_go_to_the_newest_session_and_to_another_if_that_fails
                 assert await _reads(caller, 7) == b"reached"
 
 
-async def test_what_a_client_wants_dialled_and_may_not_is_refused_for_that_stream(
+async def test_forbidden_dial_requests_fail_only_their_stream(
     ours: End, ends: Stable, shared_services: Services
 ) -> None:
     async with _joined(ends, ours) as end:
@@ -305,7 +305,7 @@ async def test_what_a_client_wants_dialled_and_may_not_is_refused_for_that_strea
         assert (await end.hear_of("data")).payload == b"hello"
 
 
-async def test_a_number_used_twice_closes_what_it_stood_for(ours: End, ends: Stable, shared_services: Services) -> None:
+async def test_reused_stream_number_closes_previous_stream(ours: End, ends: Stable, shared_services: Services) -> None:
     async with _joined(ends, ours) as end:
         connect = message(CONNECT, 7, f"tcp/{shared_services.echo}".encode())
         await end.send(connect, message(DATA, 7, b"one"))

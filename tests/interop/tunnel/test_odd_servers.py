@@ -46,13 +46,13 @@ async def _still_works(end: RawEnd, services: Services, number: int = 1000) -> N
         heard += said.payload
 
 
-async def test_a_client_says_whose_it_is(kind: str, ends: Stable) -> None:
+async def test_client_sends_its_tunnel_id(kind: str, ends: Stable) -> None:
     async with _joined(ends, kind) as (_, end):
         assert end.headers["x-tunnel-id"] == "corral"
         assert "sec-websocket-extensions" not in end.headers
 
 
-async def test_data_sent_along_with_the_connect_waits_for_the_dial(kind: str, ends: Stable, services: Services) -> None:
+async def test_data_sent_with_connect_waits_for_dial(kind: str, ends: Stable, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         pieces = [message(DATA, 6, b"%02d" % number) for number in range(50)]
         await end.send(_connect(6, services.echo), *pieces)
@@ -62,7 +62,9 @@ async def test_data_sent_along_with_the_connect_waits_for_the_dial(kind: str, en
         assert heard == b"".join(b"%02d" % number for number in range(50))
 
 
-async def test_fragments_with_pings_between_are_one_message(kind: str, ends: Stable, services: Services) -> None:
+async def test_fragmented_message_with_interleaved_pings_is_reassembled(
+    kind: str, ends: Stable, services: Services
+) -> None:
     async with _joined(ends, kind) as (_, end):
         content = b"x" * MEGABYTE
         whole = message(DATA, 6, demand(len(content)) + content)
@@ -77,7 +79,7 @@ async def test_fragments_with_pings_between_are_one_message(kind: str, ends: Sta
         assert end.pongs >= 1
 
 
-async def test_a_service_that_ends_is_told_after_its_last_byte(kind: str, ends: Stable, services: Services) -> None:
+async def test_service_eof_is_sent_after_last_byte(kind: str, ends: Stable, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         size = 300_000
         await end.send(_connect(6, services.spring), message(DATA, 6, demand(size)))
@@ -89,7 +91,7 @@ async def test_a_service_that_ends_is_told_after_its_last_byte(kind: str, ends: 
         await _still_works(end, services)
 
 
-async def test_a_port_nobody_listens_on_is_told_for_that_stream(kind: str, ends: Stable, services: Services) -> None:
+async def test_refused_dial_is_reported_for_its_stream(kind: str, ends: Stable, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         await end.send(_connect(6, services.closed_port))
         said = await end.hear_of("error")
@@ -98,7 +100,7 @@ async def test_a_port_nobody_listens_on_is_told_for_that_stream(kind: str, ends:
         await _still_works(end, services)
 
 
-async def test_what_may_not_be_dialled_is_refused_for_that_stream(ends: Stable, services: Services) -> None:
+async def test_forbidden_dial_requests_fail_only_their_stream(ends: Stable, services: Services) -> None:
     """For which upstream's client drops the tunnel."""
     async with _joined(ends, "ours") as (_, end):
         await end.send(
@@ -116,9 +118,7 @@ async def test_what_may_not_be_dialled_is_refused_for_that_stream(ends: Stable, 
         await _still_works(end, services)
 
 
-async def test_an_end_said_three_times_and_data_after_it_harm_nobody(
-    kind: str, ends: Stable, services: Services
-) -> None:
+async def test_repeated_eof_and_late_data_are_harmless(kind: str, ends: Stable, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         await _still_works(end, services, 6)
         await end.send(*[message(ERROR, 6, b"EOF")] * 3)
@@ -132,13 +132,13 @@ async def test_an_end_said_three_times_and_data_after_it_harm_nobody(
         await _still_works(end, services)
 
 
-async def test_any_number_is_a_number_of_a_stream(kind: str, ends: Stable, services: Services) -> None:
+async def test_any_integer_is_accepted_as_stream_number(kind: str, ends: Stable, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         for number in (0, -1, 1, (1 << 63) - 1, -(1 << 63)):
             await _still_works(end, services, number)
 
 
-async def test_a_client_of_ours_lists_its_streams(ends: Stable, services: Services) -> None:
+async def test_client_syncs_its_stream_numbers(ends: Stable, services: Services) -> None:
     async with _joined(ends, "ours", sync=1.0) as (_, end):
         for number in (6, -3, 1 << 40):
             await _still_works(end, services, number)
@@ -147,7 +147,7 @@ async def test_a_client_of_ours_lists_its_streams(ends: Stable, services: Servic
         assert numbers == [-3, 6, 1 << 40]
 
 
-async def test_who_is_asked_to_pause_sends_nothing_until_told_to_go_on(ends: Stable, services: Services) -> None:
+async def test_paused_stream_sends_nothing_until_resumed(ends: Stable, services: Services) -> None:
     """Upstream's client goes on as soon as its service has read something, whoever had paused it."""
     async with _joined(ends, "ours") as (_, end):
         await end.send(_connect(6, services.spring), message(PAUSE, 6), message(DATA, 6, demand(MEGABYTE)))
@@ -157,9 +157,7 @@ async def test_who_is_asked_to_pause_sends_nothing_until_told_to_go_on(ends: Sta
         assert sum(len(said.payload) for said in heard if said.kind == "data") == MEGABYTE
 
 
-async def test_what_a_service_does_not_read_pauses_the_server_and_goes_on_later(
-    kind: str, ends: Stable, services: Services
-) -> None:
+async def test_slow_service_pauses_server_and_resumes_later(kind: str, ends: Stable, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         size, may_send, pauses = 64 * MEGABYTE, asyncio.Event(), 0
 
@@ -184,7 +182,7 @@ async def test_what_a_service_does_not_read_pauses_the_server_and_goes_on_later(
         assert pauses
 
 
-async def test_who_does_not_pause_when_asked_loses_that_stream_and_no_other(ends: Stable, services: Services) -> None:
+async def test_server_ignoring_pause_loses_only_that_stream(ends: Stable, services: Services) -> None:
     async with _joined(ends, "ours") as (_, end):
         await end.send(_connect(6, services.pond))
         failing = asyncio.create_task(end.hear_of("error"))
@@ -198,7 +196,7 @@ async def test_who_does_not_pause_when_asked_loses_that_stream_and_no_other(ends
         await _still_works(end, services)
 
 
-async def test_a_client_pings_and_gives_up_a_server_that_never_answers(ends: Stable) -> None:
+async def test_client_pings_and_disconnects_unresponsive_server(ends: Stable) -> None:
     async with _joined(ends, "ours", **QUICK) as (server, end):
         end.deaf = True
         await end.gone()
@@ -206,9 +204,7 @@ async def test_a_client_pings_and_gives_up_a_server_that_never_answers(ends: Sta
         await server.session()
 
 
-async def test_a_text_message_ends_the_session_and_the_client_comes_again(
-    kind: str, ends: Stable, services: Services
-) -> None:
+async def test_text_message_ends_session_and_client_reconnects(kind: str, ends: Stable, services: Services) -> None:
     async with _joined(ends, kind) as (server, end):
         await end.send_raw(end.frame(1, b"hello"))
         await end.gone()
@@ -223,7 +219,7 @@ async def test_a_masked_frame_of_a_server_ends_the_session(kind: str, ends: Stab
         await _still_works(await server.session(), services)
 
 
-async def test_why_a_server_refused_is_kept_by_the_client(ends: Stable) -> None:
+async def test_client_status_keeps_refusal_reason(ends: Stable) -> None:
     async with _server(ends) as server:
         server.refusal = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 21\r\n\r\nfailed authentication"
         client = await ends.client("ours", server.url)
@@ -236,7 +232,7 @@ async def test_why_a_server_refused_is_kept_by_the_client(ends: Stable) -> None:
         await client.has("server")
 
 
-async def test_a_client_goes_on_to_a_server_whose_certificate_it_trusts(ends: Stable, services: Services) -> None:
+async def test_client_moves_on_to_server_with_trusted_certificate(ends: Stable, services: Services) -> None:
     stranger = Stable(ends.folder / "stranger")
     async with _server(stranger) as wrong, _server(ends) as right:
         await ends.client("ours", wrong.url, right.url)

@@ -54,7 +54,7 @@ async def test_both_ends_may_dial_at_the_same_time(tunnel: Tunnel, services: Ser
     assert all(found)
 
 
-async def test_two_hundred_streams_live_beside_each_other(tunnel: Tunnel, services: Services) -> None:
+async def test_two_hundred_concurrent_streams_echo_correctly(tunnel: Tunnel, services: Services) -> None:
     way = await tunnel.server.forward(services.echo)
     everybody_is_there = asyncio.Barrier(200)
 
@@ -95,7 +95,7 @@ async def test_the_last_bytes_before_the_end_are_not_lost(tunnel: Tunnel, servic
     assert await asyncio.gather(*(drawn(down, size) for size in sizes)) == [digest_of(size) for size in sizes]
 
 
-async def test_a_service_that_does_not_read_holds_up_nobody_else(tunnel: Tunnel, services: Services) -> None:
+async def test_service_that_does_not_read_does_not_block_other_streams(tunnel: Tunnel, services: Services) -> None:
     """It gets what the buffers on the way hold, then its sender waits, and in the end it gets everything."""
     services.thirst.clear()
     pond, pit = await tunnel.server.forward(services.pond), await tunnel.server.forward(services.pit)
@@ -110,7 +110,7 @@ async def test_a_service_that_does_not_read_holds_up_nobody_else(tunnel: Tunnel,
             assert await reader.readexactly(32) == digest_of(size)
 
 
-async def test_a_caller_that_does_not_read_holds_up_nobody_else(tunnel: Tunnel, services: Services) -> None:
+async def test_caller_that_does_not_read_does_not_block_other_streams(tunnel: Tunnel, services: Services) -> None:
     down = await tunnel.server.forward(services.spring)
     async with connected(down) as (reader, writer):
         writer.write(demand(32 * MEGABYTE))
@@ -123,7 +123,7 @@ async def test_a_caller_that_does_not_read_holds_up_nobody_else(tunnel: Tunnel, 
         assert rest == 0
 
 
-async def test_a_hundred_streams_at_once_one_of_which_nobody_reads(tunnel: Tunnel, services: Services) -> None:
+async def test_hundred_streams_with_one_unread_stay_within_memory_limit(tunnel: Tunnel, services: Services) -> None:
     down = await tunnel.server.forward(services.spring)
     ours = [end for end in (tunnel.server, tunnel.client) if end.program.name.startswith("our-")]
     before = [end.memory() for end in ours]
@@ -135,7 +135,7 @@ async def test_a_hundred_streams_at_once_one_of_which_nobody_reads(tunnel: Tunne
         assert all(grew < 150 * MEGABYTE for grew in grown), grown
 
 
-async def test_an_echo_with_everything_full_moves_on(tunnel: Tunnel, services: Services) -> None:
+async def test_echo_with_full_buffers_in_both_directions_completes(tunnel: Tunnel, services: Services) -> None:
     """Both directions of one stream stand still at once, because the caller reads nothing while it writes."""
     if tunnel.has_go:
         pytest.skip("upstream's one flag for both directions locks such a stream up (remotedialer#57)")
@@ -151,7 +151,7 @@ async def test_an_echo_with_everything_full_moves_on(tunnel: Tunnel, services: S
             await pouring
 
 
-async def test_a_closed_port_ends_that_stream_and_no_other(tunnel: Tunnel, services: Services) -> None:
+async def test_closed_port_ends_only_that_stream(tunnel: Tunnel, services: Services) -> None:
     kept, refused = await tunnel.server.forward(services.echo), await tunnel.server.forward(services.closed_port)
     before = len(await tunnel.server.failures())
     async with connected(kept) as (reader, writer):
@@ -163,7 +163,7 @@ async def test_a_closed_port_ends_that_stream_and_no_other(tunnel: Tunnel, servi
             assert await reader.readexactly(10) == b"still here"
 
 
-async def test_when_the_caller_leaves_so_does_the_connection_to_the_service(tunnel: Tunnel, services: Services) -> None:
+async def test_closing_caller_closes_service_connection(tunnel: Tunnel, services: Services) -> None:
     way = await tunnel.server.forward(services.echo)
     async with asyncio.timeout(WAIT):
         while services.open:

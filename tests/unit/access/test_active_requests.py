@@ -44,7 +44,7 @@ async def eventually(true: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_only_those_concerned_are_judged_and_each_caller_once() -> None:
+async def test_recheck_authorizes_each_matching_caller_once() -> None:
     judge = Judge()
     calls = [judge.call("ann"), judge.call("ann"), judge.call("bob")]
     judge.why["ann"] = "no grant"
@@ -54,14 +54,14 @@ async def test_only_those_concerned_are_judged_and_each_caller_once() -> None:
     assert [call.why for call in calls] == ["no grant", "no grant", ""]
 
 
-async def test_where_nothing_goes_on_nobody_is_asked() -> None:
+async def test_recheck_without_active_requests_skips_authorization() -> None:
     judge = Judge()
     judge.call("ann").__exit__()
     judge.underway.recheck(lambda call: True, twice=True)
     assert not judge.underway._checking
 
 
-async def test_what_expires_is_judged_then_and_goes_on_if_it_was_prolonged() -> None:
+async def test_request_is_reauthorized_at_token_expiry_and_continues_if_still_valid() -> None:
     judge = Judge()
     judge.expires = {"ann": clock.time() + 0.1, "bob": clock.time() + 0.1}
     ann, bob, brief = judge.call("ann"), judge.call("bob"), judge.call("cal", lasting=False)
@@ -72,7 +72,7 @@ async def test_what_expires_is_judged_then_and_goes_on_if_it_was_prolonged() -> 
     assert ann._timer is None
 
 
-async def test_whoever_cannot_be_judged_now_goes_on_and_is_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_request_continues_and_is_rechecked_after_authorization_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(active_requests, "_AGAIN_SECONDS", 0.05)
     judge = Judge()
     judge.error, judge.why["ann"] = service_unavailable("no etcd"), "no grant"
@@ -85,7 +85,7 @@ async def test_whoever_cannot_be_judged_now_goes_on_and_is_judged_again(monkeypa
     assert call.why == "no grant"
 
 
-async def test_a_refused_token_tells_why_in_the_words_for_the_log() -> None:
+async def test_rejected_token_ends_request_with_the_logged_cause() -> None:
     judge = Judge()
     judge.error = unauthorized("not good")
     judge.error.__cause__ = RuntimeError("it was revoked")
@@ -95,7 +95,7 @@ async def test_a_refused_token_tells_why_in_the_words_for_the_log() -> None:
     assert call.why == "it was revoked"
 
 
-async def test_what_is_done_is_given_up_when_the_call_ends_and_not_when_the_task_is_cancelled() -> None:
+async def test_ended_request_raises_status_error_but_task_cancellation_propagates() -> None:
     judge = Judge()
 
     async def wait(call: Call) -> str:

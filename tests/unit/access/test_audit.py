@@ -36,7 +36,9 @@ async def ask(
         return answer.status
 
 
-async def test_refused_impersonation_names_the_sender(place: Proxied, audit: AuditLines, tmp_path: Path) -> None:
+async def test_audit_line_of_denied_impersonation_names_the_sender(
+    place: Proxied, audit: AuditLines, tmp_path: Path
+) -> None:
     audit_denied_requests(place.engine, Audit())
     masters = "system:masters"
     assert await ask(place, tmp_path, "mallory", Impersonate_User="ann", Impersonate_Group=masters) == 403
@@ -45,7 +47,9 @@ async def test_refused_impersonation_names_the_sender(place: Proxied, audit: Aud
     assert line["impersonatedUser"] == {"username": "ann", "groups": [masters]}
 
 
-async def test_refusal_of_an_impersonated_user_names_both(place: Proxied, audit: AuditLines, tmp_path: Path) -> None:
+async def test_audit_line_of_denied_impersonated_request_names_both_users(
+    place: Proxied, audit: AuditLines, tmp_path: Path
+) -> None:
     """The impersonation was permitted; what the impersonated user asks for is not."""
     rule = {"apiGroups": [""], "resources": ["users"], "verbs": ["impersonate"]}
     await place.client.create(ROLES, "", {"metadata": {"name": "actor"}, "rules": [rule]})
@@ -63,7 +67,9 @@ async def test_refusal_of_an_impersonated_user_names_both(place: Proxied, audit:
     assert 'User "ann" cannot list' in line["why"]
 
 
-async def test_line_without_impersonation_has_no_such_field(place: Proxied, audit: AuditLines, tmp_path: Path) -> None:
+async def test_audit_line_without_impersonation_omits_impersonated_user(
+    place: Proxied, audit: AuditLines, tmp_path: Path
+) -> None:
     audit_denied_requests(place.engine, Audit())
     assert await ask(place, tmp_path, "mallory") == 403
     (line,) = audit.lines
@@ -72,7 +78,9 @@ async def test_line_without_impersonation_has_no_such_field(place: Proxied, audi
 
 
 @pytest.mark.parametrize("length", [257, 4000])
-async def test_names_in_a_line_are_bounded(place: Proxied, audit: AuditLines, tmp_path: Path, length: int) -> None:
+async def test_audit_line_truncates_long_user_names(
+    place: Proxied, audit: AuditLines, tmp_path: Path, length: int
+) -> None:
     audit_denied_requests(place.engine, Audit())
     assert await ask(place, tmp_path, "mallory", Impersonate_User="a" * length) == 403
     (line,) = audit.lines
@@ -80,7 +88,7 @@ async def test_names_in_a_line_are_bounded(place: Proxied, audit: AuditLines, tm
 
 
 @pytest.mark.parametrize("body", [b'{"spec":{"a":[' + b"{}," * 6000 + b"{}]}}", b" " * (3 * 1024 * 1024 + 1)])
-async def test_request_that_is_too_large_has_a_line(
+async def test_audit_log_records_too_large_request(
     place: Proxied, audit: AuditLines, tmp_path: Path, body: bytes
 ) -> None:
     audit_denied_requests(place.engine, Audit())

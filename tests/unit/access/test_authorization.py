@@ -54,20 +54,20 @@ async def nobody(request: Request) -> Caller | None:
     raise unauthorized()
 
 
-async def test_our_tokens_are_known_without_asking_anybody() -> None:
+async def test_own_token_is_identified_without_asking_the_engine() -> None:
     known, bearer = tokens()
     caller = await identifier(known, nobody)(request(f"Bearer {bearer}"))
     assert (caller.name, caller.token) == ("rider", "t")
 
 
-async def test_a_certificate_goes_before_a_token() -> None:
+async def test_client_certificate_takes_precedence_over_token() -> None:
     known, bearer = tokens()
     identify = identifier(known, knowing(ADMIN))
     assert await identify(request(f"Bearer {bearer}", b"der")) == ADMIN
 
 
 @pytest.mark.parametrize("authorization", ["", "Bearer nobodys", "Basic dDp4", "Bearer"])
-async def test_everything_else_is_for_the_engine_to_judge(authorization: str) -> None:
+async def test_other_credentials_are_delegated_to_the_engine(authorization: str) -> None:
     known, _ = tokens()
     assert await identifier(known, knowing(ADMIN))(request(authorization)) == ADMIN
     with pytest.raises(StatusError) as caught:
@@ -76,14 +76,14 @@ async def test_everything_else_is_for_the_engine_to_judge(authorization: str) ->
 
 
 @pytest.mark.parametrize("stranger", [None, Caller(name="system:anonymous")])
-async def test_whoever_proves_nothing_is_told_to(stranger: Caller | None) -> None:
+async def test_anonymous_request_is_rejected_with_401(stranger: Caller | None) -> None:
     known, _ = tokens()
     with pytest.raises(StatusError, match="authentication required") as caught:
         await identifier(known, knowing(stranger))(request())
     assert caught.value.code == 401
 
 
-async def test_service_accounts_have_no_business_in_clusters() -> None:
+async def test_service_account_is_denied_cluster_access() -> None:
     async def everything(caller: Caller, cluster: str) -> bool:
         return True
 
@@ -93,7 +93,7 @@ async def test_service_accounts_have_no_business_in_clusters() -> None:
     assert caught.value.code == 403
 
 
-async def test_a_cluster_opens_to_whom_the_rules_let_in_and_whose_token_is_for_it() -> None:
+async def test_cluster_access_requires_permission_and_token_for_the_cluster() -> None:
     asked: list[tuple[str, str]] = []
 
     async def permits(caller: Caller, cluster: str) -> bool:

@@ -27,7 +27,7 @@ def clusters(*planes: bytes) -> Clusters:
     return made
 
 
-def test_ids_and_clusters_lead_to_each_other() -> None:
+def test_cluster_id_lookup_works_in_both_directions() -> None:
     found = clusters(plane("one", "c-m-one"), plane("two"))
     assert found.find("c-m-one") == Key("ranch", "one")
     assert found.id(Key("ranch", "one")) == "c-m-one"
@@ -38,19 +38,19 @@ def test_ids_and_clusters_lead_to_each_other() -> None:
     assert found.id(Key("ranch", "three")) == ""
 
 
-def test_who_claims_the_id_of_another_later_does_not_get_it() -> None:
+def test_duplicate_cluster_id_belongs_to_the_older_cluster() -> None:
     found = clusters(plane("thief", "c-m-one", NEW), plane("one", "c-m-one", OLD))
     assert found.find("c-m-one") == Key("ranch", "one")
     assert found.id(Key("ranch", "thief")) == ""
 
 
-def test_of_two_claims_that_are_equally_old_none_holds() -> None:
+def test_duplicate_cluster_id_of_equal_age_resolves_to_no_cluster() -> None:
     found = clusters(plane("one", "c-m-one"), plane("two", "c-m-one"))
     assert found.find("c-m-one") is None
     assert found.id(Key("ranch", "one")) == ""
 
 
-def test_an_id_that_could_be_a_path_is_none() -> None:
+def test_cluster_id_with_path_characters_is_ignored() -> None:
     found = clusters(plane("one", "../x"))
     assert found.find("../x") is None
     assert found.id(Key("ranch", "one")) == ""

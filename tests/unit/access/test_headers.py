@@ -17,20 +17,20 @@ _STAY = [
 
 
 @given(st.lists(st.tuples(st.sampled_from(_GO_ON + _STAY), st.text("ab, -", max_size=8)), max_size=12))
-def test_only_what_belongs_to_the_request_goes_on(found: list[tuple[str, str]]) -> None:
+def test_request_headers_are_forwarded_without_hop_by_hop_and_credential_headers(found: list[tuple[str, str]]) -> None:
     named = {token.strip() for name, value in found if name == "connection" for token in value.split(",")}
     kept = headers.onward(found)
     assert kept == [(name, value) for name, value in found if name in _GO_ON and name not in named]
 
 
 @pytest.mark.parametrize("names", ["user-agent", "X-Custom , user-agent", "close, User-Agent"])
-def test_what_the_connection_names_stays(names: str) -> None:
+def test_headers_named_in_connection_header_are_not_forwarded(names: str) -> None:
     found = [("connection", names), ("user-agent", "kubectl"), ("accept", "*/*")]
     assert headers.onward(found) == [("accept", "*/*")]
 
 
 @pytest.mark.parametrize("name", ["impersonate-user", "impersonate-group", "impersonate-uid", "impersonate-extra-x"])
-def test_whoever_acts_for_others_is_refused(name: str) -> None:
+def test_impersonation_headers_are_rejected_with_403(name: str) -> None:
     with pytest.raises(StatusError) as refused:
         headers.onward([("accept", "*/*"), (name, "system:admin")])
     assert refused.value.code == 403
@@ -38,13 +38,13 @@ def test_whoever_acts_for_others_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("x", "a\r\nimpersonate-user: b"), ("x", "a\0b"), ("x y", "a"), ("", "a")])
-def test_what_no_header_may_hold_is_refused(name: str, value: str) -> None:
+def test_invalid_header_name_or_value_is_rejected_with_400(name: str, value: str) -> None:
     with pytest.raises(StatusError) as refused:
         headers.onward([(name, value)])
     assert refused.value.code == 400
 
 
-def test_a_token_among_the_protocols_of_a_websocket_stays() -> None:
+def test_bearer_token_in_websocket_subprotocols_is_not_forwarded() -> None:
     token = "base64url.bearer.authorization.k8s.io.c2VjcmV0"
     assert headers.onward([("sec-websocket-protocol", f"v5.channel.k8s.io, {token},v4.channel.k8s.io")]) == [
         ("sec-websocket-protocol", "v5.channel.k8s.io, v4.channel.k8s.io")
@@ -52,7 +52,7 @@ def test_a_token_among_the_protocols_of_a_websocket_stays() -> None:
     assert headers.onward([("sec-websocket-protocol", token)]) == []
 
 
-def test_the_caller_is_said_whole_and_is_always_authenticated() -> None:
+def test_impersonation_headers_carry_full_caller_and_system_authenticated() -> None:
     caller = Caller(name="ann", uid="u-1", groups=("riders",), extra={"scopes/x": ("a", "b")})
     assert headers.in_the_name_of(caller) == [
         ("Impersonate-User", "ann"),
@@ -77,13 +77,13 @@ def test_the_caller_is_said_whole_and_is_always_authenticated() -> None:
         (Caller(name="ann", extra={"k": ("\0",)}), 403),
     ],
 )
-def test_nobody_is_never_served_as_ourselves(caller: Caller, code: int) -> None:
+def test_empty_or_invalid_caller_identity_is_not_impersonated(caller: Caller, code: int) -> None:
     with pytest.raises(StatusError) as refused:
         headers.in_the_name_of(caller)
     assert refused.value.code == code
 
 
-def test_of_an_answer_comes_back_what_is_about_it() -> None:
+def test_response_headers_drop_hop_by_hop_cookies_and_invalid_values() -> None:
     found = [
         *(("Content-Type", "application/json"), ("Content-Encoding", "gzip"), ("Warning", '299 - "a"')),
         *(("Set-Cookie", "a=b"), ("Connection", "X-Hop"), ("X-Hop", "1"), ("Transfer-Encoding", "chunked")),

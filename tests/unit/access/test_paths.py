@@ -24,7 +24,7 @@ HERE = "/k8s/clusters/c-m-abc"
         (f"{HERE}?a=../../x", "/", "a=../../x"),
     ],
 )
-def test_what_is_passed_on_is_what_came(target: str, path: str | None, query: str) -> None:
+def test_proxied_path_and_query_are_forwarded_unchanged(target: str, path: str | None, query: str) -> None:
     expected = path if path is not None else target.removeprefix(HERE)
     assert judge("GET", target) == Wanted("c-m-abc", expected, query)
 
@@ -41,7 +41,7 @@ def test_what_is_passed_on_is_what_came(target: str, path: str | None, query: st
         *("?a#b", "?a b", "?a\tb", "?ä"),
     ],
 )
-def test_a_path_that_could_mean_another_is_refused(rest: str) -> None:
+def test_ambiguous_path_is_rejected_with_400(rest: str) -> None:
     with pytest.raises(StatusError) as refused:
         judge("GET", HERE + rest)
     assert refused.value.code == 400
@@ -69,14 +69,14 @@ def test_a_path_that_could_mean_another_is_refused(rest: str) -> None:
         ),
     ],
 )
-def test_what_names_no_cluster_plainly_is_refused(target: str) -> None:
+def test_target_without_valid_cluster_id_is_rejected_with_400(target: str) -> None:
     with pytest.raises(StatusError) as refused:
         judge("GET", target)
     assert refused.value.code == 400
 
 
 @pytest.mark.parametrize("method", ["CONNECT", "TRACE", "PROPFIND", "get"])
-def test_other_methods_are_refused(method: str) -> None:
+def test_unsupported_http_method_is_rejected_with_405(method: str) -> None:
     with pytest.raises(StatusError) as refused:
         judge(method, HERE)
     assert refused.value.code == 405
@@ -102,7 +102,7 @@ _PIECES = st.sampled_from(
 
 
 @given(st.lists(_PIECES, max_size=12).map("".join))
-def test_whatever_is_passed_on_has_one_meaning(rest: str) -> None:
+def test_accepted_path_is_unambiguous_after_repeated_decoding(rest: str) -> None:
     try:
         wanted = judge("GET", f"{HERE}/{rest}")
     except StatusError:
@@ -144,5 +144,7 @@ def test_whatever_is_passed_on_has_one_meaning(rest: str) -> None:
         ("DELETE", "/api/v1/namespaces/a/pods/b", "delete", False),
     ],
 )
-def test_verbs_are_those_of_kubernetes(method: str, rest: str, verb: str, open_ended: bool) -> None:
+def test_request_maps_to_kubernetes_verb_and_open_endedness(
+    method: str, rest: str, verb: str, open_ended: bool
+) -> None:
     assert asked(method, judge(method, HERE + rest)) == Asked(verb, open_ended)

@@ -63,7 +63,7 @@ async def status(answer: aiohttp.ClientResponse) -> dict[str, Any]:
 # Requests and answers
 
 
-async def test_the_same_request_arrives_in_the_callers_name_and_without_his_token(
+async def test_request_is_forwarded_with_impersonation_and_without_bearer_token(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
 ) -> None:
     rest = PODS + "/b%20c?fieldManager=x&a=%2F+b&a=2"
@@ -88,7 +88,7 @@ async def test_the_same_request_arrives_in_the_callers_name_and_without_his_toke
     assert "fieldManager" not in json.dumps(line)
 
 
-async def test_connections_to_the_cluster_are_kept(
+async def test_cluster_connection_is_reused_between_requests(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
 ) -> None:
     for _ in range(10):
@@ -98,7 +98,7 @@ async def test_connections_to_the_cluster_are_kept(
     assert far.connections == 1
 
 
-async def test_bodies_are_passed_on_as_they_are_encoded(
+async def test_response_body_keeps_its_content_encoding(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
     packed = gzip.compress(b'{"kind":"PodList"}')
@@ -112,7 +112,7 @@ async def test_bodies_are_passed_on_as_they_are_encoded(
         assert await answer.json() == {"kind": "PodList"}
 
 
-async def test_a_large_answer_comes_whole_and_a_slow_reader_is_waited_for(
+async def test_large_response_is_complete_and_slow_reader_gets_backpressure(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
 ) -> None:
     block, blocks = b"x" * 65536, 1024
@@ -136,7 +136,7 @@ async def test_a_large_answer_comes_whole_and_a_slow_reader_is_waited_for(
     assert received == blocks * len(block)
 
 
-async def test_refusals_of_the_cluster_are_the_callers(
+async def test_403_from_cluster_is_returned_to_the_caller(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
 ) -> None:
     async def forbid(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -149,7 +149,7 @@ async def test_refusals_of_the_cluster_are_the_callers(
     assert audit.lines[0]["code"] == 403
 
 
-async def test_that_the_cluster_refuses_us_is_not_told_as_the_callers_fault(
+async def test_401_from_cluster_is_returned_as_503(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
     async def who(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -165,7 +165,7 @@ async def test_that_the_cluster_refuses_us_is_not_told_as_the_callers_fault(
 # Who may
 
 
-async def test_strangers_and_those_it_is_closed_to_are_refused_and_logged(
+async def test_unauthenticated_and_unauthorized_callers_are_denied_and_audited(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
 ) -> None:
     async with session.get(url(place, PODS), headers={"Authorization": "Bearer forged"}) as answer:
@@ -185,7 +185,7 @@ async def test_strangers_and_those_it_is_closed_to_are_refused_and_logged(
     assert "forged" not in json.dumps(audit.lines)
 
 
-async def test_token_in_a_cookie_is_no_credential(
+async def test_token_in_cookie_is_not_accepted(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
     """A browser sends cookies along with whatever another site asks it to."""
@@ -196,7 +196,7 @@ async def test_token_in_a_cookie_is_no_credential(
     assert far.seen == []
 
 
-async def test_whether_a_cluster_exists_is_told_to_those_who_may_reach_it_only(
+async def test_cluster_not_found_is_reported_only_to_authorized_callers(
     place: Proxied, session: aiohttp.ClientSession, one: None
 ) -> None:
     place.closed["ann", "c-m-other"] = "no grant"
@@ -237,7 +237,7 @@ async def raw(place: Proxied, request: bytes) -> bytes:
         (["TRACE {path}/api HTTP/1.1"], 405),
     ],
 )
-async def test_tricks_do_not_reach_the_cluster(
+async def test_malicious_requests_are_rejected_and_not_forwarded(
     place: Proxied, far: FarCluster, one: None, audit: AuditLines, lines: list[str], code: int
 ) -> None:
     head = [lines[0].format(path=f"/k8s/clusters/{ID}"), f"Authorization: Bearer {place.caller('ann')}", "Host: x"]
@@ -252,7 +252,7 @@ async def test_tricks_do_not_reach_the_cluster(
     assert ("impersonatedUser" in line) == (lines[-1].lower().startswith("impersonate-"))
 
 
-async def test_what_a_connection_header_names_does_not_reach_the_cluster(
+async def test_headers_named_in_connection_header_do_not_reach_the_cluster(
     place: Proxied, far: FarCluster, one: None, audit: AuditLines
 ) -> None:
     head = [f"GET /k8s/clusters/{ID}/api HTTP/1.1", f"Authorization: Bearer {place.caller('ann')}", "Host: x"]
@@ -265,7 +265,7 @@ async def test_what_a_connection_header_names_does_not_reach_the_cluster(
     assert [(line["user"], line["code"]) for line in audit.lines] == [("ann", 200)]
 
 
-async def test_an_upgrade_to_anything_else_is_not_passed_on(place: Proxied, far: FarCluster, one: None) -> None:
+async def test_h2c_upgrade_is_not_forwarded(place: Proxied, far: FarCluster, one: None) -> None:
     head = [f"GET /k8s/clusters/{ID}/api HTTP/1.1", f"Authorization: Bearer {place.caller('ann')}", "Host: x"]
     asking = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__", "", ""]
     context = ssl.create_default_context(cadata=place.engine.pki.ca_certificate_pem.decode())
@@ -281,7 +281,7 @@ async def test_an_upgrade_to_anything_else_is_not_passed_on(place: Proxied, far:
 # What is taken back while it goes on
 
 
-async def test_a_watch_ends_when_its_caller_may_no_longer_and_says_so(
+async def test_watch_ends_with_403_error_event_when_access_is_revoked(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
 ) -> None:
     far.answer = watching
@@ -297,7 +297,7 @@ async def test_a_watch_ends_when_its_caller_may_no_longer_and_says_so(
     await place.until(lambda: not place.proxy.underway.calls)
 
 
-async def test_logs_are_cut_when_their_reader_may_no_longer(
+async def test_followed_log_is_aborted_when_access_is_revoked(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
 ) -> None:
     async def following(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -314,7 +314,7 @@ async def test_logs_are_cut_when_their_reader_may_no_longer(
     assert audit.lines[0]["why"] == "no grant any more"
 
 
-async def test_what_has_not_been_answered_yet_is_given_up_too(
+async def test_pending_request_returns_403_when_access_is_revoked(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
 ) -> None:
     async def silent(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -329,7 +329,7 @@ async def test_what_has_not_been_answered_yet_is_given_up_too(
     assert (audit.lines[0]["code"], audit.lines[0]["why"]) == (403, "no grant any more")
 
 
-async def test_those_who_still_may_are_not_disturbed(
+async def test_revoked_access_does_not_end_watches_of_other_users(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
     far.answer = watching
@@ -349,7 +349,7 @@ async def test_those_who_still_may_are_not_disturbed(
 # Strangers in number
 
 
-async def test_strangers_cannot_fill_the_disk_with_audit_lines(
+async def test_audit_lines_for_unauthenticated_requests_are_rate_limited(
     place: Proxied, session: aiohttp.ClientSession, one: None, audit: AuditLines
 ) -> None:
     place.proxy._audit = Audit(per_second=1e-6)  # no lines are added to the burst, however long this takes
@@ -372,7 +372,7 @@ async def watching(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.Str
     await reader.read()
 
 
-async def test_a_watch_whose_tunnel_is_lost_ends_with_an_event_that_says_so(
+async def test_watch_ends_with_503_error_event_when_tunnel_is_lost(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, audit: AuditLines
 ) -> None:
     await place.cluster(ID, far.config("https://127.0.0.1:1"))
@@ -390,7 +390,7 @@ async def test_a_watch_whose_tunnel_is_lost_ends_with_an_event_that_says_so(
     assert "has not been connected" in audit.lines[0]["why"]
 
 
-async def test_a_watch_that_is_lost_within_an_event_is_cut(
+async def test_watch_lost_within_an_event_is_aborted(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
     async def torn(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -415,7 +415,7 @@ async def test_a_watch_that_is_lost_within_an_event_is_cut(
         ([b"\n"], False),
     ],
 )
-async def test_a_watch_that_is_lost_ends_with_an_event_only_between_events(
+async def test_lost_watch_sends_error_event_only_between_complete_events(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, pieces: list[bytes], whole: bool
 ) -> None:
     """Also of a server that indents its events."""
@@ -437,7 +437,7 @@ async def test_a_watch_that_is_lost_ends_with_an_event_only_between_events(
                 await answer.content.read()
 
 
-async def test_an_answer_that_is_lost_never_looks_whole(
+async def test_truncated_response_is_aborted_instead_of_completed(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
 ) -> None:
     async def torn(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -453,7 +453,7 @@ async def test_an_answer_that_is_lost_never_looks_whole(
     assert "lost while it answered" in audit.lines[0]["why"]
 
 
-async def test_when_the_caller_leaves_the_cluster_is_let_go(
+async def test_cluster_request_is_closed_when_the_caller_disconnects(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
 ) -> None:
     left = asyncio.Event()
@@ -474,7 +474,7 @@ async def test_when_the_caller_leaves_the_cluster_is_let_go(
     assert audit.lines[0]["why"].startswith("the client disconnected")
 
 
-async def test_a_cluster_that_never_connected_says_so_at_once(
+async def test_request_to_never_connected_cluster_returns_503_with_reason(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
 ) -> None:
     await far.stop()
@@ -489,7 +489,7 @@ async def test_a_cluster_that_never_connected_says_so_at_once(
     assert audit.lines[0]["why"] == told
 
 
-async def test_an_api_that_is_down_behind_its_tunnel_is_told_apart_from_a_lost_tunnel(
+async def test_503_message_distinguishes_failed_api_server_from_lost_tunnel(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remuda.access.connectivity._COMING_BACK_SECONDS", LIMIT_SECONDS)
@@ -507,7 +507,7 @@ async def test_an_api_that_is_down_behind_its_tunnel_is_told_apart_from_a_lost_t
     assert told.startswith(f"the cluster {ID} has not been connected since ")
 
 
-async def test_a_write_whose_answer_is_lost_is_not_offered_to_be_done_again(
+async def test_write_with_lost_response_returns_503_without_retry_after(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
 ) -> None:
     async def vanish(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -522,7 +522,7 @@ async def test_a_write_whose_answer_is_lost_is_not_offered_to_be_done_again(
 
 
 @pytest.mark.parametrize(("method", "times"), [("GET", 2), ("PUT", 1), ("DELETE", 1), ("PATCH", 1), ("POST", 1)])
-async def test_only_reads_are_asked_again_when_a_kept_connection_is_lost(
+async def test_only_get_is_retried_when_a_reused_connection_is_lost(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, method: str, times: int
 ) -> None:
     async with session.get(url(place, PODS)) as answer:
@@ -540,7 +540,7 @@ async def test_only_reads_are_asked_again_when_a_kept_connection_is_lost(
     assert [seen.method for seen in far.seen] == ["GET", *[method] * times]
 
 
-async def test_a_server_with_another_authority_is_not_spoken_to(
+async def test_server_certificate_from_another_ca_returns_503(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
 ) -> None:
     config = far.config()
@@ -554,7 +554,7 @@ async def test_a_server_with_another_authority_is_not_spoken_to(
     assert far.seen == []
 
 
-async def test_a_cluster_that_does_not_answer_keeps_a_bounded_number_waiting_and_nobody_elses(
+async def test_unresponsive_cluster_hits_its_own_request_limit_with_429(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
     await place.cluster("c-m-other", far.config())
@@ -581,7 +581,7 @@ async def test_a_cluster_that_does_not_answer_keeps_a_bounded_number_waiting_and
         assert answer.status == 200
 
 
-async def test_a_body_above_the_limit_is_refused(
+async def test_request_body_above_the_limit_is_rejected_with_413(
     place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
     async with session.post(url(place, PODS), data=bytes(4 * 1024 * 1024)) as answer:

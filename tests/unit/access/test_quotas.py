@@ -96,7 +96,7 @@ async def test_concurrent_tokens_do_not_exceed_the_quota(server: ApiServer) -> N
     assert await accepted(*(token(alice, "alice") for _ in range(10))) == 2
 
 
-async def test_refused_token_says_how_many_there_are_and_whom_to_ask(server: ApiServer) -> None:
+async def test_token_quota_error_reports_usage_and_how_to_raise_the_quota(server: ApiServer) -> None:
     alice = await user(server, quota={"tokens": 1})
     await token(alice, "alice")
     with pytest.raises(StatusError) as caught:
@@ -107,7 +107,7 @@ async def test_refused_token_says_how_many_there_are_and_whom_to_ask(server: Api
     )
 
 
-async def test_expired_tokens_and_those_of_others_are_not_counted(
+async def test_token_quota_ignores_expired_tokens_and_other_users_tokens(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice, bob = await user(server), await user(server, "bob")
@@ -133,7 +133,7 @@ async def test_quota_of_a_user_replaces_the_default(server: ApiServer) -> None:
         await _patched(alice, "c0", {"spec": {"rkeConfig": {"machinePools": [pool(quantity=7)]}}})
 
 
-async def test_cluster_admins_and_those_who_are_no_users_are_not_limited(server: ApiServer) -> None:
+async def test_quota_does_not_limit_cluster_admins_and_non_remuda_users(server: ApiServer) -> None:
     reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "cluster-admin"}
     subjects = [{"apiGroup": RBAC, "kind": "User", "name": "chief"}]
     binding = {"metadata": {"name": "chief"}, "roleRef": reference, "subjects": subjects}

@@ -28,7 +28,7 @@ async def version(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.Stre
     await whole(writer, b'{"gitVersion":"v1.36.4+k3s1"}')
 
 
-async def test_the_way_is_the_tunnel_while_there_is_one_and_who_cares_is_told(place: Proxied, far: FarCluster) -> None:
+async def test_transport_uses_tunnel_while_connected_and_notifies_on_change(place: Proxied, far: FarCluster) -> None:
     key = await place.cluster(ID, far.config())
     direct = await place.ways.of(ID)
     assert (direct.through, direct.key, direct.server) == ("direct", key, f"https://{far.address}")
@@ -61,7 +61,7 @@ async def test_a_node_is_silent_since_its_tunnel_ended(place: Proxied, far: FarC
     assert place.ways.silent_since(ID, "roan") is None, "it is back"
 
 
-async def test_an_open_tunnel_without_a_sign_of_life_is_silent_since_the_last_one(
+async def test_node_with_idle_open_tunnel_is_silent_since_the_last_received_frame(
     place: Proxied, far: FarCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await place.cluster(ID, far.config())
@@ -73,7 +73,7 @@ async def test_an_open_tunnel_without_a_sign_of_life_is_silent_since_the_last_on
     assert since <= clock.time() - 20
 
 
-async def test_a_tunnel_that_was_cut_and_comes_back_is_told_twice(place: Proxied, far: FarCluster) -> None:
+async def test_tunnel_reconnect_notifies_twice_and_replaces_the_transport(place: Proxied, far: FarCluster) -> None:
     key = await place.cluster(ID, far.config())
     await place.tunnel(ID)
     before = await place.ways.of(ID)
@@ -83,7 +83,7 @@ async def test_a_tunnel_that_was_cut_and_comes_back_is_told_twice(place: Proxied
     assert (after.through, after is before) == ("tunnel", False)
 
 
-async def test_new_credentials_are_used_at_once_and_who_uses_the_old_way_keeps_it(
+async def test_new_credentials_replace_transport_without_closing_active_requests(
     place: Proxied, far: FarCluster
 ) -> None:
     key = await place.cluster(ID, far.config())
@@ -110,13 +110,13 @@ async def test_new_credentials_are_used_at_once_and_who_uses_the_old_way_keeps_i
     assert not new._session.closed
 
 
-async def test_many_at_once_share_one_way(place: Proxied, far: FarCluster) -> None:
+async def test_concurrent_lookups_share_a_single_transport(place: Proxied, far: FarCluster) -> None:
     await place.cluster(ID, far.config())
     found = await asyncio.gather(*(place.ways.of(ID) for _ in range(20)))
     assert len(set(map(id, found))) == 1
 
 
-async def test_a_cluster_that_is_gone_has_no_way(place: Proxied, far: FarCluster) -> None:
+async def test_deleted_cluster_closes_transport_and_returns_404(place: Proxied, far: FarCluster) -> None:
     key = await place.cluster(ID, far.config())
     way = await place.ways.of(ID)
     await place.client.delete(RKE_CONTROL_PLANE.target, *key)
@@ -126,7 +126,7 @@ async def test_a_cluster_that_is_gone_has_no_way(place: Proxied, far: FarCluster
     assert gone.value.code == 404
 
 
-async def test_without_credentials_the_wait_is_told(place: Proxied) -> None:
+async def test_cluster_without_kubeconfig_returns_503_with_reason(place: Proxied) -> None:
     plane = {
         "metadata": {"name": "young"},
         "spec": {"clusterName": "young", "managementClusterName": ID, "kubernetesVersion": "v1.36.4+k3s1"},
@@ -149,7 +149,7 @@ def pit() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("upgraded", [False, True])
-async def test_where_a_tunnel_is_to_come_back_one_waits_for_the_direct_way_and_the_others_are_told(
+async def test_direct_connect_timeout_fails_later_requests_fast_until_tunnel_returns(
     place: Proxied, far: FarCluster, pit: str, monkeypatch: pytest.MonkeyPatch, upgraded: bool
 ) -> None:
     monkeypatch.setattr("remuda.access.cluster_transport.CONNECT_SECONDS", 0.2)
@@ -170,7 +170,7 @@ async def test_where_a_tunnel_is_to_come_back_one_waits_for_the_direct_way_and_t
     assert (await place.ways.of(ID)).through == "tunnel"
 
 
-async def test_a_cluster_that_never_had_a_tunnel_is_always_asked_directly(
+async def test_cluster_without_tunnel_history_always_retries_direct_connection(
     place: Proxied, far: FarCluster, pit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remuda.access.cluster_transport.CONNECT_SECONDS", 0.2)
@@ -182,7 +182,7 @@ async def test_a_cluster_that_never_had_a_tunnel_is_always_asked_directly(
 
 
 @pytest.mark.parametrize("server", ["http://127.0.0.1:1", ""])
-async def test_what_cannot_be_verified_is_not_used(place: Proxied, far: FarCluster, server: str) -> None:
+async def test_kubeconfig_without_tls_verification_is_rejected(place: Proxied, far: FarCluster, server: str) -> None:
     config = far.config(server)
     if not server:
         config["clusters"][0]["cluster"] |= {"insecure-skip-tls-verify": True}
@@ -196,9 +196,7 @@ async def test_what_cannot_be_verified_is_not_used(place: Proxied, far: FarClust
 # Our own controllers
 
 
-async def test_controllers_are_told_how_a_cluster_stands_and_not_only_what_their_attempt_came_to(
-    place: Proxied, far: FarCluster
-) -> None:
+async def test_connect_error_message_includes_cluster_connectivity(place: Proxied, far: FarCluster) -> None:
     key = await place.cluster(ID, far.config())
     why = "no answer in time"
     never = place.ways.told(key, why)
@@ -216,7 +214,7 @@ async def test_controllers_are_told_how_a_cluster_stands_and_not_only_what_their
     assert place.ways.told(Key(NAMESPACE, "somebody-elses"), why) == why
 
 
-async def test_controllers_go_by_the_same_way(place: Proxied, far: FarCluster) -> None:
+async def test_controller_client_uses_the_tunnel_without_impersonation(place: Proxied, far: FarCluster) -> None:
     key = await place.cluster(ID, far.config("https://127.0.0.1:1"))
     far.answer = version
     with pytest.raises(StatusError, match=r"127\.0\.0\.1:1"):
@@ -236,7 +234,7 @@ async def _asked(place: Proxied, key: Key) -> bytes:
         await client.close()
 
 
-async def test_cluster_cannot_fill_the_memory_of_our_controllers(
+async def test_controller_client_rejects_oversized_cluster_response(
     place: Proxied, far: FarCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remuda.access.transport_pool.MOST_ANSWER_BYTES", 10)
@@ -260,21 +258,23 @@ async def kubeconfig_of(place: Proxied, cluster: Key, config: dict[str, object])
     await place.client.create(SECRETS, cluster.namespace, secret)
 
 
-async def test_anybody_elses_cluster_is_reached_by_its_own_kubeconfig(place: Proxied, far: FarCluster) -> None:
+async def test_externally_managed_cluster_is_dialed_with_its_own_kubeconfig(place: Proxied, far: FarCluster) -> None:
     far.answer = version
     foreign = Key(NAMESPACE, "foreign")
     await kubeconfig_of(place, foreign, far.config())
     assert await _asked(place, foreign) == b'{"gitVersion":"v1.36.4+k3s1"}'
 
 
-async def test_our_own_proxy_is_never_the_way_to_ourselves(place: Proxied) -> None:
+async def test_dial_rejects_kubeconfig_pointing_at_own_proxy(place: Proxied) -> None:
     foreign = Key(NAMESPACE, "foreign")
     await kubeconfig_of(place, foreign, kubeconfig.build(place.url(ID), token="t"))
     with pytest.raises(Retryable, match="leads through this manager"):
         await place.ways.dial(foreign)
 
 
-async def test_nothing_is_left_open(place: Proxied, far: FarCluster, recwarn: pytest.WarningsRecorder) -> None:
+async def test_transport_pool_close_leaves_no_unclosed_sessions(
+    place: Proxied, far: FarCluster, recwarn: pytest.WarningsRecorder
+) -> None:
     await place.cluster(ID, far.config())
     await place.ways.of(ID)
     await place.ways.close()

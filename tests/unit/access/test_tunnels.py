@@ -162,20 +162,20 @@ async def refused(gate: Gate, refusals: Callable[[], list[str]], shown: str, why
     assert not mac or mac not in line
 
 
-async def test_a_node_of_the_control_plane_comes_in_as_itself(gate: Gate) -> None:
+async def test_control_plane_node_token_is_accepted(gate: Gate) -> None:
     await gate.cluster("prairie")
     uid = await gate.machine("roan", "prairie")
     assert await gate.ask(token("c-prairie", "roan", uid)) == Key("c-prairie", "roan")
     assert await gate.ask(token("c-prairie", "roan", uid), "bearer") == Key("c-prairie", "roan")
 
 
-async def test_names_of_machines_may_have_dots(gate: Gate) -> None:
+async def test_machine_name_with_dots_is_accepted_in_token(gate: Gate) -> None:
     await gate.cluster("prairie")
     uid = await gate.machine("roan.stable.example", "prairie")
     assert await gate.ask(token("c-prairie", "roan.stable.example", uid)) == Key("c-prairie", "roan.stable.example")
 
 
-async def test_the_token_of_one_cluster_opens_nothing_of_another(gate: Gate, refusals: Callable[[], list[str]]) -> None:
+async def test_tunnel_token_of_another_cluster_is_rejected(gate: Gate, refusals: Callable[[], list[str]]) -> None:
     await gate.cluster("prairie", b"one key")
     await gate.cluster("meadow", b"another key")
     uid = await gate.machine("roan", "prairie")
@@ -185,9 +185,7 @@ async def test_the_token_of_one_cluster_opens_nothing_of_another(gate: Gate, ref
     )
 
 
-async def test_a_cluster_that_takes_the_id_of_another_gets_no_tunnel_by_it(
-    gate: Gate, refusals: Callable[[], list[str]]
-) -> None:
+async def test_cluster_with_duplicate_id_cannot_open_tunnel(gate: Gate, refusals: Callable[[], list[str]]) -> None:
     await gate.cluster("prairie", b"one key")
     uid = await gate.machine("roan", "prairie")
     thief = {"clusterName": "thief", "managementClusterName": "c-prairie", "kubernetesVersion": "v1.36.4+k3s1"}
@@ -210,7 +208,7 @@ async def test_a_cluster_that_takes_the_id_of_another_gets_no_tunnel_by_it(
         ("c-prairie", "bay", "the token does not belong to this Machine"),
     ],
 )
-async def test_whoever_is_not_a_node_of_the_control_plane_is_refused(
+async def test_tunnel_is_denied_unless_token_names_own_control_plane_machine(
     gate: Gate, refusals: Callable[[], list[str]], cluster: str, machine: str, why: str
 ) -> None:
     """Each with a mac that is right for what it claims, except for one that claims to be another node."""
@@ -222,7 +220,7 @@ async def test_whoever_is_not_a_node_of_the_control_plane_is_refused(
     await refused(gate, refusals, token(cluster, machine, uids.get(machine, uids["roan"])), why)
 
 
-async def test_a_machine_that_is_being_deleted_may_come_back_until_it_is_gone(gate: Gate) -> None:
+async def test_deleting_machine_may_reconnect_until_its_finalizers_are_removed(gate: Gate) -> None:
     """Its end may need the API of its cluster, to which nothing else may lead; also after the manager was started
     anew, as seen from a node whose session was ended."""
     await gate.cluster("prairie")
@@ -239,7 +237,7 @@ async def test_a_machine_that_is_being_deleted_may_come_back_until_it_is_gone(ga
     assert not gate.nodes("c-prairie")
 
 
-async def test_the_token_of_a_machine_that_had_the_name_before_is_refused(
+async def test_tunnel_token_of_deleted_machine_with_same_name_is_rejected(
     gate: Gate, refusals: Callable[[], list[str]]
 ) -> None:
     await gate.cluster("prairie")
@@ -252,7 +250,9 @@ async def test_the_token_of_a_machine_that_had_the_name_before_is_refused(
 
 
 @pytest.mark.parametrize("forge", ["other key", "empty", "cut", "turned"])
-async def test_a_forged_mac_is_refused(gate: Gate, refusals: Callable[[], list[str]], forge: str) -> None:
+async def test_tunnel_token_with_forged_mac_is_rejected(
+    gate: Gate, refusals: Callable[[], list[str]], forge: str
+) -> None:
     await gate.cluster("prairie")
     uid = await gate.machine("roan", "prairie")
     good = token("c-prairie", "roan", uid)
@@ -266,7 +266,7 @@ async def test_a_forged_mac_is_refused(gate: Gate, refusals: Callable[[], list[s
     await refused(gate, refusals, forged[forge], "the token does not belong to this Machine")
 
 
-async def test_where_there_is_no_key_nobody_has_a_token(gate: Gate, refusals: Callable[[], list[str]]) -> None:
+async def test_tunnel_token_is_rejected_when_cluster_has_no_key(gate: Gate, refusals: Callable[[], list[str]]) -> None:
     await gate.cluster("prairie", b"")
     uid = await gate.machine("roan", "prairie")
     assert await gate.ask(token("c-prairie", "roan", uid, b"")) is None
@@ -276,25 +276,27 @@ async def test_where_there_is_no_key_nobody_has_a_token(gate: Gate, refusals: Ca
 
 
 @pytest.mark.parametrize("shown", [None, "", ".", "..", "a.b", "a..c", "c-prairie", "é.b.c", "a.b." + "c" * 600])
-async def test_what_is_no_token_is_refused(gate: Gate, refusals: Callable[[], list[str]], shown: str | None) -> None:
+async def test_malformed_tunnel_token_is_rejected(
+    gate: Gate, refusals: Callable[[], list[str]], shown: str | None
+) -> None:
     assert await gate.ask(shown) is None
     (line,) = refusals()
     assert "it has no tunnel token" in line
 
 
-async def test_a_token_in_another_scheme_is_none(gate: Gate) -> None:
+async def test_tunnel_token_with_non_bearer_scheme_is_rejected(gate: Gate) -> None:
     await gate.cluster("prairie")
     uid = await gate.machine("roan", "prairie")
     assert await gate.ask(token("c-prairie", "roan", uid), "Basic") is None
 
 
-async def test_the_same_refusal_is_said_once(gate: Gate, refusals: Callable[[], list[str]]) -> None:
+async def test_repeated_tunnel_rejection_is_audited_once(gate: Gate, refusals: Callable[[], list[str]]) -> None:
     for _ in range(20):
         assert await gate.ask("c-nowhere.roan.mac") is None
     assert len(refusals()) == 1
 
 
-async def test_a_session_is_displaced_by_the_same_node_only(gate: Gate) -> None:
+async def test_tunnel_session_is_displaced_only_by_the_same_node(gate: Gate) -> None:
     await gate.cluster("prairie")
     roan, bay = await gate.machine("roan", "prairie"), await gate.machine("bay", "prairie")
     await gate.connect(token("c-prairie", "roan", roan))
@@ -313,7 +315,7 @@ async def test_a_session_is_displaced_by_the_same_node_only(gate: Gate) -> None:
     assert "displaced by a new session" in ended.reason
 
 
-async def test_a_session_ends_with_its_machine_and_stays_out(gate: Gate) -> None:
+async def test_tunnel_session_ends_when_its_machine_is_deleted_and_cannot_reconnect(gate: Gate) -> None:
     await gate.cluster("prairie")
     uid, other = await gate.machine("roan", "prairie"), await gate.machine("bay", "prairie")
     client = await gate.connect(token("c-prairie", "roan", uid))
@@ -339,7 +341,7 @@ async def test_a_session_ends_when_its_machine_leaves_the_control_plane(gate: Ga
     assert not gate.nodes("c-prairie")
 
 
-async def test_a_key_that_was_replaced_counts_at_once_and_the_old_one_no_more(gate: Gate) -> None:
+async def test_replaced_tunnel_key_takes_effect_and_invalidates_old_tokens(gate: Gate) -> None:
     await gate.cluster("prairie")
     uid = await gate.machine("roan", "prairie")
     assert await gate.ask(token("c-prairie", "roan", uid)) is not None
@@ -350,9 +352,7 @@ async def test_a_key_that_was_replaced_counts_at_once_and_the_old_one_no_more(ga
     assert await gate.ask(token("c-prairie", "roan", uid, b"a new key")) is not None
 
 
-async def test_a_key_that_somebody_put_back_without_a_label_counts_soon(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_tunnel_key_in_unlabelled_secret_is_picked_up(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     await gate.cluster("prairie", b"")
     uid = await gate.machine("roan", "prairie")
     assert await gate.ask(token("c-prairie", "roan", uid)) is None
@@ -363,7 +363,7 @@ async def test_a_key_that_somebody_put_back_without_a_label_counts_soon(
     assert await gate.ask(token("c-prairie", "roan", uid)) is not None
 
 
-async def test_forged_tokens_cost_no_reading(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_forged_tunnel_tokens_cause_no_extra_secret_reads(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     await gate.cluster("prairie")
     uid = await gate.machine("roan", "prairie")
     reads: list[object] = []
@@ -379,7 +379,7 @@ async def test_forged_tokens_cost_no_reading(gate: Gate, monkeypatch: pytest.Mon
     assert len(reads) <= 1
 
 
-async def test_a_node_that_has_this_end_dial_something_is_refused_and_it_is_told(gate: Gate, audit: AuditLines) -> None:
+async def test_dial_request_from_node_is_denied_and_audited(gate: Gate, audit: AuditLines) -> None:
     await gate.cluster("prairie")
     uid = await gate.machine("roan", "prairie")
     client = await gate.connect(token("c-prairie", "roan", uid))

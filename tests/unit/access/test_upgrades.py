@@ -79,7 +79,7 @@ def echoing(protocol: str, *more: str, greeting: bytes = b"") -> Answer:
         ("GET", WEBSOCKET, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZ"),
     ],
 )
-async def test_bytes_pass_both_ways_as_they_are(
+async def test_upgraded_connection_relays_bytes_unchanged_in_both_directions(
     place: Proxied,
     far: FarCluster,
     caller: Caller,
@@ -112,7 +112,7 @@ async def test_bytes_pass_both_ways_as_they_are(
     assert line["bytes"] == 10 + len(every_byte)
 
 
-async def test_when_the_cluster_ends_it_the_caller_gets_all_that_was_sent(
+async def test_pending_data_reaches_the_caller_when_the_cluster_closes(
     place: Proxied, far: FarCluster, caller: Caller, by: str
 ) -> None:
     async def farewell(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -126,7 +126,7 @@ async def test_when_the_cluster_ends_it_the_caller_gets_all_that_was_sent(
     assert await caller.end() == b"x" * 1_000_000
 
 
-async def test_when_the_caller_ends_it_the_cluster_gets_all_that_was_sent(
+async def test_pending_data_reaches_the_cluster_when_the_caller_closes(
     place: Proxied, far: FarCluster, caller: Caller, by: str
 ) -> None:
     got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -143,7 +143,7 @@ async def test_when_the_caller_ends_it_the_cluster_gets_all_that_was_sent(
         assert await got == b"y" * 1_000_000
 
 
-async def test_neither_side_is_read_faster_than_the_other_takes(
+async def test_slow_caller_applies_backpressure_to_the_cluster(
     place: Proxied, far: FarCluster, caller: Caller, by: str
 ) -> None:
     written = 0
@@ -164,7 +164,7 @@ async def test_neither_side_is_read_faster_than_the_other_takes(
     assert len(await caller.end()) == 64_000_000
 
 
-async def test_a_cluster_that_takes_nothing_is_waited_for(
+async def test_slow_cluster_applies_backpressure_to_the_caller(
     place: Proxied, far: FarCluster, caller: Caller, by: str
 ) -> None:
     go_on, taken = asyncio.Event(), 0
@@ -196,7 +196,7 @@ async def test_a_cluster_that_takes_nothing_is_waited_for(
     await place.until(lambda: taken == 64_000_000)
 
 
-async def test_what_the_caller_sends_before_it_is_agreed_arrives_after(
+async def test_data_sent_before_upgrade_response_is_delivered_after_upgrade(
     place: Proxied, far: FarCluster, caller: Caller, by: str
 ) -> None:
     agree = asyncio.Event()
@@ -216,7 +216,7 @@ async def test_what_the_caller_sends_before_it_is_agreed_arrives_after(
     assert await caller.read(3) == b"123"
 
 
-async def test_who_sends_too_much_before_it_is_agreed_is_cut_off(
+async def test_caller_sending_too_much_before_upgrade_is_disconnected(
     place: Proxied, far: FarCluster, caller: Caller
 ) -> None:
     await place.cluster(ID, far.config())
@@ -232,7 +232,7 @@ async def test_who_sends_too_much_before_it_is_agreed_is_cut_off(
         await asking
 
 
-async def test_a_lost_tunnel_ends_it(place: Proxied, far: FarCluster, caller: Caller) -> None:
+async def test_lost_tunnel_closes_upgraded_connection(place: Proxied, far: FarCluster, caller: Caller) -> None:
     await place.cluster(ID, far.config("https://127.0.0.1:1"))
     await place.tunnel(ID)
     far.answer = echoing(SPDY)
@@ -243,7 +243,7 @@ async def test_a_lost_tunnel_ends_it(place: Proxied, far: FarCluster, caller: Ca
     assert await caller.end() == b""
 
 
-async def test_a_refusal_is_an_ordinary_answer_and_the_connection_goes_on(
+async def test_rejected_upgrade_is_relayed_and_connection_stays_open(
     place: Proxied, far: FarCluster, caller: Caller, by: str, audit: AuditLines
 ) -> None:
     async def refuse(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -258,7 +258,7 @@ async def test_a_refusal_is_an_ordinary_answer_and_the_connection_goes_on(
         assert [line["code"] for line in audit.lines] == [404] * number
 
 
-async def test_a_cluster_that_is_not_there_is_told_in_words(
+async def test_upgrade_to_unreachable_cluster_returns_503_with_warning(
     place: Proxied, far: FarCluster, caller: Caller, by: str
 ) -> None:
     await far.stop()
@@ -267,7 +267,7 @@ async def test_a_cluster_that_is_not_there_is_told_in_words(
     assert any(f"the cluster {ID} " in line for line in headers if line.startswith("Warning: "))
 
 
-async def test_a_server_with_another_authority_is_not_spoken_to(
+async def test_upgrade_with_server_certificate_from_another_ca_returns_503(
     place: Proxied, far: FarCluster, caller: Caller, by: str
 ) -> None:
     config = far.config()
@@ -284,7 +284,9 @@ async def test_a_server_with_another_authority_is_not_spoken_to(
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 2000 What\r\n\r\n", b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000]
 )
-async def test_an_answer_that_is_none_is_a_503(place: Proxied, far: FarCluster, caller: Caller, answer: bytes) -> None:
+async def test_malformed_upgrade_response_returns_503(
+    place: Proxied, far: FarCluster, caller: Caller, answer: bytes
+) -> None:
     await place.cluster(ID, far.config())
 
     async def babble(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -296,7 +298,7 @@ async def test_an_answer_that_is_none_is_a_503(place: Proxied, far: FarCluster, 
     assert first == "HTTP/1.1 503 Service Unavailable"
 
 
-async def test_it_is_cut_at_both_ends_when_its_caller_may_no_longer(
+async def test_upgraded_connection_is_closed_on_both_sides_when_access_is_revoked(
     place: Proxied, far: FarCluster, caller: Caller, by: str, audit: AuditLines
 ) -> None:
     left = asyncio.Event()
@@ -349,7 +351,7 @@ class Full(asyncio.Transport):
         return False
 
 
-async def test_a_caller_who_is_behind_from_the_first_bytes_on_holds_the_cluster_back() -> None:
+async def test_caller_blocked_on_first_bytes_pauses_reading_from_the_cluster() -> None:
     far, near = FarEnd(), End()
     cluster, _ = Full(far), Full(near)
     far.data_received(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: SPDY/3.1\r\nConnection: Upgrade\r\n\r\nhello")

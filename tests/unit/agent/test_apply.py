@@ -11,9 +11,7 @@ from remuda.agent.config import Config
 from remuda.agent.plan import parse
 
 
-def test_a_plan_waits_for_the_disk_only_where_something_would_be_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_without_files_is_applied_without_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     content = b'{"instructions": [{"command": "true"}]}'

@@ -20,7 +20,7 @@ BASIS = Basis("uid", "checksum")
 PLAN = Plan(periodic_instructions=[Instruction(name="look", command="true", period_seconds=3600)])
 
 
-def test_instructions_that_could_not_be_begun_are_tried_again_but_not_at_once(
+def test_unstartable_periodic_instructions_are_retried_after_a_pause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a disk that is full, or gone: nobody is served by an agent that tries as often as it can."""

@@ -31,7 +31,7 @@ def private(path: Path, content: str, mode: int = 0o600) -> str:
     return str(path)
 
 
-def test_the_file_that_is_written_in_the_field(tmp_path: Path) -> None:
+def test_upstream_config_file_is_loaded(tmp_path: Path) -> None:
     found = load(private(tmp_path / "config.yaml", UPSTREAM), root="/r", address="127.0.0.9")
     assert found == Config(
         work_directory="/var/lib/rancher/agent/work",
@@ -47,7 +47,7 @@ def test_the_file_that_is_written_in_the_field(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_rendered_is_read_back() -> None:
+def test_rendered_config_round_trips() -> None:
     config = Config(work_directory='/a "b"', local_enabled=True, instruction_timeout_seconds=5, upgrade=False)
     assert parse(render(config)) == config
 
@@ -64,12 +64,12 @@ def test_what_is_rendered_is_read_back() -> None:
         ("a: &b c\n", "line 1"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, content: str, words: str) -> None:
+def test_invalid_config_raises_config_error_with_reason(tmp_path: Path, content: str, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load(private(tmp_path / "config.yaml", content))
 
 
-def test_a_file_others_could_have_written_is_not_believed(tmp_path: Path) -> None:
+def test_config_file_missing_or_with_wrong_mode_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="must have mode 0600, not 0644"):
         load(private(tmp_path / "config.yaml", UPSTREAM, 0o644))
     with pytest.raises(ConfigError, match=r"cannot read .*: No such file"):
@@ -77,7 +77,7 @@ def test_a_file_others_could_have_written_is_not_believed(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_a_file_of_another_user_is_not_believed(tmp_path: Path) -> None:
+def test_config_file_owned_by_another_user_is_rejected(tmp_path: Path) -> None:
     path = private(tmp_path / "config.yaml", UPSTREAM)
     os.chown(path, 12, 34)
     with pytest.raises(ConfigError, match="must belong to user 0, not 12"):
@@ -92,7 +92,7 @@ def info(text: str = "", **changes: str) -> bytes:
     return json.dumps({"kubeConfig": text, "namespace": "fleet", "secretName": "plan", **changes}).encode()
 
 
-def test_the_connection_info_as_yaml_and_as_json() -> None:
+def test_connection_info_accepts_yaml_and_json_kubeconfig() -> None:
     import yaml
 
     found = connection.parse(info())
@@ -119,13 +119,13 @@ def test_the_connection_info_as_yaml_and_as_json() -> None:
         ),
     ],
 )
-def test_a_connection_that_is_not_whole_or_not_safe_is_refused(content: bytes, words: str) -> None:
+def test_incomplete_or_insecure_connection_info_is_rejected(content: bytes, words: str) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         connection.parse(content)
     assert "secret-token" not in str(caught.value)
 
 
-def test_servers_and_authorities_delivered_since_are_added(tmp_path: Path) -> None:
+def test_valid_servers_and_cas_from_servers_directory_are_added(tmp_path: Path) -> None:
     more = {"server": "https://new:443/", "certificate-authority-data": encoded(OTHER.pem)}
     private(tmp_path / "a.json", json.dumps(more))
     private(tmp_path / "b.json", json.dumps({"server": "http://unsafe"}))
@@ -144,7 +144,7 @@ def test_deeply_nested_connection_info_is_refused(answer: bytes) -> None:
 
 
 @pytest.mark.parametrize(("path", "why"), [("/nonexistent/ca.pem", "/nonexistent/ca.pem: No such file"), (1, "lacks")])
-def test_authority_that_cannot_be_read_is_refused(path: object, why: str) -> None:
+def test_unreadable_certificate_authority_is_rejected(path: object, why: str) -> None:
     """A number would be a descriptor of the agent itself."""
     config = {
         "current-context": "x",

@@ -22,7 +22,7 @@ def mine(path: str, content: bytes = b"", **more: object) -> File:
     return File(path, content, uid=os.getuid(), gid=os.getgid(), **more)  # type: ignore[arg-type]
 
 
-def test_modes_are_as_wanted_or_private(tmp_path: Path) -> None:
+def test_file_modes_are_as_specified_or_private_by_default(tmp_path: Path) -> None:
     old = os.umask(0o077)
     try:
         bring(mine("/a/b/private", b"1"), str(tmp_path))
@@ -34,7 +34,7 @@ def test_modes_are_as_wanted_or_private(tmp_path: Path) -> None:
     assert (mode(tmp_path / "a/b"), mode(tmp_path / "a/c")) == (0o755, 0o755)
 
 
-def test_equal_content_is_not_written_again_but_its_mode_is_put_right(tmp_path: Path) -> None:
+def test_unchanged_file_is_not_rewritten_but_its_mode_is_corrected(tmp_path: Path) -> None:
     path = tmp_path / "file"
     bring(mine("/file", b"same", permissions="0644"), str(tmp_path))
     os.utime(path, (1, 1))
@@ -48,7 +48,7 @@ def test_equal_content_is_not_written_again_but_its_mode_is_put_right(tmp_path: 
     assert sorted(os.listdir(tmp_path)) == ["file"]
 
 
-def test_what_a_link_points_to_is_written_and_the_link_stays(tmp_path: Path) -> None:
+def test_writing_through_symlink_updates_target_and_keeps_link(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"old")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     bring(mine("/link", b"new"), str(tmp_path))
@@ -56,7 +56,7 @@ def test_what_a_link_points_to_is_written_and_the_link_stays(tmp_path: Path) -> 
     assert (tmp_path / "real").read_bytes() == b"new"
 
 
-def test_removing(tmp_path: Path) -> None:
+def test_delete_action_removes_files_trees_and_links_without_following(tmp_path: Path) -> None:
     (tmp_path / "folder/below").mkdir(parents=True)
     (tmp_path / "folder/below/file").touch()
     (tmp_path / "kept").touch()
@@ -86,7 +86,7 @@ def test_removing(tmp_path: Path) -> None:
         (File("/file/below", b"1"), "File exists|Not a directory"),
     ],
 )
-def test_refusals_name_the_file_and_the_reason(tmp_path: Path, file: File, words: str) -> None:
+def test_rejected_file_error_names_path_and_reason(tmp_path: Path, file: File, words: str) -> None:
     outside, root = tmp_path / "outside", tmp_path / "root"
     for folder in (outside, root, root / "folder"):
         folder.mkdir()
@@ -110,7 +110,7 @@ def test_no_path_leaves_the_root(tmp_path: Path, path: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_owners(tmp_path: Path) -> None:
+def test_file_owner_and_group_are_set(tmp_path: Path) -> None:
     bring(File("/file", b"1", uid=12, gid=34), str(tmp_path))
     found = (tmp_path / "file").stat()
     assert (found.st_uid, found.st_gid) == (12, 34)

@@ -28,7 +28,7 @@ A_DAY_BEHIND = f"import runpy, sys, time; real = time.time; time.time = lambda: 
 CLOCK_STOPPED = f"import runpy, sys, time; now = time.time(); time.time = lambda: now; {_RUN}"
 
 
-def test_files_come_before_instructions_which_run_in_order(pair: Pair) -> None:
+def test_plan_writes_files_before_running_instructions_in_order(pair: Pair) -> None:
     secret, host = pair
     host.start()
     checksum = secret.put(
@@ -61,7 +61,7 @@ def test_files_come_before_instructions_which_run_in_order(pair: Pair) -> None:
     assert [json.loads(path.read_text())["Checksum"] for path in history] == [checksum]
 
 
-def test_a_failure_stops_the_list_and_says_why_and_the_next_plan_is_applied_at_once(pair: Pair) -> None:
+def test_failed_instruction_stops_plan_and_new_plan_is_applied_at_once(pair: Pair) -> None:
     secret, host = pair
     host.start("-c", CLOCK_STOPPED)  # the pause after a failure never ends: the next plan does not wait for it
     wrong = secret.put(
@@ -83,7 +83,7 @@ def test_a_failure_stops_the_list_and_says_why_and_the_next_plan_is_applied_at_o
     assert not (host.root / "never").exists()
 
 
-def test_a_path_with_dots_is_refused_with_the_reason_in_the_secret(pair: Pair) -> None:
+def test_file_path_with_dotdot_fails_plan_with_reason_in_secret(pair: Pair) -> None:
     secret, host = pair
     host.start()
     plan = {
@@ -96,7 +96,7 @@ def test_a_path_with_dots_is_refused_with_the_reason_in_the_secret(pair: Pair) -
     assert not (host.root / "ran").exists()
 
 
-def test_a_plan_that_cannot_be_read_is_reported_once(pair: Pair) -> None:
+def test_unparsable_plan_is_reported_and_next_plan_is_applied(pair: Pair) -> None:
     secret, host = pair
     host.start()
     data = secret.failed(secret.put(b'{"files": 7}'))
@@ -104,7 +104,7 @@ def test_a_plan_that_cannot_be_read_is_reported_once(pair: Pair) -> None:
     secret.applied(secret.put({}))
 
 
-def test_by_plan_state_each_run_is_asked_for_and_claimed(pair: Pair) -> None:
+def test_plan_state_pending_requests_exactly_one_run(pair: Pair) -> None:
     secret, host = pair
     host.start()
     plan = {"instructions": [shell(f"echo x >> {ROOT}/runs; test -e {ROOT}/well")]}
@@ -125,7 +125,7 @@ def test_by_plan_state_each_run_is_asked_for_and_claimed(pair: Pair) -> None:
     assert host.lines("runs") == ["x", "x", "x"]
 
 
-def test_no_more_attempts_than_allowed(pair: Pair) -> None:
+def test_plan_is_not_retried_beyond_max_failures(pair: Pair) -> None:
     secret, host = pair
     host.start()
     plan = {"instructions": [shell(f"echo x >> {ROOT}/runs; exit 1")]}
@@ -140,7 +140,7 @@ def test_no_more_attempts_than_allowed(pair: Pair) -> None:
     assert secret.text("failure-count") == "2"
 
 
-def test_a_restart_never_runs_again_what_has_finished(pair: Pair) -> None:
+def test_agent_restart_does_not_rerun_applied_plan(pair: Pair) -> None:
     secret, host = pair
     host.start()
     checksum = secret.put({"instructions": [shell(f"echo x >> {ROOT}/runs")]})
@@ -154,7 +154,7 @@ def test_a_restart_never_runs_again_what_has_finished(pair: Pair) -> None:
     assert secret.version() == before
 
 
-def test_a_result_that_could_not_be_reported_is_reported_after_a_restart(pair: Pair, server: Ours) -> None:
+def test_unreported_result_is_reported_after_agent_restart(pair: Pair, server: Ours) -> None:
     """Finished while the server was away, killed before it came back."""
     secret, host = pair
     host.start()
@@ -174,7 +174,7 @@ def test_a_result_that_could_not_be_reported_is_reported_after_a_restart(pair: P
     assert "had already finished" in host.said()
 
 
-def test_a_kill_in_the_middle_begins_the_same_attempt_anew(pair: Pair) -> None:
+def test_agent_killed_during_plan_reruns_the_same_attempt(pair: Pair) -> None:
     secret, host = pair
     host.start()
     plan = {
@@ -192,7 +192,7 @@ def test_a_kill_in_the_middle_begins_the_same_attempt_anew(pair: Pair) -> None:
     assert host.lines("runs") == ["one-1", "two", "one-1", "two"]
 
 
-def test_a_stop_ends_a_command_that_never_exits_with_all_it_started(pair: Pair) -> None:
+def test_agent_stop_kills_running_command_and_its_children(pair: Pair) -> None:
     secret, host = pair
     host.start()
     for kind in ("periodicInstructions", "instructions"):
@@ -203,9 +203,7 @@ def test_a_stop_ends_a_command_that_never_exits_with_all_it_started(pair: Pair) 
         eventually(lambda pid=pid: not Path(f"/proc/{pid}").exists() or " Z " in Path(f"/proc/{pid}/stat").read_text())
 
 
-def test_a_command_that_never_exits_holds_up_neither_probes_nor_periodic_instructions_of_a_newer_plan(
-    pair: Pair, server: Ours
-) -> None:
+def test_stuck_instruction_does_not_block_probes_and_periodic_instructions(pair: Pair, server: Ours) -> None:
     secret, host = pair
     host.start()
     probe = {"httpGet": {"url": f"{server.url}/livez", "insecure": True}, "timeoutSeconds": int(LIMIT_SECONDS)}
@@ -220,7 +218,7 @@ def test_a_command_that_never_exits_holds_up_neither_probes_nor_periodic_instruc
     eventually(lambda: "waits for the run of" in host.said())
 
 
-def test_a_newer_plan_can_end_the_one_that_is_running(server: Ours, secret: PlanSecret, tmp_path: Path) -> None:
+def test_newer_plan_supersedes_running_plan_when_enabled(server: Ours, secret: PlanSecret, tmp_path: Path) -> None:
     secret.create()
     with host(tmp_path / "host", account(server, secret.name), secret.name, supersede=True) as found:
         found.start()
@@ -229,7 +227,7 @@ def test_a_newer_plan_can_end_the_one_that_is_running(server: Ours, secret: Plan
         secret.applied(secret.put({"instructions": [shell("true")]}))
 
 
-def test_a_time_limit_ends_an_instruction(server: Ours, secret: PlanSecret, tmp_path: Path) -> None:
+def test_instruction_timeout_fails_the_plan(server: Ours, secret: PlanSecret, tmp_path: Path) -> None:
     secret.create()
     with host(tmp_path / "host", account(server, secret.name), secret.name, instructionTimeoutSeconds=1) as found:
         found.start()
@@ -237,7 +235,7 @@ def test_a_time_limit_ends_an_instruction(server: Ours, secret: PlanSecret, tmp_
         assert b"ended after 1 seconds" in data["failed-message"]
 
 
-def test_a_hundred_megabytes_of_output_do_no_harm(pair: Pair) -> None:
+def test_large_instruction_output_is_truncated_with_bounded_memory(pair: Pair) -> None:
     secret, host = pair
     host.start()
     script = "echo first; head -c 100000000 /dev/urandom; echo; echo last"
@@ -271,7 +269,7 @@ def test_periodic_instructions_run_by_their_period_and_are_recorded(pair: Pair) 
     eventually(lambda: (host.root / "behind").exists())  # not in the pass in which the one before it failed
 
 
-def test_a_periodic_instruction_that_comes_to_the_same_writes_nothing(pair: Pair) -> None:
+def test_unchanged_periodic_instruction_result_is_not_written(pair: Pair) -> None:
     secret, host = pair
     host.start()
     noise = f"head -c 300000 /dev/urandom | tee {ROOT}/noise >/dev/null; cat {ROOT}/fixed; echo x >> {ROOT}/often"
@@ -285,7 +283,7 @@ def test_a_periodic_instruction_that_comes_to_the_same_writes_nothing(pair: Pair
     eventually(lambda: base64.b64decode(secret.periodic()["p"]["stdout"]) == b"changed")
 
 
-def test_probes_of_loopback_look_at_the_address_of_the_host(pair: Pair, server: Ours) -> None:
+def test_loopback_probes_use_host_address_and_write_only_changes(pair: Pair, server: Ours) -> None:
     secret, host = pair
     ca = host.root / "ca.pem"
     ca.write_bytes(server.ca_pem)
@@ -307,7 +305,7 @@ def test_probes_of_loopback_look_at_the_address_of_the_host(pair: Pair, server: 
     assert secret.version() == quiet  # nothing changed, so nothing is written
 
 
-def test_a_secret_made_anew_is_a_first_run(pair: Pair) -> None:
+def test_recreated_plan_secret_runs_the_plan_again(pair: Pair) -> None:
     secret, host = pair
     host.start()
     plan = {"instructions": [shell(f"echo x >> {ROOT}/runs")]}
@@ -321,7 +319,7 @@ def test_a_secret_made_anew_is_a_first_run(pair: Pair) -> None:
     assert secret.text("success-count") == "1"
 
 
-def test_a_server_that_is_away_is_waited_for_and_work_goes_on(pair: Pair, server: Ours) -> None:
+def test_agent_keeps_working_and_reconnects_after_server_outage(pair: Pair, server: Ours) -> None:
     secret, host = pair
     host.start()
     secret.applied(secret.put({"periodicInstructions": [shell(f"echo x >> {ROOT}/often", "often", periodSeconds=1)]}))
@@ -338,7 +336,9 @@ def test_a_server_that_is_away_is_waited_for_and_work_goes_on(pair: Pair, server
 
 
 @pytest.mark.parametrize("verbs", [("get", "list", "watch", "update"), ("get", "list", "watch", "update", "patch")])
-def test_conflicts_lose_nothing(server: Ours, secret: PlanSecret, tmp_path: Path, verbs: tuple[str, ...]) -> None:
+def test_concurrent_secret_writes_lose_no_results(
+    server: Ours, secret: PlanSecret, tmp_path: Path, verbs: tuple[str, ...]
+) -> None:
     """Somebody else writes the Secret all the time."""
     secret.create()
     with host(tmp_path / "host", account(server, secret.name, verbs), secret.name) as found, _storm(secret) as writes:
@@ -378,7 +378,7 @@ def _storm(secret: PlanSecret) -> Iterator[list[int]]:
         connection.close()
 
 
-def test_the_role_that_upstream_gives_is_enough(server: Ours, secret: PlanSecret, tmp_path: Path) -> None:
+def test_agent_works_with_upstream_role_without_patch(server: Ours, secret: PlanSecret, tmp_path: Path) -> None:
     """It has no right to patch."""
     secret.create()
     rights = account(server, secret.name, ("get", "list", "watch", "update"))
@@ -390,7 +390,7 @@ def test_the_role_that_upstream_gives_is_enough(server: Ours, secret: PlanSecret
         secret.applied(secret.put({"instructions": [shell("true")]}))
 
 
-def test_a_second_agent_of_the_same_host_ends_at_once(pair: Pair) -> None:
+def test_second_agent_on_same_host_exits_immediately(pair: Pair) -> None:
     secret, host = pair
     host.start()
     secret.applied(secret.put({}))
@@ -413,7 +413,7 @@ def test_a_plan_waits_while_a_restart_is_pending(pair: Pair) -> None:
     secret.applied(checksum)
 
 
-def test_a_clock_off_by_a_day_is_named_and_delays_nothing(pair: Pair) -> None:
+def test_clock_skew_is_reported_and_does_not_delay_plans(pair: Pair) -> None:
     """Refused by the server for a token that is no longer valid, seen by a host whose clock is a day behind."""
     secret, host = pair
     host.start("-c", A_DAY_BEHIND)
@@ -428,7 +428,7 @@ def test_a_clock_off_by_a_day_is_named_and_delays_nothing(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.9", "3.10", "3.12", "3.13"])
-def test_older_and_newer_pythons(pair: Pair, version: str) -> None:
+def test_agent_runs_on_older_and_newer_pythons(pair: Pair, version: str) -> None:
     secret, host = pair
     beside = sorted(Path(sys.base_prefix).parent.glob(f"{version}.*/bin/python{version}"))
     if not beside:
@@ -439,7 +439,7 @@ def test_older_and_newer_pythons(pair: Pair, version: str) -> None:
     assert host.memory() <= 25_600
 
 
-def test_an_idle_agent_is_small_and_writes_nothing(pair: Pair) -> None:
+def test_idle_agent_uses_little_memory_and_writes_nothing(pair: Pair) -> None:
     secret, host = pair
     host.start()
     secret.applied(secret.put({"instructions": [shell("true")]}))

@@ -127,7 +127,7 @@ def setting(server: Ours, secret: PlanSecret, tmp_path: Path) -> Iterator[Settin
         yield host, site, secret, install
 
 
-def test_installed_it_follows_its_plan_survives_its_death_and_leaves_nothing(setting: Setting) -> None:
+def test_installed_agent_applies_plans_restarts_and_uninstalls_cleanly(setting: Setting) -> None:
     host, site, secret, install = setting
     done = install()
     assert done.returncode == 0, done.stdout + done.stderr
@@ -173,7 +173,7 @@ systemctl show -p MainPID --value remuda-tunnel.service
 """
 
 
-def test_the_managers_way_into_the_cluster_goes_with_it(setting: Setting) -> None:
+def test_uninstall_stops_and_removes_the_tunnel_client(setting: Setting) -> None:
     host, _, secret, install = setting
     assert install().returncode == 0
     secret.applied(secret.put({"instructions": [shell(_A_TUNNEL, "t", saveOutput=True)]}))
@@ -186,7 +186,7 @@ def test_the_managers_way_into_the_cluster_goes_with_it(setting: Setting) -> Non
     assert left == []
 
 
-def test_again_is_fine_and_the_host_keeps_its_name(setting: Setting) -> None:
+def test_reinstall_is_idempotent_and_keeps_host_id(setting: Setting) -> None:
     host, _, secret, install = setting
     assert install().returncode == 0
     kept = (host.etc / "cattle-id").read_text()
@@ -195,7 +195,7 @@ def test_again_is_fine_and_the_host_keeps_its_name(setting: Setting) -> None:
     secret.applied(secret.put({"instructions": [shell("true")]}))
 
 
-def test_a_token_that_is_over_does_not_disconnect_a_host_that_is_connected(setting: Setting) -> None:
+def test_reinstall_with_used_token_keeps_existing_connection(setting: Setting) -> None:
     _, site, secret, install = setting
     assert install().returncode == 0
     site.refusal = (401, "this token was used before")
@@ -206,7 +206,7 @@ def test_a_token_that_is_over_does_not_disconnect_a_host_that_is_connected(setti
     secret.applied(secret.put({"instructions": [shell("true")]}))
 
 
-def test_a_refusal_is_passed_on_in_the_servers_words(setting: Setting) -> None:
+def test_install_prints_server_rejection_message(setting: Setting) -> None:
     host, site, _, install = setting
     site.refusal = (403, "this token has expired")
     done = install(REMUDA_PATIENCE_SECONDS="0")
@@ -218,7 +218,7 @@ def test_a_refusal_is_passed_on_in_the_servers_words(setting: Setting) -> None:
     assert not (host.var / "interlock/restart-pending").exists()
 
 
-def test_another_ca_than_promised_is_not_trusted(setting: Setting) -> None:
+def test_install_with_wrong_ca_checksum_fails_before_sending_token(setting: Setting) -> None:
     _, site, _, install = setting
     done = install(CATTLE_CA_CHECKSUM="0" * 64)
     assert done.returncode == 1
@@ -226,7 +226,7 @@ def test_another_ca_than_promised_is_not_trusted(setting: Setting) -> None:
     assert [asked.path for asked in site.asked] == ["/cacerts"]  # the token never left this host
 
 
-def test_without_a_checksum_the_system_must_know_the_server(setting: Setting) -> None:
+def test_install_without_checksum_requires_system_trusted_certificate(setting: Setting) -> None:
     _, site, _, install = setting
     done = install(CATTLE_CA_CHECKSUM="", REMUDA_PATIENCE_SECONDS="0")
     assert done.returncode == 1
@@ -245,14 +245,16 @@ def test_without_a_checksum_the_system_must_know_the_server(setting: Setting) ->
         ({"CATTLE_NODE_NAME": "a\r\nX-Evil: 1"}, "must be printable ASCII in one line"),
     ],
 )
-def test_what_cannot_work_is_said(setting: Setting, variables: dict[str, str], words: str) -> None:
+def test_install_with_invalid_settings_fails_with_reason(
+    setting: Setting, variables: dict[str, str], words: str
+) -> None:
     _, _, _, install = setting
     done = install(**variables)
     assert done.returncode == 1
     assert words in done.stdout
 
 
-def test_a_running_agent_replaces_itself_when_no_plan_runs(server: Ours, secret: PlanSecret, tmp_path: Path) -> None:
+def test_agent_upgrades_itself_only_between_plans(server: Ours, secret: PlanSecret, tmp_path: Path) -> None:
     """And finds its manager, which has moved, by what was delivered to `servers.d`."""
     secret.create()
     through = account(server, secret.name)
@@ -287,7 +289,7 @@ def test_a_running_agent_replaces_itself_when_no_plan_runs(server: Ours, secret:
         secret.applied(secret.put({"instructions": [shell("true")]}))
 
 
-def test_an_agent_that_does_not_work_here_is_not_taken(tmp_path: Path) -> None:
+def test_broken_agent_upgrade_is_rejected(tmp_path: Path) -> None:
     program = tmp_path / "agent.pyz"
     program.write_bytes(assets.agent_zipapp())
     script = (

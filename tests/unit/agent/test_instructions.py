@@ -31,11 +31,13 @@ def go(
     return run(instruction, str(folder / "dir"), attempt=4, config=config or Config(), stop=stop or threading.Event())
 
 
-def test_both_streams_and_the_exit_code(tmp_path: Path) -> None:
+def test_instruction_returns_stdout_stderr_and_exit_code(tmp_path: Path) -> None:
     assert go(shell("printf out; printf err >&2; exit 3"), tmp_path) == Result(3, b"out", b"err")
 
 
-def test_where_and_with_what_a_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_instruction_runs_in_its_directory_with_merged_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("INHERITED", "yes")
     script = 'pwd; echo "$INHERITED $GIVEN $CATTLE_AGENT_ATTEMPT_NUMBER $CATTLE_AGENT_EXECUTION_PWD"; echo "$PATH"'
     result = go(shell(script, env=("GIVEN=a=b", "PATH=/nowhere", "INHERITED=changed")), tmp_path)
@@ -43,12 +45,12 @@ def test_where_and_with_what_a_command_runs(tmp_path: Path, monkeypatch: pytest.
     assert result.stdout.decode().splitlines() == [folder, f"changed a=b 4 {folder}", f"{os.environ['PATH']}:{folder}"]
 
 
-def test_without_a_command_run_sh_of_the_folder_is_run(tmp_path: Path) -> None:
+def test_instruction_without_command_defaults_to_run_sh(tmp_path: Path) -> None:
     with pytest.raises(InstructionError, match=r"run\.sh does not exist"):
         go(Instruction(), tmp_path)
 
 
-def test_what_cannot_be_started_is_said(tmp_path: Path) -> None:
+def test_unstartable_command_raises_instruction_error(tmp_path: Path) -> None:
     with pytest.raises(InstructionError, match="no-such-program does not exist"):
         go(Instruction(command="no-such-program"), tmp_path)
     script = tmp_path / "script"
@@ -57,24 +59,24 @@ def test_what_cannot_be_started_is_said(tmp_path: Path) -> None:
         run(Instruction(command=str(script)), str(tmp_path / "b"), attempt=1, config=Config(), stop=threading.Event())
 
 
-def test_a_death_by_signal_is_a_failure(tmp_path: Path) -> None:
+def test_command_killed_by_signal_returns_negative_exit_code(tmp_path: Path) -> None:
     assert go(shell("kill -9 $$"), tmp_path).exit_code == -9
 
 
-def test_a_line_of_any_length_is_read(tmp_path: Path) -> None:
+def test_very_long_output_line_is_read_and_truncated(tmp_path: Path) -> None:
     result = go(shell("head -c 3000000 /dev/zero | tr '\\0' x; echo end"), tmp_path)
     assert result.exit_code == 0
     assert len(result.stdout) < MOST_OUTPUT + 100
     assert result.stdout.endswith(b"xend\n")
 
 
-def test_what_a_command_leaves_running_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_background_process_left_by_command_is_not_awaited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instructions, "_AFTERWARDS_SECONDS", 0.2)
     pid = int(go(shell("sleep 3600 & echo $!"), tmp_path).stdout)
     os.kill(pid, 9)  # which fails for one that has ended
 
 
-def test_output_is_kept_however_late_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_output_is_kept_when_read_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy host the agent may not run for longer than it reads on after the end of a command."""
     monkeypatch.setattr(instructions, "_AFTERWARDS_SECONDS", -1.0)
     monkeypatch.setattr(subprocess.Popen, "poll", lambda process: process.wait())
@@ -82,15 +84,13 @@ def test_output_is_kept_however_late_it_is_read(tmp_path: Path, monkeypatch: pyt
     assert (len(result.stdout), result.stderr) == (60000, b"end")
 
 
-def test_a_process_left_behind_that_never_stops_writing_is_not_read_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_endless_output_of_background_process_does_not_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instructions, "_AFTERWARDS_SECONDS", 0.0)
     result = go(shell("yes >&2 & echo $!"), tmp_path)
     os.kill(int(result.stdout), 9)
 
 
-def test_a_command_that_closes_its_output_is_waited_for(tmp_path: Path) -> None:
+def test_command_with_closed_output_is_awaited(tmp_path: Path) -> None:
     assert go(shell("exec >&- 2>&-; sleep 0.7; exit 5"), tmp_path).exit_code == 5
 
 
@@ -109,7 +109,7 @@ class Clock:
         return time.monotonic() + (3600.0 if passed else 0.0)
 
 
-def test_time_is_up_for_the_whole_group_even_if_it_does_not_listen(
+def test_instruction_timeout_kills_process_group_ignoring_sigterm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(instructions, "time", Clock(tmp_path / "deaf"))
@@ -121,7 +121,7 @@ def test_time_is_up_for_the_whole_group_even_if_it_does_not_listen(
     assert _is_gone(int(result.stdout))
 
 
-def test_a_stop_ends_it(tmp_path: Path) -> None:
+def test_stop_event_ends_running_instruction(tmp_path: Path) -> None:
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
     with pytest.raises(Stopped):
@@ -141,7 +141,7 @@ def _is_gone(pid: int) -> bool:
 
 
 @given(st.lists(st.binary(max_size=60), max_size=30), st.integers(1, 40).map(lambda half: 2 * half))
-def test_of_a_stream_both_ends_are_kept(chunks: list[bytes], most: int) -> None:
+def test_truncated_output_keeps_head_and_tail(chunks: list[bytes], most: int) -> None:
     kept, whole = Kept(most), b"".join(chunks)
     for chunk in chunks:
         kept.add(chunk)

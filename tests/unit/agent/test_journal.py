@@ -13,7 +13,7 @@ RUN = Run("uid", "sum", "attempt-1")
 RESULTS = {"applied-checksum": b"sum", "applied-output": b"\x1f\x8b\x00"}
 
 
-def test_what_finished_is_known_after_a_restart(tmp_path: Path) -> None:
+def test_journal_returns_finished_results_after_restart(tmp_path: Path) -> None:
     path = tmp_path / "var" / "journal.json"
     journal = Journal(str(path))
     assert journal.results(RUN) is None
@@ -27,13 +27,13 @@ def test_what_finished_is_known_after_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "other", [RUN._replace(secret="new"), RUN._replace(checksum="b"), RUN._replace(attempt="attempt-2")]
 )
-def test_another_secret_plan_or_attempt_is_another_run(tmp_path: Path, other: Run) -> None:
+def test_journal_distinguishes_secret_checksum_and_attempt(tmp_path: Path, other: Run) -> None:
     journal = Journal(str(tmp_path / "journal.json"))
     journal.finished(RUN, RESULTS)
     assert journal.results(other) is None
 
 
-def test_only_the_latest_run_counts(tmp_path: Path) -> None:
+def test_journal_keeps_only_the_latest_run(tmp_path: Path) -> None:
     """Back at an older plan, it runs again."""
     journal = Journal(str(tmp_path / "journal.json"))
     journal.finished(RUN, RESULTS)
@@ -45,7 +45,7 @@ def test_only_the_latest_run_counts(tmp_path: Path) -> None:
     "content",
     ["", "{", "[]", '{"secret":"uid"}', '{"secret":"uid","checksum":"sum","attempt":"attempt-1","results":7}'],
 )
-def test_a_journal_that_cannot_be_read_is_begun_anew(tmp_path: Path, content: str) -> None:
+def test_unreadable_journal_is_recreated(tmp_path: Path, content: str) -> None:
     path = tmp_path / "journal.json"
     path.write_text(content)
     journal = Journal(str(path))
@@ -54,7 +54,7 @@ def test_a_journal_that_cannot_be_read_is_begun_anew(tmp_path: Path, content: st
     assert Journal(str(path)).results(RUN) == RESULTS
 
 
-def test_a_record_that_cannot_be_written_is_said_and_nothing_half_made_stays(tmp_path: Path) -> None:
+def test_failed_journal_write_raises_and_leaves_no_partial_file(tmp_path: Path) -> None:
     (tmp_path / "journal.json").mkdir()  # no file can take this place
     with pytest.raises(OSError):
         Journal.started(_journal_at(tmp_path / "journal.json"), RUN)

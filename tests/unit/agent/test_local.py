@@ -23,7 +23,7 @@ def position(folder: Path, name: str) -> dict[str, object]:
     return found
 
 
-def test_plans_are_followed_in_order_each_once_until_it_changes(tmp_path: Path) -> None:
+def test_local_plans_run_in_order_and_again_only_when_changed(tmp_path: Path) -> None:
     (tmp_path / "plans/deeper").mkdir(parents=True)
     runs = tmp_path / "runs"
     for name in ("b.plan", "deeper/a.plan", "skipped.plan", ".hidden.plan", "other.txt"):
@@ -39,7 +39,7 @@ def test_plans_are_followed_in_order_each_once_until_it_changes(tmp_path: Path) 
     assert position(tmp_path, "b.plan")["appliedChecksum"]
 
 
-def test_a_pending_restart_is_respected_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_restart_delays_plans_for_limited_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 2_000_000_000.0
     monkeypatch.setattr(interlock.time, "time", lambda: now)
     folder, pending = str(tmp_path), tmp_path / interlock.PENDING
@@ -56,7 +56,7 @@ def test_a_pending_restart_is_respected_for_a_while(tmp_path: Path, monkeypatch:
     assert not pending.exists()
 
 
-def test_what_is_active_is_seen_and_what_was_left_is_cleaned_up(tmp_path: Path) -> None:
+def test_interlock_active_marker_exists_during_run_and_stale_marker_is_removed(tmp_path: Path) -> None:
     active = tmp_path / interlock.ACTIVE
     with interlock.active(str(tmp_path)):
         assert active.exists()

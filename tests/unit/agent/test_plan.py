@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from remuda.agent.plan import File, Instruction, Plan, PlanError, Probe, parse
 
 
-def test_a_whole_plan() -> None:
+def test_complete_plan_is_parsed() -> None:
     found = parse(
         b"""{"files":[{"path":"/a","content":"aGk=","permissions":"0644","uid":1,"gid":2,"dynamic":true},
                       {"path":"/b","directory":true,"action":"delete"}],
@@ -30,7 +30,7 @@ def test_a_whole_plan() -> None:
 
 
 @pytest.mark.parametrize("content", [b"{}", b'{"files":null,"instructions":null,"probes":null}', b' {"error":"x"} '])
-def test_what_is_not_there_is_nothing(content: bytes) -> None:
+def test_missing_or_null_plan_fields_are_empty(content: bytes) -> None:
     assert parse(content) == Plan()
 
 
@@ -50,12 +50,12 @@ def test_what_is_not_there_is_nothing(content: bytes) -> None:
         (b'{"probes":{"x":{"httpGet":[]}}}', "plan.probes.x.httpGet is not an object"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_place(content: bytes, words: str) -> None:
+def test_invalid_plan_error_names_the_field_path(content: bytes, words: str) -> None:
     with pytest.raises(PlanError, match=words):
         parse(content)
 
 
-def test_errors_quote_nothing_of_the_plan() -> None:
+def test_plan_error_does_not_leak_plan_content() -> None:
     with pytest.raises(PlanError) as caught:
         parse(b'{"files":[{"content":"c2VjcmV0!"}]}')
     assert "c2VjcmV0" not in str(caught.value)
@@ -74,7 +74,7 @@ def test_errors_quote_nothing_of_the_plan() -> None:
         ),
     )
 )
-def test_any_json_is_read_or_refused(value: object) -> None:
+def test_arbitrary_json_parses_or_raises_plan_error(value: object) -> None:
     try:
         parse(json.dumps(value).encode())
     except PlanError:

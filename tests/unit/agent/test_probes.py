@@ -36,18 +36,18 @@ def answers(asked: Asked) -> Answer:
         ("/302?to=http://127.0.0.2:9/200", False),
     ],
 )
-def test_which_answers_are_well(tmp_path: Path, path: str, well: bool) -> None:
+def test_probe_success_depends_on_status_and_redirect_target(tmp_path: Path, path: str, well: bool) -> None:
     with serving(answers, None, tmp_path) as port:
         assert (trouble(Probe("p", f"http://127.0.0.1:{port}{path}", timeout_seconds=PATIENT), Host()) == "") is well
 
 
-def test_redirects_have_an_end(tmp_path: Path) -> None:
+def test_probe_redirect_loop_is_reported(tmp_path: Path) -> None:
     with serving(lambda _: (302, {"Location": "/again"}, b""), None, tmp_path) as port:
         probe = Probe("p", f"http://127.0.0.1:{port}/", timeout_seconds=PATIENT)
         assert trouble(probe, Host()) == "redirects without an end"
 
 
-def test_authorities_and_client_certificates_are_files_of_the_host(tmp_path: Path) -> None:
+def test_probe_reads_ca_and_client_certificate_from_host_root(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     certificate, key = AUTHORITY.client("probe")
@@ -65,7 +65,7 @@ def test_authorities_and_client_certificates_are_files_of_the_host(tmp_path: Pat
         assert "No such file" in trouble(whole._replace(ca_cert="/missing"), host)
 
 
-def test_loopback_is_the_address_of_the_host_and_the_certificate_is_still_for_loopback(tmp_path: Path) -> None:
+def test_loopback_probe_dials_host_address_and_verifies_loopback_certificate(tmp_path: Path) -> None:
     (tmp_path / "ca").write_bytes(AUTHORITY.pem)
     with serving(answers, AUTHORITY.server("127.0.0.1"), tmp_path, address="127.0.0.77") as port:
         probe = Probe("p", f"https://127.0.0.1:{port}/200", ca_cert="/ca", timeout_seconds=PATIENT)
@@ -73,7 +73,7 @@ def test_loopback_is_the_address_of_the_host_and_the_certificate_is_still_for_lo
         assert trouble(probe, Host(str(tmp_path))) == "Connection refused"
 
 
-def test_all_are_looked_at_at_once_and_a_slow_one_is_cut_off(tmp_path: Path) -> None:
+def test_probes_run_concurrently_and_slow_probe_times_out(tmp_path: Path) -> None:
     release, both_asked = threading.Event(), threading.Barrier(2, timeout=LIMIT_SECONDS)
 
     def answer(asked: Asked) -> Answer:
@@ -94,7 +94,7 @@ def test_all_are_looked_at_at_once_and_a_slow_one_is_cut_off(tmp_path: Path) -> 
     assert found == {"one": True, "other": True, "slow": False}
 
 
-def test_after_a_plan_probes_wait_as_long_as_they_ask_to_and_no_longer_than_the_agent(tmp_path: Path) -> None:
+def test_probe_waits_initial_delay_and_aborts_when_agent_stops(tmp_path: Path) -> None:
     with serving(answers, None, tmp_path) as port:
         probe = Probe("p", f"http://127.0.0.1:{port}/200", initial_delay_seconds=1, timeout_seconds=PATIENT)
         began = time.monotonic()
@@ -105,6 +105,6 @@ def test_after_a_plan_probes_wait_as_long_as_they_ask_to_and_no_longer_than_the_
         assert look({"p": probe._replace(initial_delay_seconds=3600)}, Host(), stop, delayed=True) is None
 
 
-def test_what_is_no_url_is_not_well() -> None:
+def test_probe_with_invalid_url_fails() -> None:
     assert "is not a URL" in trouble(Probe("p", "ftp://x"), Host())
     assert "is not a URL" in trouble(Probe("p", ""), Host())

@@ -29,7 +29,7 @@ def data(**keys: bytes) -> dict[str, bytes]:
     return {"plan": PLAN} | {name.replace("_", "-"): value for name, value in keys.items()}
 
 
-def test_the_checksum_is_over_the_very_bytes() -> None:
+def test_plan_checksum_covers_exact_bytes() -> None:
     assert rules.checksum(PLAN).encode() == SUM
     assert rules.checksum(PLAN.replace(b" ", b"")).encode() != SUM
 
@@ -62,18 +62,18 @@ def test_the_checksum_is_over_the_very_bytes() -> None:
         ({"plan_state": b"cancelled"}, Verdict(False)),
     ],
 )
-def test_when_a_plan_is_applied(keys: dict[str, bytes], expected: Verdict) -> None:
+def test_verdict_decides_whether_plan_is_applied(keys: dict[str, bytes], expected: Verdict) -> None:
     assert rules.verdict(data(**keys), NOW) == expected
 
 
-def test_after_a_failure_there_is_a_pause() -> None:
+def test_failed_plan_is_retried_after_a_pause() -> None:
     failed = data() | rules.failed(data(), {}, NOW)
     assert rules.verdict(failed, NOW + 10) == Verdict(False, 20.0)
     assert rules.verdict(failed, NOW + 30).apply
 
 
 @given(st.floats(min_value=1, max_value=1e9))
-def test_a_time_in_the_future_delays_nothing(ahead: float) -> None:
+def test_last_apply_time_in_the_future_does_not_delay(ahead: float) -> None:
     failed = data() | rules.failed(data(), {}, NOW + ahead)
     assert rules.verdict(failed, NOW).apply
     record = rules.recorded(None, Instruction(name="p"), Result(), NOW + ahead + 1)
@@ -93,7 +93,7 @@ def test_a_success_resets_failures_and_keeps_saved_outputs() -> None:
     assert rules.succeeded(before | {"plan-state": b"in-progress"}, {}, NOW)["plan-state"] == b"succeeded"
 
 
-def test_failures_of_one_plan_add_up_and_another_plan_starts_over() -> None:
+def test_failure_count_accumulates_per_plan_and_resets_for_new_plan() -> None:
     once = data() | rules.failed(data(), {"a": b"1"}, NOW, "first")
     twice = once | rules.failed(once, {"b": b"2"}, NOW, "second")
     assert (once["failure-count"], twice["failure-count"]) == (b"1", b"2")
@@ -105,7 +105,7 @@ def test_failures_of_one_plan_add_up_and_another_plan_starts_over() -> None:
     assert rules.failed(data(plan_state=b"in-progress"), {}, NOW)["plan-state"] == b"failed"
 
 
-def test_back_at_the_applied_plan_failures_in_between_are_over() -> None:
+def test_return_to_applied_plan_clears_failures_of_other_plan() -> None:
     tried = data(applied_checksum=SUM, failure_count=b"2", failed_checksum=b"other", failed_output=b"x")
     assert rules.settled(tried) == {"failure-count": b"0", "failed-checksum": b"", "failed-output": b""}
     assert rules.settled(data(applied_checksum=SUM)) == {}
@@ -113,7 +113,7 @@ def test_back_at_the_applied_plan_failures_in_between_are_over() -> None:
     assert rules.settled(tried | {"applied-checksum": b"else"}) == {}
 
 
-def test_a_result_is_not_written_over_a_new_request() -> None:
+def test_result_does_not_overwrite_new_pending_request() -> None:
     pending = data(plan_state=b"pending")
     assert rules.is_overtaken(pending, {"plan-state": b"succeeded"})
     assert not rules.is_overtaken(pending, {"plan-state": b"in-progress"})
@@ -121,7 +121,7 @@ def test_a_result_is_not_written_over_a_new_request() -> None:
     assert not rules.is_overtaken(data(plan_state=b"in-progress"), {"plan-state": b"failed"})
 
 
-def test_periodic_instructions_are_due_by_their_period_and_by_their_failures() -> None:
+def test_periodic_instruction_due_time_depends_on_period_and_failures() -> None:
     often = Instruction(name="p", period_seconds=10)
     assert rules.seconds_until(None, often, NOW) == 0
     well = rules.recorded(None, often, Result(), NOW)
@@ -137,13 +137,13 @@ def test_periodic_instructions_are_due_by_their_period_and_by_their_failures() -
     assert rules.seconds_until(record, Instruction(name="p", period_seconds=900), NOW) == 900  # both must be over
 
 
-def test_standard_error_is_recorded_when_asked_for() -> None:
+def test_periodic_record_includes_stderr_only_when_requested() -> None:
     result = Result(1, b"out", b"err")
     assert rules.recorded(None, Instruction(name="p"), result, NOW)["stderr"] == ""
     assert rules.recorded(None, Instruction(name="p", save_stderr=True), result, NOW)["stderr"] == "ZXJy"
 
 
-def test_probes_change_their_mind_at_thresholds() -> None:
+def test_probe_health_changes_at_thresholds() -> None:
     probe = Probe(success_threshold=2, failure_threshold=3)
     status: formats.Json = {}
     healthy = []
@@ -156,7 +156,7 @@ def test_probes_change_their_mind_at_thresholds() -> None:
 
 
 @given(st.lists(st.booleans(), max_size=30), st.integers(0, 4), st.integers(0, 4))
-def test_a_probe_is_healthy_after_enough_successes_in_a_row_until_enough_failures_in_a_row(
+def test_probe_health_follows_consecutive_success_and_failure_thresholds(
     looks: list[bool], successes: int, failures: int
 ) -> None:
     probe, status, healthy, row = Probe(success_threshold=successes, failure_threshold=failures), {}, False, 0
@@ -173,19 +173,19 @@ def test_a_probe_is_healthy_after_enough_successes_in_a_row_until_enough_failure
     ("text", "expected"),
     [(b"2", 2.0), (b"0.5", 0.5), (b"", 5.0), (b"0", 5.0), (b"-1", 5.0), (b"x", 5.0), (b"nan", 5.0)],
 )
-def test_the_probe_period(text: bytes, expected: float) -> None:
+def test_probe_period_falls_back_to_default_when_invalid(text: bytes, expected: float) -> None:
     assert rules.probe_period({"probe-period-seconds": text}, 5.0) == expected
 
 
 @given(st.dictionaries(st.text(max_size=5), st.text(max_size=20), max_size=4))
-def test_outputs_are_packed_the_same_way_every_time(outputs: dict[str, str]) -> None:
+def test_packed_outputs_are_deterministic_and_round_trip(outputs: dict[str, str]) -> None:
     assert formats.unpack(formats.pack(outputs)) == outputs
     assert formats.pack(outputs) == formats.pack(dict(reversed(outputs.items())))
     assert json.loads(gzip.decompress(formats.pack(outputs))) == outputs
 
 
 @given(st.binary(max_size=200))
-def test_what_cannot_be_unpacked_is_as_if_it_were_not_there(junk: bytes) -> None:
+def test_corrupt_packed_data_is_treated_as_empty(junk: bytes) -> None:
     assert formats.unpack(junk) == {}
     assert rules.probe_statuses({"probe-statuses": b"[" + junk}) == {}
 
@@ -195,7 +195,7 @@ def test_what_cannot_be_unpacked_is_as_if_it_were_not_there(junk: bytes) -> None
     st.integers(0, 450_000),
     st.integers(0, 300_000),
 )
-def test_the_secret_stays_below_its_limit(sizes: dict[str, int], plan: int, other: int) -> None:
+def test_plan_secret_stays_below_size_limit(sizes: dict[str, int], plan: int, other: int) -> None:
     """Whatever outputs there are, and with the copy of the plan that the server makes."""
     noise = hashlib.shake_128(b"seed").digest(700_000)
     outputs = {name: noise[:size] for name, size in sizes.items()}
@@ -207,13 +207,13 @@ def test_the_secret_stays_below_its_limit(sizes: dict[str, int], plan: int, othe
         assert gzip.decompress(written.get("applied-output") or written["failed-output"])
 
 
-def test_shortening_keeps_both_ends_and_says_how_much_is_missing() -> None:
+def test_shortened_text_keeps_both_ends_and_reports_omitted_bytes() -> None:
     assert formats.shortened(b"short", 100) == b"short"
     found = formats.shortened(b"a" * 50 + b"b" * 1000 + b"c" * 50, 100)
     assert found == b"a" * 50 + b"\n[1000 bytes left out]\n" + b"c" * 50
 
 
-def test_records_of_periodic_instructions_are_shortened_where_they_are_long() -> None:
+def test_long_periodic_records_are_shortened() -> None:
     noise = hashlib.shake_128(b"seed").digest(900_000)
     record = rules.recorded(None, Instruction(name="p"), Result(0, noise), NOW)
     before = {"plan": noise[:400_000]}
@@ -222,7 +222,7 @@ def test_records_of_periodic_instructions_are_shortened_where_they_are_long() ->
     assert found["lastSuccessfulRunTime"] == DATE
 
 
-def test_a_periodic_instruction_that_comes_to_the_same_is_told_of_once_an_hour() -> None:
+def test_unchanged_periodic_result_is_reported_once_an_hour() -> None:
     instruction = Instruction(name="p", save_stderr=True)
     told = {"p": rules.recorded(None, instruction, Result(0, b"out"), NOW)}
 
@@ -245,7 +245,7 @@ def test_a_periodic_instruction_that_comes_to_the_same_is_told_of_once_an_hour()
 
 
 @given(st.integers(0, 4_000_000_000))
-def test_dates_are_read_as_they_are_written(seconds: int) -> None:
+def test_unix_date_round_trips(seconds: int) -> None:
     text = formats.unix_date(seconds)
     assert formats.seconds_of(text) == seconds
     assert calendar.timegm(time.strptime(text, "%a %b %d %H:%M:%S UTC %Y")) == seconds
@@ -255,5 +255,5 @@ def test_dates_are_read_as_they_are_written(seconds: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "now", "Thu Jan 1 2026", "Thu Foo  1 00:00:00 UTC 2026", "Thu Jan  1 00:00 UTC 2026"]
 )
-def test_what_is_no_date(text: str) -> None:
+def test_invalid_unix_date_parses_to_none(text: str) -> None:
     assert formats.seconds_of(text) is None

@@ -38,7 +38,7 @@ def read(*pieces: bytes) -> list[tuple[str, str]]:
     st.booleans(),
     st.data(),
 )
-def test_events_depend_neither_on_the_pieces_nor_on_the_space(
+def test_watch_events_are_parsed_regardless_of_chunking_and_whitespace(
     texts: list[tuple[str, int | None, str]], ascii: bool, data: st.DataObject
 ) -> None:
     written = "".join(
@@ -67,14 +67,14 @@ def test_events_depend_neither_on_the_pieces_nor_on_the_space(
         *(b'{"type":"MODIFIED","object":{}\n' * 9, b"{" * 100_000 + b"\n", b'{"type":"MODIFIED"', b"1\n"),
     ],
 )
-def test_something_that_is_no_event_is_an_error(text: bytes) -> None:
+def test_malformed_watch_event_raises_unreachable(text: bytes) -> None:
     good = json.dumps(event("1")).encode() + b"\n"
     for pieces in ([text], [good, text], [good + text]):
         with pytest.raises(web.Unreachable, match=r"the watch (returned an invalid event|ended|at .* was interrupted)"):
             read(*pieces)
 
 
-def test_an_event_above_the_limit_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_watch_event_above_size_limit_raises_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kube, "_MOST", 1000)
     with pytest.raises(web.Unreachable, match="invalid event"):
         read(b'{"type":"', *[b"x" * 100] * 100)

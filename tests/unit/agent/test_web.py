@@ -26,7 +26,7 @@ def hello(_: Asked) -> Answer:
     return 200, {}, b"hello"
 
 
-def test_a_server_is_known_by_its_authority_and_by_nothing_else(tmp_path: Path) -> None:
+def test_server_certificate_must_match_the_given_ca_and_address(tmp_path: Path) -> None:
     with serving(hello, AUTHORITY.server("127.0.0.1"), tmp_path) as port:
         url = f"https://127.0.0.1:{port}/"
         assert web.get(url, web.context(AUTHORITY.pem.decode()), {}, seconds=LIMIT_SECONDS).content == b"hello"
@@ -41,7 +41,7 @@ def test_a_server_is_known_by_its_authority_and_by_nothing_else(tmp_path: Path) 
         web.get(f"https://127.0.0.2:{port}/", web.context(AUTHORITY.pem.decode()), {}, seconds=LIMIT_SECONDS)
 
 
-def test_an_answer_that_is_too_large_is_not_taken(tmp_path: Path) -> None:
+def test_oversized_response_raises_unreachable(tmp_path: Path) -> None:
     with serving(lambda _: (200, {}, b"x" * 100_000), AUTHORITY.server("127.0.0.1"), tmp_path) as port:
         trust = web.context(AUTHORITY.pem.decode())
         with pytest.raises(web.Unreachable, match="larger than 1000 bytes"):
@@ -49,7 +49,7 @@ def test_an_answer_that_is_too_large_is_not_taken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("days", "word"), [(1, "behind"), (-3, "ahead of")])
-def test_a_certificate_that_seems_out_of_date_names_the_clock(tmp_path: Path, days: int, word: str) -> None:
+def test_certificate_validity_error_reports_clock_skew(tmp_path: Path, days: int, word: str) -> None:
     """To a host whose clock is off, a good certificate looks like this, and the server tells another time."""
     there = datetime.now(UTC) + timedelta(days=days)
     certificate = _valid_around(there)
@@ -79,7 +79,7 @@ def _valid_around(moment: datetime) -> tuple[bytes, bytes]:
     return signed.public_bytes(serialization.Encoding.PEM), key_pem(key)
 
 
-def test_small_differences_of_clocks_are_not_worth_a_word() -> None:
+def test_small_clock_skew_is_not_reported() -> None:
     now = time.time()
     assert web.skew_in_words(web.skew({"date": formatdate(now - 20, usegmt=True)}, now)) == ""
     assert web.skew_in_words(web.skew({}, now)) == ""
@@ -87,7 +87,7 @@ def test_small_differences_of_clocks_are_not_worth_a_word() -> None:
 
 
 @given(st.integers(0, 4_000_000_000))
-def test_dates_of_http(seconds: int) -> None:
+def test_http_date_is_parsed(seconds: int) -> None:
     assert web.http_date(formatdate(seconds, usegmt=True)) == seconds
     assert web.http_date("yesterday") is None
 
@@ -108,6 +108,6 @@ def test_dates_of_http(seconds: int) -> None:
         ("https://127.0.0.1", {"HTTPS_PROXY": "http://p:3128"}, False),
     ],
 )
-def test_proxies_of_the_environment(url: str, environment: dict[str, str], proxied: bool) -> None:
+def test_proxy_is_selected_from_environment_variables(url: str, environment: dict[str, str], proxied: bool) -> None:
     found = web.proxy_for(web.parse(url), environment)
     assert found == (web.Place("http", "p", 3128, "/") if proxied else None)

@@ -39,7 +39,7 @@ class _NoAliases(yaml.SafeDumper):
 
 
 @given(_DOCUMENT, st.sampled_from([None, True, False]), st.sampled_from([_AsGoWrites, _NoAliases]), st.booleans())
-def test_what_others_write_is_read_back(document: Any, flow: bool | None, dumper: Any, start: bool) -> None:
+def test_pyyaml_output_is_parsed_back(document: Any, flow: bool | None, dumper: Any, start: bool) -> None:
     dumper.ignore_aliases = lambda self, data: True
     text = yaml.dump(
         document, Dumper=dumper, default_flow_style=flow, width=10**6, allow_unicode=True, explicit_start=start
@@ -48,7 +48,7 @@ def test_what_others_write_is_read_back(document: Any, flow: bool | None, dumper
 
 
 @given(_DOCUMENT)
-def test_json_is_yaml(document: Any) -> None:
+def test_json_is_parsed_as_yaml(document: Any) -> None:
     assert load(json.dumps(document, indent=2)) == document
 
 
@@ -99,7 +99,7 @@ configs:
 
 
 @pytest.mark.parametrize("text", [KUBECONFIG, REGISTRIES], ids=["kubeconfig", "registries"])
-def test_files_as_people_write_them(text: str) -> None:
+def test_handwritten_yaml_files_match_pyyaml(text: str) -> None:
     assert load(text) == yaml.safe_load(text)
 
 
@@ -119,7 +119,7 @@ def test_files_as_people_write_them(text: str) -> None:
         "one: 1\n...\nignored: [\n",
     ],
 )
-def test_shapes_that_are_rare(text: str) -> None:
+def test_rare_yaml_constructs_match_pyyaml(text: str) -> None:
     expected = yaml.safe_load(text.split("\n...")[0])
     if "1e3" in text:
         expected["n"][4] = 1000.0  # PyYAML wants a point in it; Go does not
@@ -156,18 +156,18 @@ def test_shapes_that_are_rare(text: str) -> None:
         ("\n".join(" " * n + "a:" for n in range(100)), "nested too deeply"),
     ],
 )
-def test_what_could_be_misread_is_refused(text: str, said: str) -> None:
+def test_ambiguous_yaml_is_rejected_with_line_number(text: str, said: str) -> None:
     with pytest.raises(YamlError, match="line") as caught:
         load(text)
     assert said in str(caught.value)
 
 
-def test_a_mode_with_a_leading_zero_stays_text() -> None:
+def test_number_with_leading_zero_is_parsed_as_string() -> None:
     assert load("mode: 0644\n") == {"mode": "0644"}
 
 
 @given(st.text(st.sampled_from("ab:-#'\"{}[],|> \n\t&*!\\x0"), max_size=60))
-def test_any_text_is_read_or_refused_but_never_breaks(text: str) -> None:
+def test_arbitrary_text_parses_or_raises_yaml_error(text: str) -> None:
     try:
         load(text)
     except YamlError:

@@ -21,7 +21,7 @@ NOT_IN_39 = {"match", "tomllib", "zoneinfo"}
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_every_module_is_python_3_9_and_imports_nothing_but_the_standard_library(path: Path) -> None:
+def test_agent_modules_are_python_3_9_and_import_only_standard_library(path: Path) -> None:
     tree = ast.parse(path.read_text(), feature_version=(3, 9))
     postponed = any(
         isinstance(node, ast.ImportFrom) and node.module == "__future__" and node.names[0].name == "annotations"
@@ -41,7 +41,7 @@ def test_every_module_is_python_3_9_and_imports_nothing_but_the_standard_library
             assert top not in NOT_IN_39, name
 
 
-def test_the_same_sources_give_the_same_bytes() -> None:
+def test_agent_zipapp_build_is_reproducible() -> None:
     content = assets.agent_zipapp()
     assert content == assets.agent_zipapp.__wrapped__()
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -53,7 +53,7 @@ def test_the_same_sources_give_the_same_bytes() -> None:
     assert content.startswith(b"#!/usr/bin/env python3\n")
 
 
-def test_it_runs_and_says_which_one_it_is(tmp_path: Path) -> None:
+def test_agent_zipapp_version_prints_its_checksum(tmp_path: Path) -> None:
     path = tmp_path / "agent.pyz"
     path.write_bytes(assets.agent_zipapp())
     done = subprocess.run([sys.executable, "-I", "-S", str(path), "version"], capture_output=True, text=True)

@@ -23,19 +23,19 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
     await engine.close()
 
 
-async def test_a_new_server(engine: Engine) -> None:
+async def test_new_server_has_default_namespaces_and_roles(engine: Engine) -> None:
     assert engine.names(NAMESPACES) == ["default", "kube-node-lease", "kube-public", "kube-system"]
     assert {"admin", "cluster-admin", "edit", "view"} <= set(engine.names(CLUSTER_ROLES))
     assert "cluster-admin" in engine.names(BINDINGS)
 
 
-async def test_a_second_start_writes_nothing(engine: Engine) -> None:
+async def test_repeated_bootstrap_writes_nothing(engine: Engine) -> None:
     before = engine.store.revision
     await bootstrap(engine.registry)
     assert engine.store.revision == before
 
 
-async def test_what_was_deleted_comes_back(engine: Engine) -> None:
+async def test_bootstrap_recreates_deleted_roles_and_namespaces(engine: Engine) -> None:
     await engine.delete(CLUSTER_ROLES, "", "view")
     await engine.delete(NAMESPACES, "", "kube-node-lease")
     entry = engine.find(NAMESPACES, "", "kube-node-lease")
@@ -48,7 +48,7 @@ async def test_what_was_deleted_comes_back(engine: Engine) -> None:
     assert engine.find(NAMESPACES, "", "kube-node-lease")
 
 
-async def test_rules_taken_out_are_put_back_and_added_ones_stay(engine: Engine) -> None:
+async def test_bootstrap_restores_removed_rules_and_keeps_added_rules(engine: Engine) -> None:
     name = "system:discovery"
     extra = {"nonResourceURLs": ["/mine"], "verbs": ["get"]}
     await engine.patch(CLUSTER_ROLES, "", name, {"rules": [extra]})
@@ -58,19 +58,19 @@ async def test_rules_taken_out_are_put_back_and_added_ones_stay(engine: Engine) 
     assert len(rules) > 1
 
 
-async def test_subjects_taken_out_are_put_back(engine: Engine) -> None:
+async def test_bootstrap_restores_removed_subjects(engine: Engine) -> None:
     await engine.patch(BINDINGS, "", "cluster-admin", {"subjects": None})
     await bootstrap(engine.registry)
     assert (engine.find(BINDINGS, "", "cluster-admin") or {})["subjects"][0]["name"] == "system:masters"
 
 
-async def test_what_is_marked_is_left_alone(engine: Engine) -> None:
+async def test_bootstrap_skips_objects_with_autoupdate_false(engine: Engine) -> None:
     await engine.patch(BINDINGS, "", "cluster-admin", {**KEEP, "subjects": None})
     await bootstrap(engine.registry)
     assert not (engine.find(BINDINGS, "", "cluster-admin") or {}).get("subjects")
 
 
-async def test_a_binding_to_another_role_is_made_anew(engine: Engine) -> None:
+async def test_bootstrap_recreates_binding_to_wrong_role(engine: Engine) -> None:
     old = engine.find(BINDINGS, "", "cluster-admin")
     assert old is not None
     await engine.delete(BINDINGS, "", "cluster-admin")

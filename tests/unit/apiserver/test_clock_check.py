@@ -20,7 +20,7 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 
 
 @pytest.mark.parametrize("newest", [None, NOW, NOW - 300 * DAY, NOW + HOUR / 2])
-def test_right_time_has_no_complaint(newest: datetime.datetime | None) -> None:
+def test_correct_clock_produces_no_warning(newest: datetime.datetime | None) -> None:
     assert complaints(NOW, FROM, TO, newest, CA) == []
 
 
@@ -35,7 +35,7 @@ def test_right_time_has_no_complaint(newest: datetime.datetime | None) -> None:
         (FROM - DAY, NOW, ["not valid before", "in the future"]),
     ],
 )
-def test_wrong_time_is_told_with_what_to_do(
+def test_wrong_clock_warning_states_remedy(
     now: datetime.datetime, newest: datetime.datetime | None, told: list[str]
 ) -> None:
     found = complaints(now, FROM, TO, newest, CA)
@@ -47,7 +47,7 @@ def test_wrong_time_is_told_with_what_to_do(
         assert ("remove /data/pki/ca.crt (not its key)" in complaint) == is_of_authority
 
 
-async def test_server_tells_of_an_authority_that_has_ended(
+async def test_server_logs_expired_ca_at_startup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with monkeypatch.context() as patched:
@@ -64,7 +64,9 @@ async def test_server_tells_of_an_authority_that_has_ended(
     assert caplog.messages == []
 
 
-async def test_server_tells_of_a_clock_behind_its_objects(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_server_logs_clock_behind_stored_objects_at_startup(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0))
     await server.stop()
     assert caplog.messages == []

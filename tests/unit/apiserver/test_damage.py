@@ -52,7 +52,7 @@ async def prepared(home: Path) -> None:
     await engine.close()
 
 
-async def test_every_verb_on_a_damaged_object_is_answered_with_500_and_its_name(tmp_path: Path) -> None:
+async def test_all_verbs_on_damaged_object_return_500_with_its_name(tmp_path: Path) -> None:
     await prepared(tmp_path)
     async with damaged(tmp_path, "configmaps", "a-one") as engine:
         client = engine.client
@@ -76,7 +76,7 @@ async def test_every_verb_on_a_damaged_object_is_answered_with_500_and_its_name(
         await client.create(CONFIGMAPS, "one", {"metadata": {"name": "c"}})
 
 
-async def test_resumed_watch_does_not_hear_that_a_damaged_object_is_gone(tmp_path: Path) -> None:
+async def test_resumed_watch_sends_no_deleted_event_for_damaged_object(tmp_path: Path) -> None:
     await prepared(tmp_path)
     async with damaged(tmp_path, "configmaps", "a-one") as engine:
         watch = engine.client.watch(CONFIGMAPS, "one", resource_version=str(engine.store.revision))
@@ -87,7 +87,9 @@ async def test_resumed_watch_does_not_hear_that_a_damaged_object_is_gone(tmp_pat
 
 
 @pytest.mark.parametrize(("broken", "whole"), [("owner", "dependent"), ("dependent", "owner")])
-async def test_nothing_is_collected_on_half_a_picture(tmp_path: Path, broken: str, whole: str) -> None:
+async def test_garbage_collection_skips_owners_and_dependents_of_damaged_objects(
+    tmp_path: Path, broken: str, whole: str
+) -> None:
     engine = await Engine.open(tmp_path)
     await engine.namespace("one")
     owner = await engine.create(CONFIGMAPS, "one", {"metadata": {"name": "owner"}})
@@ -111,7 +113,7 @@ async def test_namespace_with_a_damaged_object_is_not_deleted(tmp_path: Path) ->
         assert engine.store.intact("configmaps", "one")
 
 
-async def test_kind_whose_definition_is_damaged_is_not_said_to_be_unknown(tmp_path: Path) -> None:
+async def test_kind_with_damaged_crd_returns_500_instead_of_404(tmp_path: Path) -> None:
     engine = await Engine.open(tmp_path)
     await engine.define(definition())
     await engine.namespace("one")
@@ -138,7 +140,7 @@ async def test_kind_whose_definition_is_damaged_is_not_said_to_be_unknown(tmp_pa
         ("configmaps", "one"),
     ],
 )
-async def test_server_starts_and_names_what_is_damaged(
+async def test_server_starts_and_reports_damaged_objects_in_readyz(
     tmp_path: Path, table: str, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = ServerSettings(data_dir=tmp_path / "data", port=0)
@@ -171,7 +173,7 @@ async def test_server_starts_and_names_what_is_damaged(
         await server.stop()
 
 
-async def test_commands_that_look_into_a_cluster_tell_of_damage(tmp_path: Path) -> None:
+async def test_why_command_reports_damaged_objects(tmp_path: Path) -> None:
     settings = ServerSettings(data_dir=tmp_path / "data", port=0)
     server = await ApiServer.start(settings)
     await server.client().create(CONFIGMAPS, "default", {"metadata": {"name": "one"}})
@@ -217,7 +219,7 @@ async def test_fsck_command_finds_and_repairs(tmp_path: Path) -> None:
     await server.stop()
 
 
-async def test_fsck_command_forgets_only_what_is_named_and_has_no_copy(tmp_path: Path) -> None:
+async def test_fsck_command_forgets_only_named_objects_without_copy(tmp_path: Path) -> None:
     server = await ApiServer.start(ServerSettings(data_dir=tmp_path / "data", port=0))
     for name in ("one", "two"):
         await server.client().create(CONFIGMAPS, "default", {"metadata": {"name": name}})

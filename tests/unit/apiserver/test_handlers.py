@@ -54,7 +54,7 @@ GET_PODS = {"resourceAttributes": {"verb": "get", "resource": "pods", "namespace
 # ---- reviews -----------------------------------------------------------------------------------------------------
 
 
-async def test_may_i(engine: Engine) -> None:
+async def test_self_subject_access_review_reflects_permissions(engine: Engine) -> None:
     assert not (await ask(engine, JANE, AUTHORIZATION, "selfsubjectaccessreviews", GET_PODS))["status"]["allowed"]
     await allow(engine, "pods", POD_READER)
     answer = await ask(engine, JANE, AUTHORIZATION, "selfsubjectaccessreviews", GET_PODS)
@@ -62,14 +62,14 @@ async def test_may_i(engine: Engine) -> None:
     assert answer["kind"] == "SelfSubjectAccessReview"
 
 
-async def test_may_they(engine: Engine) -> None:
+async def test_subject_access_review_evaluates_given_user_and_groups(engine: Engine) -> None:
     spec = {**GET_PODS, "user": "jane"}
     assert not (await ask(engine, ADMIN, AUTHORIZATION, "subjectaccessreviews", spec))["status"]["allowed"]
     masters = {**GET_PODS, "groups": ["system:masters"]}
     assert (await ask(engine, ADMIN, AUTHORIZATION, "subjectaccessreviews", masters))["status"]["allowed"]
 
 
-async def test_may_they_here(engine: Engine) -> None:
+async def test_local_subject_access_review_is_limited_to_its_namespace(engine: Engine) -> None:
     spec = {**GET_PODS, "user": "jane"}
     answer = await ask(engine, ADMIN, AUTHORIZATION, "localsubjectaccessreviews", spec, "ns")
     assert answer["metadata"]["namespace"] == "ns"
@@ -78,30 +78,30 @@ async def test_may_they_here(engine: Engine) -> None:
     assert (await refusal(elsewhere)).code == 422
 
 
-async def test_what_may_i(engine: Engine) -> None:
+async def test_self_subject_rules_review_lists_rules(engine: Engine) -> None:
     await allow(engine, "pods", POD_READER)
     answer = await ask(engine, JANE, AUTHORIZATION, "selfsubjectrulesreviews", {"namespace": "ns"})
     assert POD_READER in answer["status"]["resourceRules"]
 
 
-async def test_who_am_i(engine: Engine) -> None:
+async def test_self_subject_review_returns_the_caller(engine: Engine) -> None:
     answer = loads(await engine.client_of(JANE).create(Target(AUTHENTICATION, "selfsubjectreviews"), "", {}))
     assert answer["status"]["userInfo"] == {"username": "jane", "groups": ["system:authenticated"]}
 
 
-async def test_who_is_this(engine: Engine) -> None:
+async def test_token_review_rejects_unknown_token(engine: Engine) -> None:
     answer = await ask(engine, ADMIN, AUTHENTICATION, "tokenreviews", {"token": "nonsense"})
     assert not answer["status"].get("authenticated")
 
 
-async def test_asking_about_others_takes_a_right(engine: Engine) -> None:
+async def test_reviews_of_other_users_require_permission(engine: Engine) -> None:
     error = await refusal(ask(engine, JANE, AUTHORIZATION, "subjectaccessreviews", {**GET_PODS, "user": "bob"}))
     assert error.code == 403
     error = await refusal(ask(engine, JANE, AUTHENTICATION, "tokenreviews", {"token": "x"}))
     assert error.code == 403
 
 
-async def test_the_answer_says_who_asked_what(engine: Engine) -> None:
+async def test_access_review_response_has_managed_fields_of_request(engine: Engine) -> None:
     answer = await ask(engine, JANE, AUTHORIZATION, "selfsubjectaccessreviews", GET_PODS)
     (entry,) = answer["metadata"]["managedFields"]
     asked: dict[str, Any] = {".": {}, "f:namespace": {}, "f:resource": {}, "f:verb": {}}
@@ -109,14 +109,14 @@ async def test_the_answer_says_who_asked_what(engine: Engine) -> None:
     assert entry["manager"] == "test"
 
 
-async def test_nothing_is_stored(engine: Engine) -> None:
+async def test_reviews_are_not_stored(engine: Engine) -> None:
     before = engine.store.revision
     await ask(engine, JANE, AUTHORIZATION, "selfsubjectaccessreviews", GET_PODS)
     await ask(engine, ADMIN, AUTHENTICATION, "tokenreviews", {"token": "nonsense"})
     assert engine.store.revision == before
 
 
-async def test_a_review_of_another_kind_is_refused(engine: Engine) -> None:
+async def test_review_with_wrong_kind_returns_400(engine: Engine) -> None:
     body = {"apiVersion": AUTHORIZATION, "kind": "SubjectAccessReview", "spec": GET_PODS}
     target = Target(AUTHORIZATION, "selfsubjectaccessreviews")
     assert (await refusal(engine.client.create(target, "", body))).code == 400
@@ -131,7 +131,7 @@ async def token(engine: Engine, user: User = ADMIN, **spec: Any) -> dict[str, An
     return loads(await client.create(ACCOUNTS, "ns", body, name="robot", subresource="token"))
 
 
-async def test_a_token_is_good_as_long_as_its_account(engine: Engine) -> None:
+async def test_service_account_token_is_valid_until_account_is_deleted(engine: Engine) -> None:
     await engine.create(ACCOUNTS, "ns", {"metadata": {"name": "robot"}})
     issued = (await token(engine))["status"]["token"]
     review = await ask(engine, ADMIN, AUTHENTICATION, "tokenreviews", {"token": issued})
@@ -142,16 +142,16 @@ async def test_a_token_is_good_as_long_as_its_account(engine: Engine) -> None:
     assert not gone["status"].get("authenticated")
 
 
-async def test_a_token_of_nobody(engine: Engine) -> None:
+async def test_token_request_for_missing_account_returns_404(engine: Engine) -> None:
     assert (await refusal(token(engine))).code == 404
 
 
-async def test_too_short_a_token(engine: Engine) -> None:
+async def test_token_request_with_too_short_expiration_returns_422(engine: Engine) -> None:
     await engine.create(ACCOUNTS, "ns", {"metadata": {"name": "robot"}})
     assert (await refusal(token(engine, expirationSeconds=10))).code == 422
 
 
-async def test_asking_for_a_token_takes_a_right_of_its_own(engine: Engine) -> None:
+async def test_token_request_requires_token_subresource_permission(engine: Engine) -> None:
     await engine.create(ACCOUNTS, "ns", {"metadata": {"name": "robot"}})
     await allow(engine, "accounts", {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["*"]})
     assert (await refusal(token(engine, JANE))).code == 403
@@ -172,7 +172,7 @@ def role(*rules: dict[str, Any]) -> dict[str, Any]:
     return {"metadata": {"name": "r"}, "rules": list(rules)}
 
 
-async def test_a_role_may_hold_only_what_its_writer_may_do(engine: Engine) -> None:
+async def test_role_write_denies_privilege_escalation(engine: Engine) -> None:
     await allow(engine, "writer", RBAC_WRITER)
     jane = engine.client_of(JANE)
     error = await refusal(jane.create(ROLES, "ns", role(POD_READER)))
@@ -185,12 +185,12 @@ async def test_a_role_may_hold_only_what_its_writer_may_do(engine: Engine) -> No
     await jane.patch(ROLES, "ns", "r", {"metadata": {"labels": {"a": "b"}}})
 
 
-async def test_escalate_lets_anyone_give_anything(engine: Engine) -> None:
+async def test_escalate_verb_permits_granting_unheld_permissions(engine: Engine) -> None:
     await allow(engine, "writer", {**RBAC_WRITER, "verbs": ["create", "escalate"]})
     await engine.client_of(JANE).create(ROLES, "ns", role(POD_READER))
 
 
-async def test_a_binding_may_give_only_what_its_writer_may_do(engine: Engine) -> None:
+async def test_role_binding_requires_held_permissions_or_bind_verb(engine: Engine) -> None:
     await allow(engine, "writer", RBAC_WRITER)
     jane = engine.client_of(JANE)
     body = {
@@ -205,7 +205,7 @@ async def test_a_binding_may_give_only_what_its_writer_may_do(engine: Engine) ->
     await jane.create(BINDINGS, "ns", body)
 
 
-async def test_an_aggregating_role_takes_every_right(engine: Engine) -> None:
+async def test_aggregating_role_requires_cluster_admin(engine: Engine) -> None:
     await allow(engine, "writer", RBAC_WRITER)
     body = {**role(), "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]}}
     assert (await refusal(engine.client_of(JANE).create(CLUSTER_ROLES, "", body))).code == 403

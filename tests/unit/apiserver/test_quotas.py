@@ -58,7 +58,7 @@ async def status_becomes(server: ApiServer, **wanted: Any) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_create_above_the_quota_is_refused_in_the_words_of_kubernetes(server: ApiServer) -> None:
+async def test_create_above_quota_is_rejected_with_kubernetes_message(server: ApiServer) -> None:
     await limit(server, hard={ROLE_COUNT: "1"})
     await add(server, "first", ROLES)
     assert await refusal(server, "second", ROLES) == (
@@ -76,7 +76,7 @@ async def test_concurrent_creates_do_not_exceed_the_quota(server: ApiServer) -> 
     assert len((await server.client().list(SECRETS, NS)).items) == 5
 
 
-async def test_deletes_and_creates_on_their_way_are_counted_in_order(server: ApiServer) -> None:
+async def test_quota_counts_pending_deletes_and_creates_in_order(server: ApiServer) -> None:
     await limit(server, hard={SECRET_COUNT: "1"})
     await add(server, "old")
     deleted = asyncio.ensure_future(server.client().delete(SECRETS, NS, "old"))
@@ -85,7 +85,7 @@ async def test_deletes_and_creates_on_their_way_are_counted_in_order(server: Api
     assert len((await server.client().list(SECRETS, NS)).items) == 1
 
 
-async def test_apply_and_dry_run_are_checked_and_updates_are_not(server: ApiServer) -> None:
+async def test_quota_applies_to_apply_and_dry_run_but_not_updates(server: ApiServer) -> None:
     await add(server, "there")
     await limit(server, hard={"secrets": "1"})
     assert "exceeded quota: few, requested: secrets=1, used: secrets=1" in await refusal(server, "new", dry_run=True)
@@ -95,7 +95,7 @@ async def test_apply_and_dry_run_are_checked_and_updates_are_not(server: ApiServ
     await server.client().patch(SECRETS, NS, "there", {"metadata": {"labels": {"a": "b"}}})
 
 
-async def test_existing_name_is_a_conflict_before_it_is_a_quota(server: ApiServer) -> None:
+async def test_already_exists_takes_precedence_over_quota_error(server: ApiServer) -> None:
     await add(server, "there")
     await limit(server, hard={SECRET_COUNT: "1"})
     with pytest.raises(StatusError) as caught:
@@ -103,7 +103,7 @@ async def test_existing_name_is_a_conflict_before_it_is_a_quota(server: ApiServe
     assert caught.value.reason == "AlreadyExists"
 
 
-async def test_status_follows_creates_deletes_and_changes_of_the_quota(server: ApiServer) -> None:
+async def test_quota_status_follows_creates_deletes_and_spec_changes(server: ApiServer) -> None:
     await limit(server, hard={SECRET_COUNT: "5k", "requests.cpu": "2"})
     await status_becomes(server, hard={SECRET_COUNT: "5k"}, used={SECRET_COUNT: "0"})
     await add(server, "a")
@@ -115,7 +115,7 @@ async def test_status_follows_creates_deletes_and_changes_of_the_quota(server: A
     await status_becomes(server, hard=hard, used=now)
 
 
-async def test_status_is_true_after_a_restart(tmp_path: Path) -> None:
+async def test_quota_status_is_corrected_after_restart(tmp_path: Path) -> None:
     """The process ended between a write and the status that counts it."""
     before = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, upkeep=False))
     await before.client().create(NAMESPACES, "", {"metadata": {"name": NS}})
@@ -129,7 +129,7 @@ async def test_status_is_true_after_a_restart(tmp_path: Path) -> None:
         await after.stop()
 
 
-async def test_changes_of_objects_and_other_namespaces_cost_no_status_write(server: ApiServer) -> None:
+async def test_unrelated_changes_cause_no_quota_status_write(server: ApiServer) -> None:
     await limit(server, hard={SECRET_COUNT: "5"})
     await add(server, "a")
     await status_becomes(server, hard={SECRET_COUNT: "5"}, used={SECRET_COUNT: "1"})
@@ -145,7 +145,7 @@ async def test_changes_of_objects_and_other_namespaces_cost_no_status_write(serv
 @pytest.mark.parametrize(
     ("amount", "complaint"), [("-1", "must be greater than or equal to 0"), ("1500m", "must be an integer")]
 )
-async def test_impossible_count_is_refused(server: ApiServer, amount: str, complaint: str) -> None:
+async def test_invalid_quota_count_is_rejected(server: ApiServer, amount: str, complaint: str) -> None:
     with pytest.raises(StatusError, match=complaint):
         await limit(server, hard={SECRET_COUNT: amount})
 
@@ -157,7 +157,7 @@ async def test_impossible_count_is_refused(server: ApiServer, amount: str, compl
         ({"hard": {SECRET_COUNT: "1"}, "scopes": ["BestEffort"]}, "a quota with scopes has no effect"),
     ],
 )
-def test_quota_that_has_no_effect_is_warned_about(spec: dict[str, Any], text: str) -> None:
+def test_quota_without_effect_produces_warning(spec: dict[str, Any], text: str) -> None:
     review = Review(
         operation="CREATE",
         group="",

@@ -16,7 +16,7 @@ from remuda.kube.http import HttpClient
 from tests.lab.limits import LIMIT_SECONDS
 
 
-async def test_what_is_about_to_expire_is_renewed_while_it_runs(
+async def test_running_server_renews_expiring_certificates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "_RENEW_SECONDS", 0.1)

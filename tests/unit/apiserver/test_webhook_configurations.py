@@ -53,7 +53,7 @@ async def test_webhook_configuration_is_refused(server: ApiServer, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_stored_configuration_can_only_be_deleted(tmp_path: Path, kind: str) -> None:
+async def test_stored_webhook_configuration_can_only_be_deleted(tmp_path: Path, kind: str) -> None:
     """An engine before this one has stored it."""
     where = target(kind)
     before = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, webhook_records=True))

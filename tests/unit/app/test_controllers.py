@@ -18,19 +18,19 @@ from remuda.runtime.webhooks.configuration import Location, configurations
 NAMES = st.lists(st.sampled_from([*controllers.GROUPS, *controllers.EVERY]), min_size=1)
 
 
-def test_nothing_wanted_is_everything() -> None:
+def test_empty_controller_selection_chooses_all_controllers() -> None:
     assert controllers.choose(()) == controllers.EVERY == controllers.choose(tuple(controllers.GROUPS))
 
 
 @given(NAMES)
-def test_what_is_chosen_comes_once_and_in_one_order(wanted: list[str]) -> None:
+def test_controller_selection_is_unique_and_in_fixed_order(wanted: list[str]) -> None:
     chosen = controllers.choose(wanted)
     assert [name for name in controllers.EVERY if name in chosen] == list(chosen)
     assert chosen == controllers.choose(sorted(wanted))
     assert set(wanted) - set(controllers.GROUPS) <= set(chosen)
 
 
-def test_a_name_that_is_none_is_told_with_those_that_are() -> None:
+def test_unknown_controller_name_error_lists_valid_names() -> None:
     with pytest.raises(StartRefused) as refused:
         controllers.choose(("machine", "machines", "kore"))
     said = str(refused.value)
@@ -38,11 +38,11 @@ def test_a_name_that_is_none_is_told_with_those_that_are() -> None:
     assert "machinehealthcheck" in said
 
 
-def test_what_runs_is_told() -> None:
+def test_startup_message_lists_running_controllers() -> None:
     assert controllers.ready_text(("cluster", "machine")) == "runs cluster, machine"
 
 
-def test_every_admission_function_has_its_webhook_if_its_controllers_run() -> None:
+def test_webhooks_cover_admission_functions_of_chosen_controllers() -> None:
     for chosen, functions in (
         (("machine",), admission.FUNCTIONS),
         (("rkebootstrap",), providers.ADMISSION),
@@ -55,18 +55,18 @@ def test_every_admission_function_has_its_webhook_if_its_controllers_run() -> No
         assert {(one.target.group, one.target.plural) for one in found} == {(f.group, f.plural) for f in functions}
 
 
-def test_of_secrets_and_jobs_only_ours_are_judged() -> None:
+def test_secret_and_job_webhooks_select_only_remuda_objects() -> None:
     """Otherwise no Secret and no Job of a cluster could be written while no manager runs."""
     for one in controllers.webhooks(controllers.EVERY):
         assert bool(one.only) == (one.target.plural in ("secrets", "jobs"))
 
 
-def test_webhooks_have_paths_of_their_own() -> None:
+def test_webhook_paths_are_unique() -> None:
     paths = [one.path("validate") for one in controllers.webhooks(controllers.EVERY)]
     assert len(paths) == len(set(paths))
 
 
-def test_writes_of_the_manager_are_not_sent_to_the_webhooks_of_rights() -> None:
+def test_access_webhooks_exclude_requests_of_the_manager() -> None:
     found = [one for one in controllers.webhooks(controllers.EVERY) if one.except_manager and not one.only]
     assert len(found) == 6
     for _, rendered in configurations("n", found, Location(url="https://a"), b"", "it's me"):
@@ -76,7 +76,7 @@ def test_writes_of_the_manager_are_not_sent_to_the_webhooks_of_rights() -> None:
             ]
 
 
-async def test_only_what_is_chosen_is_added() -> None:
+async def test_manager_adds_only_chosen_controllers() -> None:
     manager = Manager(client=None)  # type: ignore[arg-type]
     controllers.add(manager, ("cluster", "machineset"))
     assert list(manager.controllers) == ["cluster", "machineset"]

@@ -35,7 +35,9 @@ async def client(server: ApiServer) -> AsyncIterator[HttpClient]:
     await made.close()
 
 
-async def test_without_a_core_providers_refuse_and_write_nothing(server: ApiServer, tmp_path: Path) -> None:
+async def test_providers_refuse_to_start_without_cluster_api_and_write_nothing(
+    server: ApiServer, tmp_path: Path
+) -> None:
     settings = ManagerSettings(kubeconfig=server.kubeconfig, controllers=("providers",), nodes=("127.0.0.1", 1))
     with pytest.raises(StartRefused) as refused:
         await serve(settings, asyncio.Event())
@@ -47,13 +49,13 @@ async def test_without_a_core_providers_refuse_and_write_nothing(server: ApiServ
     assert (await server.client().list(DEFINITION.target)).items == []
 
 
-async def test_half_a_core_is_none(server: ApiServer, client: HttpClient) -> None:
+async def test_partially_installed_core_is_rejected(server: ApiServer, client: HttpClient) -> None:
     await install(server.client(), definitions()[:1])
     with pytest.raises(StartRefused, match=r": machines\.cluster\.x-k8s\.io, machinesets"):
         await core.require(client, BESIDE)
 
 
-async def test_a_core_of_an_older_version_is_none(server: ApiServer, client: HttpClient) -> None:
+async def test_core_serving_only_an_older_api_version_is_rejected(server: ApiServer, client: HttpClient) -> None:
     older = definitions()
     for definition in older:
         definition["spec"]["versions"][0]["name"] = "v1beta1"
@@ -62,11 +64,11 @@ async def test_a_core_of_an_older_version_is_none(server: ApiServer, client: Htt
         await core.require(client, BESIDE)
 
 
-async def test_whoever_has_installed_the_core_will_do(server: ApiServer, client: HttpClient) -> None:
+async def test_core_installed_by_another_program_is_accepted(server: ApiServer, client: HttpClient) -> None:
     await install(server.client(), definitions())
     await core.require(client, BESIDE)
 
 
-async def test_a_core_of_our_own_and_the_runner_of_jobs_need_no_other(client: HttpClient) -> None:
+async def test_own_core_and_job_runner_require_no_installed_core(client: HttpClient) -> None:
     await core.require(client, controllers.EVERY)
     await core.require(client, controllers.choose(("job-runner",)))

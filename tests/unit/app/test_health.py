@@ -24,7 +24,7 @@ class Garbled(Flaky):
         yield
 
 
-async def test_process_whose_watches_cannot_be_read_is_not_ready(tmp_path: Path) -> None:
+async def test_readyz_fails_when_watch_stream_is_malformed(tmp_path: Path) -> None:
     server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, volatile=True))
     caches = Caches(Garbled(server.client()))  # type: ignore[arg-type]
     caches.of(CONFIG_MAP)

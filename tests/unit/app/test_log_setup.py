@@ -30,7 +30,9 @@ def begin() -> Iterator[Callable[[LogSettings], None]]:
 Begin = Callable[[LogSettings], None]
 
 
-def test_audit_line_goes_to_the_file_alone(begin: Begin, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_line_is_written_only_to_the_audit_file(
+    begin: Begin, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "log" / "audit.log"
     begin(LogSettings(level="error", audit=str(path)))
     AUDIT.info("%s", '{"user":"ann"}')
@@ -60,7 +62,7 @@ def test_audit_file_is_rotated_and_bounded(tmp_path: Path) -> None:
     assert kept == [f"line {number:03d}" for number in range(60 - len(kept), 60)], "the newest, none lost between files"
 
 
-def test_audit_file_of_an_earlier_start_is_continued(begin: Begin, tmp_path: Path) -> None:
+def test_existing_audit_file_is_appended_to(begin: Begin, tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     path.write_text("before\n")
     begin(LogSettings(audit=str(path)))
@@ -68,7 +70,7 @@ def test_audit_file_of_an_earlier_start_is_continued(begin: Begin, tmp_path: Pat
     assert path.read_text() == "before\nafter\n"
 
 
-def test_audit_file_that_cannot_be_written_is_reported_once(
+def test_unwritable_audit_file_is_reported_once_and_retried(
     begin: Begin, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "log").write_text("a file where the directory should be")
@@ -82,13 +84,15 @@ def test_audit_file_that_cannot_be_written_is_reported_once(
     assert (tmp_path / "log" / "audit.log").read_text() == "y\n"
 
 
-def test_audit_log_on_stderr_is_marked_in_text(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_log_on_stderr_carries_logger_name_in_text_format(
+    begin: Begin, capsys: pytest.CaptureFixture[str]
+) -> None:
     begin(LogSettings(audit="-"))
     AUDIT.info("%s", '{"user":"ann"}')
     assert capsys.readouterr().err.endswith(' INFO remuda.audit: {"user":"ann"}\n')
 
 
-def test_every_line_on_stderr_is_json_if_asked_for(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_log_format_renders_every_stderr_line_as_json(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     begin(LogSettings(format="json", level="info", audit="-"))
     AUDIT.info("%s", '{"user":"ann"}')
     OTHER.info("two\nlines")
@@ -106,7 +110,7 @@ def test_default_level_is_warning(begin: Begin, capsys: pytest.CaptureFixture[st
     assert line.endswith(" WARNING remuda.other: loud")
 
 
-def test_set_up_can_be_undone() -> None:
+def test_log_setup_undo_restores_previous_handlers() -> None:
     before = logging.getLogger().handlers[:], logging.getLogger().level, AUDIT.handlers[:], AUDIT.propagate
     set_up(LogSettings(level="debug"))()
     assert (logging.getLogger().handlers[:], logging.getLogger().level, AUDIT.handlers[:], AUDIT.propagate) == before
@@ -136,7 +140,7 @@ def test_audit_path_defaults_to_the_data_directory(wanted: str, data: Path | Non
         (["-vv", "--log-level", "error", "--audit-log", "-"], LogSettings(level="error", audit="-")),
     ],
 )
-def test_options_become_settings(arguments: list[str], settings: LogSettings) -> None:
+def test_log_options_are_parsed_into_settings(arguments: list[str], settings: LogSettings) -> None:
     found: list[LogSettings] = []
 
     @click.command

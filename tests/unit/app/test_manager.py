@@ -114,7 +114,7 @@ async def get(session: aiohttp.ClientSession, url: str) -> tuple[int, str]:
         return answer.status, await answer.text()
 
 
-async def test_it_installs_what_it_manages_leads_and_hands_on(
+async def test_manager_installs_crds_acquires_lease_and_releases_lease_on_stop(
     server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = server.client()
@@ -130,9 +130,7 @@ async def test_it_installs_what_it_manages_leads_and_hands_on(
     assert lease.spec.holder_identity == ""
 
 
-async def test_a_second_start_writes_nothing_but_its_lease(
-    server: ApiServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_second_manager_start_writes_nothing(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     settings = ManagerSettings(kubeconfig=server.kubeconfig, leader_elect=False)
     async with running(settings, capsys) as lines:
         assert "without leader election" in await lines.until(" ready ")
@@ -142,7 +140,7 @@ async def test_a_second_start_writes_nothing_but_its_lease(
     assert await written(server.client()) == before
 
 
-async def test_managers_of_two_namespaces_lead_side_by_side(
+async def test_managers_of_two_namespaces_hold_separate_leases(
     server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("a", "b"):
@@ -187,7 +185,7 @@ async def test_health_and_metrics_are_served(server: ApiServer, capsys: pytest.C
     assert 'controller_runtime_max_concurrent_reconciles{controller="machine"}' in text
 
 
-async def test_not_ready_says_what_is_missing(
+async def test_readyz_reports_forbidden_list_as_missing_cache(
     server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Everything is installed, but this user may not list what its controllers manage."""
@@ -225,7 +223,7 @@ async def allow(client: Client, groups: list[str], resources: list[str], verbs: 
     await client.create(BINDINGS, "", {"metadata": {"name": name}, "roleRef": ref, "subjects": [subject]})
 
 
-async def test_webhooks_are_served_and_registered_and_can_be_taken_back(
+async def test_webhooks_are_served_registered_and_removable(
     server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = server.client()
@@ -278,18 +276,18 @@ def review() -> dict[str, Any]:
         ({"kubeconfig": Path("/nowhere/config")}, "/nowhere/config"),
     ],
 )
-async def test_what_cannot_be_is_said_before_anything_is_asked(settings: dict[str, Any], said: str) -> None:
+async def test_invalid_manager_settings_are_rejected_before_connecting(settings: dict[str, Any], said: str) -> None:
     nobody = Path("/dev/null/config")
     assert said in await refused(ManagerSettings(**{"kubeconfig": nobody, **settings}))
 
 
-def test_where_webhooks_are_found() -> None:
+def test_webhook_location_is_derived_from_listen_address_or_url() -> None:
     assert webhooks.location(("127.0.0.1", 9443), "") == Location(url="https://127.0.0.1:9443")
     assert webhooks.location(("::1", 9443), "") == Location(url="https://[::1]:9443")
     assert webhooks.location(("0.0.0.0", 9443), "https://hooks.remuda.svc") == Location(service=Key("remuda", "hooks"))
 
 
-async def test_a_server_that_is_not_there(server: ApiServer, tmp_path: Path) -> None:
+async def test_refused_connection_to_api_server_aborts_start(server: ApiServer, tmp_path: Path) -> None:
     config = tmp_path / "config"
     with closed_port() as port:
         url = f"https://127.0.0.1:{port}"
@@ -297,7 +295,9 @@ async def test_a_server_that_is_not_there(server: ApiServer, tmp_path: Path) -> 
         assert await refused(ManagerSettings(kubeconfig=config)) == f"cannot connect to {url}: Connection refused"
 
 
-async def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unresponsive_api_server_aborts_start_and_stop_is_honoured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(manager, "_ANSWER_SECONDS", 0.2)
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -312,7 +312,7 @@ async def test_a_server_that_never_answers(tmp_path: Path, monkeypatch: pytest.M
             assert await serve(ManagerSettings(kubeconfig=config), stop) == 0
 
 
-async def test_a_server_that_does_not_know_us(server: ApiServer, tmp_path: Path) -> None:
+async def test_unauthorized_token_aborts_start_and_writes_nothing(server: ApiServer, tmp_path: Path) -> None:
     config = token_config(server, tmp_path, "word-of-nobody")
     before = await written(server.client())
     assert await refused(ManagerSettings(kubeconfig=config)) == (
@@ -321,7 +321,7 @@ async def test_a_server_that_does_not_know_us(server: ApiServer, tmp_path: Path)
     assert await written(server.client()) == before
 
 
-async def test_a_user_who_may_not_look_writes_nothing(server: ApiServer, tmp_path: Path) -> None:
+async def test_user_without_crd_permissions_aborts_start_and_writes_nothing(server: ApiServer, tmp_path: Path) -> None:
     before = await written(server.client())
     said = await refused(ManagerSettings(kubeconfig=token_config(server, tmp_path)))
     assert said.startswith("no permission to install the CRDs: ")
@@ -330,7 +330,7 @@ async def test_a_user_who_may_not_look_writes_nothing(server: ApiServer, tmp_pat
     assert await written(server.client()) == before
 
 
-async def test_a_user_of_one_namespace_needs_only_to_read_what_is_of_the_cluster(
+async def test_namespaced_manager_needs_only_read_access_to_cluster_scoped_objects(
     server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = server.client()
@@ -349,7 +349,7 @@ async def test_a_user_of_one_namespace_needs_only_to_read_what_is_of_the_cluster
         assert "by lease bens/remuda-bens" in await lines.until(" leads ")
 
 
-async def test_a_namespace_that_may_not_be_made_is_named(
+async def test_forbidden_lease_namespace_creation_names_the_namespace(
     server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = ManagerSettings(
@@ -365,7 +365,7 @@ async def test_a_namespace_that_may_not_be_made_is_named(
     assert said.endswith("choose another with --lease-namespace")
 
 
-async def test_beside_another_core_it_refuses_and_touches_nothing(
+async def test_manager_refuses_to_start_beside_foreign_core_and_writes_nothing(
     server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     client = server.client()
@@ -378,7 +378,7 @@ async def test_beside_another_core_it_refuses_and_touches_nothing(
     assert len((await client.list(DEFINITION.target)).items) == 1
 
 
-async def test_webhooks_are_refused_where_nobody_would_call_them(tmp_path: Path) -> None:
+async def test_webhook_listen_is_rejected_if_api_server_does_not_call_webhooks(tmp_path: Path) -> None:
     """The embedded engine as users start it. Nothing is written there."""
     engine = await ApiServer.start(ServerSettings(data_dir=tmp_path / "engine", port=0))
     try:
@@ -393,7 +393,7 @@ async def test_webhooks_are_refused_where_nobody_would_call_them(tmp_path: Path)
 
 
 @pytest.mark.parametrize("option", ["health", "webhooks"])
-async def test_an_address_that_is_taken_is_named(
+async def test_listen_address_in_use_is_reported_with_its_option(
     server: ApiServer, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.socket() as holder:
@@ -405,7 +405,7 @@ async def test_an_address_that_is_taken_is_named(
     assert said == f"cannot listen on 127.0.0.1:{address[1]} for {name}: Address already in use"
 
 
-async def test_whoever_loses_the_lead_stops_and_says_why(
+async def test_manager_that_loses_its_lease_stops_with_reason(
     server: ApiServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look_often(**seconds: float) -> ElectionSettings:
@@ -424,7 +424,7 @@ async def test_whoever_loses_the_lead_stops_and_says_why(
             await task
 
 
-async def test_a_client_is_handed_out_only_when_the_server_has_answered(server: ApiServer) -> None:
+async def test_connect_returns_a_working_client(server: ApiServer) -> None:
     client = await connect(ManagerSettings(kubeconfig=server.kubeconfig))
     assert b"gitVersion" in await client.raw_get("/version")
     await client.close()

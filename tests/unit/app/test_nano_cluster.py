@@ -22,5 +22,5 @@ def fleet(tmp_path: Path) -> Iterator[Fleet]:
         fleet.stop()
 
 
-def test_a_declared_cluster_lives_on_the_same_machines_until_it_is_deleted(fleet: Fleet) -> None:
+def test_declared_cluster_keeps_its_machines_until_deleted(fleet: Fleet) -> None:
     live(fleet, "prairie", servers=1, workers=1)

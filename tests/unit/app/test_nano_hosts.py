@@ -88,7 +88,7 @@ class Ranch:
         return _eventually(lambda: self.node(server, name), f"the API shows Node {name}", self, server)
 
 
-def test_nano_is_installed_restarted_upgraded_and_taken_off_by_plans(up: Up, bundles: dict[str, Path]) -> None:
+def test_plans_install_restart_upgrade_and_uninstall_nano(up: Up, bundles: dict[str, Path]) -> None:
     ranch = Ranch(up, bundles)
     server = ranch.host("horse", Roles(etcd=True, control_plane=True))
     worker = ranch.host("mule", Roles(worker=True))

@@ -120,7 +120,7 @@ def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-async def test_hosts_are_served_with_a_certificate_that_replicas_share(server: ApiServer) -> None:
+async def test_node_server_replicas_share_one_certificate_authority(server: ApiServer) -> None:
     async with serving(server) as (one, _), serving(server) as (two, _), session(one) as opened:
         assert one.ca_checksum == two.ca_checksum
         for site in (one, two):
@@ -136,7 +136,7 @@ async def test_hosts_are_served_with_a_certificate_that_replicas_share(server: A
     assert b"tls.key" in stored
 
 
-async def test_a_certificate_of_the_users_own_is_shown_and_both_authorities_are_told(
+async def test_custom_certificate_is_served_and_cacerts_returns_both_authorities(
     server: ApiServer, tmp_path: Path
 ) -> None:
     company = Company()
@@ -151,7 +151,7 @@ async def test_a_certificate_of_the_users_own_is_shown_and_both_authorities_are_
             assert await answer.read() == site.ca_pem
 
 
-async def test_tunnels_are_beside_what_hosts_register_by_and_never_in_its_place(server: ApiServer) -> None:
+async def test_tunnel_route_does_not_shadow_agent_registration_route(server: ApiServer) -> None:
     asked: list[str] = []
 
     def tunnels(request: Request) -> Result:
@@ -166,7 +166,7 @@ async def test_tunnels_are_beside_what_hosts_register_by_and_never_in_its_place(
     assert asked == ["/v3/connect"]
 
 
-async def test_an_agent_gets_what_it_needs(host: Host) -> None:
+async def test_agent_can_read_update_patch_and_list_its_plan_secret(host: Host) -> None:
     assert (await host.ask("/version"))[0] == 200
     code, secret = await host.ask(MINE)
     assert code == 200
@@ -180,7 +180,7 @@ async def test_an_agent_gets_what_it_needs(host: Host) -> None:
     assert (code, conflict["reason"]) == (409, "Conflict")
 
 
-async def test_a_watch_brings_changes_as_they_happen(server: ApiServer, host: Host) -> None:
+async def test_host_watch_streams_plan_secret_changes(server: ApiServer, host: Host) -> None:
     url = f"{host.site.server_url}{SECRETS_PATH}?watch=true&fieldSelector=metadata.name=mine"
     async with asyncio.timeout(LIMIT_SECONDS), host.session.get(url, headers=host.headers) as answer:
         assert json.loads(await answer.content.readline())["type"] == "ADDED"
@@ -210,14 +210,16 @@ async def test_a_watch_brings_changes_as_they_happen(server: ApiServer, host: Ho
         ("POST", "/version"),
     ],
 )
-async def test_nothing_else_is_passed_on(host: Host, method: str, path: str) -> None:
+async def test_requests_other_than_own_secret_access_are_forbidden_for_hosts(
+    host: Host, method: str, path: str
+) -> None:
     code, status = await host.ask(path, method)
     assert (code, status["reason"]) == (403, "Forbidden")
     assert "is not for hosts" in status["message"]
     assert [(code, why) for _, code, why in host.on_denied] == [(403, status["message"])]
 
 
-async def test_what_is_passed_on_has_the_hosts_own_rights(host: Host) -> None:
+async def test_proxied_requests_use_permissions_of_the_host(host: Host) -> None:
     """And never ours, which are an administrator's here."""
     assert (await host.ask(f"{SECRETS_PATH}/other"))[0] == 403
     assert (await host.ask(f"{SECRETS_PATH}?fieldSelector=metadata.name=other"))[0] == 403
@@ -230,13 +232,13 @@ async def test_what_is_passed_on_has_the_hosts_own_rights(host: Host) -> None:
     assert len(host.on_denied) == 6
 
 
-async def test_an_api_server_that_is_away_is_said_to_be(server: ApiServer, host: Host) -> None:
+async def test_unavailable_api_server_returns_503_to_hosts(server: ApiServer, host: Host) -> None:
     await server.front.stop(0.1)
     code, status = await host.ask(MINE)
     assert (code, status["message"]) == (503, "the API server does not answer")
 
 
-async def test_an_address_that_is_taken(server: ApiServer) -> None:
+async def test_nodes_listen_address_in_use_aborts_start(server: ApiServer) -> None:
     client = HttpClient(kubeconfig.load(server.kubeconfig))
     try:
         listen = ("127.0.0.1", server.front.port)

@@ -26,7 +26,7 @@ def prairie() -> Iterator[Prairie]:
         up.stop()
 
 
-def test_a_machine_becomes_a_managed_host_and_nothing_of_it_is_left(prairie: Prairie) -> None:
+def test_machine_becomes_managed_host_and_deletion_leaves_nothing(prairie: Prairie) -> None:
     prairie.apply_example()
     prairie.becomes_a_host("horse")
     prairie.follows_a_plan("horse")

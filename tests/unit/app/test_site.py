@@ -22,7 +22,9 @@ HERE = ("127.0.0.1", 6443)
         ("https://10.0.0.1:8443", HERE, "10.0.0.1", "https://10.0.0.1:8443"),
     ],
 )
-def test_where_hosts_find_it(url: str, listen: tuple[str, int], name: str, settled: str) -> None:
+def test_server_url_is_derived_from_option_or_listen_address(
+    url: str, listen: tuple[str, int], name: str, settled: str
+) -> None:
     settings = SiteSettings(server_url=url)
     assert settings.name(listen) == name
     site = settings.settled(listen, b"PEM")
@@ -43,12 +45,12 @@ def test_where_hosts_find_it(url: str, listen: tuple[str, int], name: str, settl
         ("https://a:port", HERE, "is not a valid URL"),
     ],
 )
-def test_what_hosts_could_not_use_is_refused(url: str, listen: tuple[str, int], said: str) -> None:
+def test_server_url_unusable_by_hosts_is_rejected(url: str, listen: tuple[str, int], said: str) -> None:
     with pytest.raises(StartRefused, match=said):
         SiteSettings(server_url=url).name(listen)
 
 
-def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+def test_unusable_site_files_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "no.pem").write_text("no")
     for settings, said in (
         (SiteSettings(assets=tmp_path / "none"), "is not a directory"),
@@ -68,19 +70,19 @@ def test_files_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
         ("https://10.0.0.1", False),
     ],
 )
-def test_what_only_this_machine_can_use_is_known(url: str, only_here: bool) -> None:
+def test_loopback_server_url_is_detected(url: str, only_here: bool) -> None:
     site = SiteSettings(server_url=url).settled(HERE, b"PEM")
     assert site.only_here == (url if only_here else "")
 
 
-def test_what_hosts_trust_is_a_set_with_our_own_authority_in_it(tmp_path: Path) -> None:
+def test_trusted_ca_bundle_includes_own_ca(tmp_path: Path) -> None:
     ours, theirs = Company("Ours").root, Company("Theirs").root
     (tmp_path / "ca.pem").write_bytes(theirs)
     assert SiteSettings(server_ca=tmp_path / "ca.pem").settled(HERE, ours).ca_pem == theirs + ours
     assert SiteSettings().settled(HERE, ours).ca_pem == ours
 
 
-def test_a_certificate_that_is_shown_at_addresses_is_for_the_one_that_is_listened_on(tmp_path: Path) -> None:
+def test_custom_certificate_must_cover_the_listen_address(tmp_path: Path) -> None:
     chain, key = Company().files(tmp_path, "remuda.example.com", "10.0.0.1")
     settings = SiteSettings(server_url="https://remuda.example.com", tls_cert=chain, tls_key=key)
     for fine in ("0.0.0.0", "127.0.0.1", "10.0.0.1"):
@@ -91,7 +93,7 @@ def test_a_certificate_that_is_shown_at_addresses_is_for_the_one_that_is_listene
 
 
 @pytest.mark.parametrize(("url", "told"), [("https://no-such-name.invalid:1", True), ("https://127.0.0.1:1", False)])
-async def test_a_name_that_is_not_known_here_is_told_of(url: str, told: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_unresolvable_server_url_name_is_logged(url: str, told: bool, caplog: pytest.LogCaptureFixture) -> None:
     await warn_of_unknown_name(SiteSettings(server_url=url).settled(HERE, b"PEM"))
     assert ["cannot resolve no-such-name.invalid of --server-url" in text for text in caplog.messages] == (
         [True] if told else []

@@ -59,7 +59,7 @@ async def until_ready(client: HttpClient, told: Callable[[str], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_readyz_waits_for_our_own_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readyz_fails_until_remuda_crds_are_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = asyncio.Event()
     install = controllers.install
 
@@ -77,7 +77,7 @@ async def test_readyz_waits_for_our_own_kinds(tmp_path: Path, monkeypatch: pytes
         await until_ready(client, lambda told: told.endswith("readyz check passed\n"))
 
 
-async def test_damaged_definition_of_our_own_is_named(tmp_path: Path) -> None:
+async def test_damaged_crd_in_database_aborts_start_and_is_named(tmp_path: Path) -> None:
     async with running(tmp_path / "data") as client:
         await until_ready(client, lambda told: told.endswith("readyz check passed\n"))
     connection = apsw.Connection(str(tmp_path / "data" / "state.db"))

@@ -45,11 +45,11 @@ def parts(found: Condition) -> tuple[str, str, str]:
         ("Deleting", "Unknown", Priority.UNKNOWN),
     ],
 )
-def test_polarity_decides_what_is_an_issue(type: str, status: str, expected: Priority) -> None:
+def test_condition_polarity_decides_priority(type: str, status: str, expected: Priority) -> None:
     assert classifier()(condition(type, status, "Because")) == expected
 
 
-def test_gates_may_be_negative() -> None:
+def test_gates_with_negative_polarity_are_recognized() -> None:
     class Gate(NamedTuple):
         condition_type: str
         polarity: str
@@ -60,23 +60,23 @@ def test_gates_may_be_negative() -> None:
 
 
 class TestReasons:
-    def test_positive(self) -> None:
+    def test_reasons_of_positive_condition_are_derived(self) -> None:
         assert Reasons.of("Ready") == Reasons("NotReady", "ReadyUnknown", "Ready")
 
-    def test_negative(self) -> None:
+    def test_reasons_of_negative_condition_are_derived(self) -> None:
         assert Reasons.of("ScalingUp") == Reasons("ScalingUp", "ScalingUpUnknown", "NotScalingUp")
 
 
 class TestSummary:
-    def test_all_good(self) -> None:
+    def test_summary_of_good_conditions_is_true(self) -> None:
         present = [condition("A", True, "Fine"), condition("Deleting", False, "NotDeleting")]
         assert parts(summary("Ready", present, ["Deleting", "A"])) == ("True", "Ready", "")
 
-    def test_good_news_with_words_are_told(self) -> None:
+    def test_summary_includes_messages_of_good_conditions(self) -> None:
         present = [condition("A", True, "Fine", "as ever"), condition("B", True, "Fine")]
         assert parts(summary("Ready", present, ["A", "B"])) == ("True", "Ready", "* A: as ever")
 
-    def test_an_issue_beats_unknown_and_silences_good_news(self) -> None:
+    def test_summary_issue_overrides_unknown_and_hides_good_messages(self) -> None:
         present = [
             condition("A", "Unknown", "Hm", "who knows"),
             condition("B", True, "Fine", "as ever"),
@@ -85,30 +85,30 @@ class TestSummary:
         found = summary("Available", present, ["C", "B", "A"])
         assert parts(found) == ("False", "NotAvailable", "* C: Broken\n* A: who knows")
 
-    def test_what_is_not_reported_yet_is_unknown(self) -> None:
+    def test_summary_of_missing_condition_is_unknown(self) -> None:
         found = summary("Ready", [condition("A", True, "Fine")], ["A", "B"])
         assert parts(found) == ("Unknown", "ReadyUnknown", "* B: Condition not yet reported")
 
-    def test_what_is_optional_may_be_missing_but_counts_when_there(self) -> None:
+    def test_summary_ignores_missing_optional_conditions(self) -> None:
         broken = [condition("B", False, "Broken", "x")]
         assert summary("Ready", [condition("A", True, "Fine")], ["A", "B"], optional=["B"]).status == "True"
         assert summary("Ready", broken, ["B"], optional=["B"]).status == "False"
         assert summary("Ready", [], ["B"], optional=["B"]).status == "True"
 
-    def test_negative_sources_and_a_negative_target(self) -> None:
+    def test_summary_handles_negative_polarity(self) -> None:
         present = [condition("Broken", True, "Smashed"), condition("Fine", True, "Fine")]
         assert summary("Ready", present, ["Broken", "Fine"], negative={"Broken"}).status == "False"
         assert parts(summary("ScalingUp", present, ["Broken"], negative={"Broken"}))[:2] == ("True", "ScalingUp")
         assert parts(summary("ScalingUp", present, ["Fine"]))[:2] == ("False", "NotScalingUp")
 
-    def test_a_caller_may_judge_and_name_for_itself(self) -> None:
+    def test_summary_accepts_custom_classifier_and_reasons(self) -> None:
         present = [condition("A", False, "Gone", "has been deleted")]
         found = summary(
             "Available", present, ["A"], classify=lambda one: Priority.INFO, reasons=Reasons("Bad", "Hm", "Good")
         )
         assert parts(found) == ("True", "Good", "* A: has been deleted")
 
-    def test_a_repeated_type_is_told_once(self) -> None:
+    def test_summary_lists_repeated_type_once(self) -> None:
         found = summary("Ready", [condition("A", False, "Broken")], ["A", "A"])
         assert found.message == "* A: Broken"
 
@@ -124,41 +124,41 @@ class TestSummary:
             ("5 * 3", "* A: 5 * 3"),
         ],
     )
-    def test_longer_messages_are_indented(self, message: str, told: str) -> None:
+    def test_summary_indents_multi_line_messages(self, message: str, told: str) -> None:
         assert summary("Ready", [condition("A", False, "Broken", message)], ["A"]).message == told
 
 
 class TestAggregate:
-    def test_nobody(self) -> None:
+    def test_aggregate_of_no_objects_uses_given_reason(self) -> None:
         assert parts(aggregate("MachinesReady", "Ready", [], nobody="NoReplicas")) == ("True", "NoReplicas", "")
         assert parts(aggregate("ScalingUp", "ScalingUp", [], nobody="NotScalingUp")) == ("False", "NotScalingUp", "")
 
-    def test_the_reason_follows_the_source(self) -> None:
+    def test_aggregate_reason_follows_source_condition(self) -> None:
         for status, reason in [("True", "Ready"), ("False", "NotReady"), ("Unknown", "ReadyUnknown")]:
             found = aggregate("WorkerMachinesReady", "Ready", [machine("a", status)], nobody="NoReplicas")
             assert (found.type, found.status, found.reason) == ("WorkerMachinesReady", status, reason)
 
-    def test_one_that_does_not_report_is_unknown(self) -> None:
+    def test_aggregate_of_unreported_condition_is_unknown(self) -> None:
         found = aggregate("MachinesReady", "Ready", [machine("a", "True"), Reporter("Machine", "b", [])], nobody="")
         assert parts(found) == ("Unknown", "ReadyUnknown", "* Machine b: Condition not yet reported")
 
-    def test_the_same_words_are_said_once(self) -> None:
+    def test_aggregate_groups_objects_with_equal_messages(self) -> None:
         machines = [machine(name, "False", "no power") for name in ("c", "a", "b")]
         found = aggregate("MachinesReady", "Ready", machines, nobody="")
         assert found.message == "* Machines a, b, c: no power"
 
-    def test_at_most_three_names(self) -> None:
+    def test_aggregate_lists_at_most_three_names(self) -> None:
         machines = [machine(name, "False", "no power") for name in "abcde"]
         found = aggregate("MachinesReady", "Ready", machines, nobody="")
         assert found.message == "* Machines a, b, c, ... (2 more): no power"
 
-    def test_control_plane_machines_come_first(self) -> None:
+    def test_aggregate_lists_control_plane_machines_first(self) -> None:
         machines = [machine(name, "False", "no power", control_plane=name == "d") for name in "abcd"]
         machines += [machine("z", "Unknown", "silent", control_plane=True)]
         found = aggregate("MachinesReady", "Ready", machines, nobody="")
         assert found.message == "* Machines d, a, b, ... (1 more): no power\n* Machine z: silent"
 
-    def test_at_most_three_messages_and_a_count_of_the_rest(self) -> None:
+    def test_aggregate_lists_at_most_three_messages_and_counts_the_rest(self) -> None:
         machines = [machine(f"m{n}", "False", f"fault {n}") for n in range(5)]
         machines += [machine("u", "Unknown", "silent"), machine("fine", "True", "jolly")]
         found = aggregate("MachinesReady", "Ready", machines, nobody="")
@@ -170,7 +170,7 @@ class TestAggregate:
             "And 1 Machine with status unknown",
         ]
 
-    def test_what_many_say_is_said_before_what_one_says(self) -> None:
+    def test_aggregate_lists_most_frequent_message_first(self) -> None:
         machines = [
             machine("a", "False", "alone"),
             machine("b", "False", "together"),
@@ -179,7 +179,7 @@ class TestAggregate:
         found = aggregate("MachinesReady", "Ready", machines, nobody="")
         assert found.message == "* Machines b, c: together\n* Machine a: alone"
 
-    def test_good_news_only_when_there_is_no_other(self) -> None:
+    def test_aggregate_lists_info_messages_only_without_issues(self) -> None:
         machines = [machine(name, "True", f"news of {name}") for name in "abcd"] + [machine("silent", "True")]
         found = aggregate("MachinesReady", "Ready", machines, nobody="")
         assert found.status == "True"
@@ -190,7 +190,7 @@ class TestAggregate:
             "And 1 Machine with additional info",
         ]
 
-    def test_kinds_are_told_apart(self) -> None:
+    def test_aggregate_lists_kinds_separately(self) -> None:
         def scaling(kind: str, name: str) -> Reporter:
             return Reporter(kind, name, [condition("ScalingUp", True, "ScalingUp", "from 1 to 2")])
 
@@ -202,7 +202,7 @@ class TestAggregate:
             "* DevControlPlane cp: from 1 to 2\n* MachineSets r, s: from 1 to 2",
         )
 
-    def test_three_messages_are_the_most_over_all_kinds(self) -> None:
+    def test_aggregate_message_limit_applies_across_kinds(self) -> None:
         reporters = [
             Reporter(kind, f"{kind}-{n}".lower(), [condition("Ready", False, "No", f"fault {n}")])
             for kind in ("Alpha", "Beta")
@@ -229,7 +229,7 @@ class TestAggregate:
         ),
         st.randoms(),
     )
-    def test_the_order_of_objects_never_shows(self, machines: list[Reporter], random: Any) -> None:
+    def test_aggregate_is_independent_of_object_order(self, machines: list[Reporter], random: Any) -> None:
         shuffled = random.sample(machines, len(machines))
         one = aggregate("MachinesReady", "Ready", machines, nobody="NoReplicas")
         assert one == aggregate("MachinesReady", "Ready", shuffled, nobody="NoReplicas")
@@ -239,7 +239,7 @@ class TestAggregate:
 
 
 class TestMirror:
-    def test_a_condition_is_taken_over_with_its_time(self) -> None:
+    def test_mirror_copies_condition_with_transition_time(self) -> None:
         source = Condition(
             type="Ready",
             status="False",
@@ -261,11 +261,11 @@ class TestMirror:
             ("Unknown", "Ready", "NoReasonReported"),
         ],
     )
-    def test_a_missing_reason_is_made_up(self, status: str, like: str, reason: str) -> None:
+    def test_mirror_fills_in_missing_reason(self, status: str, like: str, reason: str) -> None:
         source = Condition(type=like, status=status)
         assert mirror("Target", source, like=like, ready=False, waiting_for="").reason == reason
 
-    def test_without_a_condition_the_flag_decides(self) -> None:
+    def test_mirror_without_condition_uses_the_flag(self) -> None:
         ready = mirror("InfrastructureReady", None, like="Ready", ready=True, waiting_for="the flag is false")
         waiting = mirror("ControlPlaneAvailable", None, like="Available", ready=False, waiting_for="the flag is false")
         assert parts(ready) == ("True", "Ready", "")
@@ -280,22 +280,24 @@ class TestMirror:
             (True, False, ("False", "ObjectDeleted", "DevCluster has been deleted while the Cluster still exists")),
         ],
     )
-    def test_an_object_that_is_not_there(self, existed: bool, deleting: bool, expected: tuple[str, str, str]) -> None:
+    def test_mirror_of_absent_object_reports_missing_or_deleted(
+        self, existed: bool, deleting: bool, expected: tuple[str, str, str]
+    ) -> None:
         found = mirror_of_absent(
             "InfrastructureReady", kind="DevCluster", existed=existed, owner="Cluster", owner_deleting=deleting
         )
         assert parts(found) == expected
 
-    def test_an_object_that_cannot_be_read(self) -> None:
+    def test_internal_error_condition_refers_to_controller_logs(self) -> None:
         assert parts(internal_error("Ready")) == ("Unknown", "InternalError", "Please check controller logs for errors")
 
 
 class TestRemediating:
-    def test_nobody_is_ill(self) -> None:
+    def test_remediating_is_false_for_healthy_machines(self) -> None:
         found = remediating([machine("a", "True", type="HealthCheckSucceeded")])
         assert parts(found) == ("False", "NotRemediating", "")
 
-    def test_machines_that_wait_for_their_owner(self) -> None:
+    def test_remediating_names_machines_waiting_for_owner(self) -> None:
         ill = [machine(name, "False", "waiting for its owner", type="OwnerRemediated") for name in "ba"]
         found = remediating([*ill, machine("c", "False", type="HealthCheckSucceeded")], by="MachineSet")
         assert parts(found) == ("True", "Remediating", "* Machines a, b: waiting for its owner")
@@ -308,6 +310,6 @@ class TestRemediating:
             ("dcab", "", "Machines a, b, c, ... (1 more) are not healthy (not to be remediated)"),
         ],
     )
-    def test_ill_ones_nobody_will_remediate(self, names: str, by: str, message: str) -> None:
+    def test_remediating_names_unhealthy_machines_not_to_be_remediated(self, names: str, by: str, message: str) -> None:
         ill = [machine(name, "False", type="HealthCheckSucceeded") for name in names]
         assert parts(remediating(ill, by=by)) == ("False", "NotRemediating", message)

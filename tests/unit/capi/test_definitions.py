@@ -89,14 +89,14 @@ def changed(value: Json, path: str, to: Any) -> Json:
 
 
 @pytest.mark.parametrize("kind", MINIMAL)
-async def test_the_least_one_can_write_is_accepted_and_read(engine: Engine, ns: str, kind: str) -> None:
+async def test_minimal_object_is_accepted_and_decoded(engine: Engine, ns: str, kind: str) -> None:
     typed, spec = MINIMAL[kind]
     value = await engine.client.create(typed.target, ns, minimal(kind))
     assert loads(value)["spec"] == spec
     assert typed.decode(value).spec != type(typed.decode(value).spec)()
 
 
-async def test_the_server_gives_every_definition_back_as_it_was_sent(engine: Engine) -> None:
+async def test_api_server_returns_every_definition_unchanged(engine: Engine) -> None:
     for wanted in definitions():
         present = engine.find(CRDS, "", wanted["metadata"]["name"])
         assert present is not None
@@ -133,7 +133,7 @@ async def test_the_server_gives_every_definition_back_as_it_was_sent(engine: Eng
         ),
     ],
 )
-async def test_what_makes_no_sense_is_refused(
+async def test_invalid_field_value_is_rejected_by_schema(
     engine: Engine, ns: str, kind: str, path: str, value: Any, complaint: str
 ) -> None:
     error = await refusal(engine.client.create(MINIMAL[kind][0].target, ns, changed(minimal(kind), path, value)))
@@ -141,7 +141,7 @@ async def test_what_makes_no_sense_is_refused(
     assert complaint in str(error)
 
 
-async def test_a_topology_is_refused_instead_of_dropped(engine: Engine, ns: str) -> None:
+async def test_cluster_topology_is_rejected_instead_of_pruned(engine: Engine, ns: str) -> None:
     topology = {"classRef": {"name": "x"}, "workers": {"machineDeployments": [{"name": "a"}]}}
     cluster = {"metadata": {"name": "c1"}, "spec": {"topology": topology}}
     error = await refusal(engine.client.create(CLUSTER.target, ns, cluster))
@@ -165,7 +165,7 @@ async def test_a_topology_is_refused_instead_of_dropped(engine: Engine, ns: str)
         ("MachineDrainRule", {"drain": {"order": 3}}, "can only be set where behavior is Drain"),
     ],
 )
-async def test_a_server_without_our_admission_refuses_it_too(
+async def test_crd_validation_rejects_forbidden_updates_without_admission(
     engine: Engine, ns: str, kind: str, patch: Json, complaint: str
 ) -> None:
     target = MINIMAL[kind][0].target
@@ -174,14 +174,14 @@ async def test_a_server_without_our_admission_refuses_it_too(
     assert complaint in str(error)
 
 
-async def test_a_cluster_needs_one_reference(engine: Engine, ns: str) -> None:
+async def test_cluster_without_references_is_rejected(engine: Engine, ns: str) -> None:
     error = await refusal(
         engine.client.create(CLUSTER.target, ns, {"metadata": {"name": "c"}, "spec": {"paused": True}})
     )
     assert "one of spec.controlPlaneRef and spec.infrastructureRef must be set" in str(error)
 
 
-async def test_a_condition_needs_a_reason_and_a_message(engine: Engine, ns: str) -> None:
+async def test_condition_requires_reason_and_message(engine: Engine, ns: str) -> None:
     await engine.create(MACHINE.target, ns, minimal("Machine"))
     condition = {"type": "Ready", "status": "True", "lastTransitionTime": "2030-01-01T00:00:00Z"}
     error = await refusal(
@@ -192,7 +192,7 @@ async def test_a_condition_needs_a_reason_and_a_message(engine: Engine, ns: str)
 
 
 @pytest.mark.parametrize("kind", ["MachineSet", "MachineDeployment"])
-async def test_sets_of_machines_can_be_scaled(engine: Engine, ns: str, kind: str) -> None:
+async def test_machine_sets_and_deployments_support_scale_subresource(engine: Engine, ns: str, kind: str) -> None:
     target = MINIMAL[kind][0].target
     await engine.create(target, ns, minimal(kind))
     await engine.patch(target, ns, "c1", {"spec": {"replicas": 7}}, subresource="scale")

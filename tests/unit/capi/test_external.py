@@ -19,17 +19,17 @@ from remuda.kube.client import Target
         ({"cluster.x-k8s.io/v1beta2": "", "cluster.x-k8s.io/v1beta1": "v1_"}, "v1", "v1beta1"),
     ],
 )
-def test_newest_contract_and_highest_version(labels: dict[str, str], version: str, known: str) -> None:
+def test_newest_contract_and_highest_version_are_resolved(labels: dict[str, str], version: str, known: str) -> None:
     found = resolve("dev.example.com", "DevIdentity", labels)
     assert found == Resolved(Target(f"dev.example.com/{version}", "devidentities"), known)
 
 
-def test_without_a_label_the_error_says_what_is_missing() -> None:
+def test_missing_contract_label_error_names_expected_labels() -> None:
     with pytest.raises(UnlabelledKind) as told:
         resolve("dev.example.com", "DevMachine", {"cluster.x-k8s.io/v1alpha4": "v1"})
     assert "devmachines.dev.example.com" in str(told.value)
     assert "cluster.x-k8s.io/v1beta2 or cluster.x-k8s.io/v1beta1" in str(told.value)
 
 
-def test_names_of_definitions() -> None:
+def test_definition_name_is_plural_and_group() -> None:
     assert definition_name("dev.example.com", "DevIdentity") == "devidentities.dev.example.com"

@@ -55,7 +55,7 @@ def lost(seconds: float, **more: Any) -> Connection:
     return Connection(since=NOW - seconds, last_success=NOW - seconds, failures=3, error="no route", **more)
 
 
-def test_a_cluster_that_answers_and_whose_nodes_are_ready_is_alive() -> None:
+def test_reachable_cluster_with_ready_nodes_is_healthy() -> None:
     found = judged(WELL, control_plane=since("Available", "True", "Available"))
     assert found == Verdict("True"), "and time alone changes nothing"
 
@@ -76,12 +76,12 @@ def test_a_cluster_that_answers_and_whose_nodes_are_ready_is_alive() -> None:
         ([], ("True", "")),
     ],
 )
-def test_one_machine(said: list[Condition], expected: tuple[str, str]) -> None:
+def test_machine_condition_decides_verdict_unless_deleting(said: list[Condition], expected: tuple[str, str]) -> None:
     assert told(WELL, machine("m", *said)) == expected
     assert told(WELL, machine("m", *said, deletion_timestamp=JUST_NOW)) == ("True", ""), "nobody counts on it"
 
 
-def test_the_message_is_one_line_that_names_the_gravest_and_since_when() -> None:
+def test_verdict_message_names_gravest_machine_and_time_in_one_line() -> None:
     found = judged(machine("b", SILENT), machine("a", ILL), *(machine(f"z{n}", ILL) for n in range(4)))
     assert found.message == (
         "Machine b: Node node-b is not ready: Kubelet stopped posting node status. (since 2026-06-01T11:59:00Z)"
@@ -89,14 +89,14 @@ def test_the_message_is_one_line_that_names_the_gravest_and_since_when() -> None
     )
 
 
-def test_a_node_that_has_just_joined_may_become_ready_first() -> None:
+def test_newly_joined_unready_node_is_tolerated_for_ten_minutes() -> None:
     young = machine("m", ILL, made=clock.rfc3339(NOW - 590))
     assert judged(young) == Verdict("True", look_again=10.0)
     assert told(machine("m", ILL, made=clock.rfc3339(NOW - 600))) == ("False", "NodeNotReady")
     assert told(machine("m", SILENT, made=clock.rfc3339(NOW - 590))) == ("False", "NodeNotReady"), "it was there"
 
 
-def test_before_the_api_has_ever_answered_only_a_permanent_failure_counts() -> None:
+def test_only_permanent_failures_count_before_first_api_response() -> None:
     nothing = Connection(since=NOW - 5)
     assert told(machine("m", REMOVED), machine("n", SILENT), built=False, connection=nothing) == ("True", "")
     assert told(machine("m", STALLED, server=False), built=False, connection=nothing) == ("False", "MachineFailed")
@@ -107,7 +107,7 @@ def test_before_the_api_has_ever_answered_only_a_permanent_failure_counts() -> N
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0, "True"), (59, "True"), (60, "Unknown"), (9999, "Unknown")])
-def test_an_api_is_silent_after_a_minute(seconds: float, expected: str) -> None:
+def test_api_is_reported_silent_after_one_minute(seconds: float, expected: str) -> None:
     found = judged(WELL, connection=lost(seconds))
     assert found.status == expected
     assert found.look_again == (60 - seconds if seconds < 60 else None)
@@ -115,26 +115,26 @@ def test_an_api_is_silent_after_a_minute(seconds: float, expected: str) -> None:
         assert found.message == f"API has not answered since {clock.rfc3339(NOW - seconds)}: no route"
 
 
-def test_a_connection_that_holds_is_not_asked_every_minute() -> None:
+def test_held_connection_without_failures_stays_healthy() -> None:
     rarely = Connection(connected=True, last_success=NOW - 70, error="")
     assert judged(WELL, connection=rarely) == Verdict("True")
     failing = Connection(connected=True, last_success=NOW - 70, failures=1, error="no answer in time")
     assert told(WELL, connection=failing) == ("Unknown", "APISilent")
 
 
-def test_what_a_silent_api_said_of_nodes_is_stale_and_other_failures_are_not() -> None:
+def test_silent_api_overrides_node_failures_but_not_permanent_failures() -> None:
     silent = lost(60)
     assert told(machine("m", SILENT), connection=silent) == ("Unknown", "APISilent")
     assert told(machine("m", REMOVED), connection=silent) == ("False", "ServerLost")
     assert told(connection=silent, control_plane=QUORUM) == ("False", "QuorumLost")
 
 
-def test_a_control_plane_that_does_not_know_is_not_known() -> None:
+def test_unknown_control_plane_makes_verdict_unknown() -> None:
     assert told(WELL, control_plane=since("Available", "Unknown", "Away", "?")) == ("Unknown", "Away")
 
 
 @pytest.mark.parametrize("status", ["True", "False"])
-def test_a_manager_that_has_just_started_says_what_was_said_before(status: str) -> None:
+def test_restarted_manager_keeps_previous_verdict_for_one_minute(status: str) -> None:
     before = since("Ready", status, "Before", "as it was\nwith all its lines")
     for connection in (Connection(since=NOW - 59, failures=9, error="no route"), Connection(since=NOW)):
         found = judged(machine("m", SILENT), connection=connection, before=before)
@@ -146,7 +146,7 @@ def test_a_manager_that_has_just_started_says_what_was_said_before(status: str) 
     assert "API has never answered, first asked at" in found.message
 
 
-def test_without_a_word_from_before_nothing_is_known() -> None:
+def test_verdict_without_previous_condition_waits_for_api() -> None:
     for before in (None, since("Ready", "Unknown", "Waiting", "for something")):
         assert told(WELL, connection=Connection(since=NOW), before=before) == ("Unknown", "WaitingForAPI")
 
@@ -167,7 +167,7 @@ control_planes = st.none() | st.builds(
 
 
 @given(connections, machines, control_planes, st.booleans(), st.randoms())
-def test_a_verdict_is_one_line_and_its_time_lies_ahead(
+def test_verdict_is_one_line_with_future_requeue_and_order_independent(
     connection: Connection, some: list[Machine], said: Condition | None, built: bool, random: Any
 ) -> None:
     evidence = Evidence(now=NOW, built=built, connection=connection, machines=some, control_plane=said)
@@ -182,9 +182,7 @@ def test_a_verdict_is_one_line_and_its_time_lies_ahead(
 
 
 @given(connections, st.booleans())
-def test_true_needs_an_answer_of_the_last_minute_or_a_connection_that_holds(
-    connection: Connection, stood: bool
-) -> None:
+def test_healthy_verdict_requires_recent_response_or_held_connection(connection: Connection, stood: bool) -> None:
     before = since("Ready", "True", "Ready") if stood else None
     found = judge(Evidence(now=NOW, built=True, connection=connection, machines=[WELL], before=before))
     if found.status != "True" or found.stands:

@@ -94,11 +94,11 @@ from remuda.capi.inflection import plural
         ("machine", "machines"),
     ],
 )
-def test_plurals(kind: str, expected: str) -> None:
+def test_kind_plurals_match_the_go_library(kind: str, expected: str) -> None:
     assert plural(kind).lower() == expected.lower()
 
 
-def test_case_is_kept() -> None:
+def test_plural_keeps_the_case_of_the_kind() -> None:
     assert [plural(kind) for kind in ("MachineSet", "GCPIdentity", "BigChild", "DNS")] == [
         "MachineSets",
         "GCPIdentities",

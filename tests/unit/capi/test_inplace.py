@@ -17,28 +17,28 @@ def handed_down(source: dict[str, Any], target: dict[str, Any]) -> dict[str, Any
     return result
 
 
-def test_sets_and_removes() -> None:
+def test_in_place_fields_are_set_and_removed() -> None:
     source = {"minReadySeconds": 5, "taints": [{"key": "a"}]}
     target = {"minReadySeconds": 1, "readinessGates": [{"conditionType": "X"}], "version": "v1"}
     assert handed_down(source, target) == {"minReadySeconds": 5, "taints": [{"key": "a"}], "version": "v1"}
 
 
-def test_what_makes_a_revision_is_left_alone() -> None:
+def test_revision_fields_are_not_handed_down() -> None:
     source = {"version": "v2", "providerID": "b", "failureDomain": "z", "infrastructureRef": {"name": "new"}}
     target = {"version": "v1", "providerID": "a", "infrastructureRef": {"name": "old"}}
     assert handed_down(source, target) == target
 
 
-def test_zero_is_a_value() -> None:
+def test_zero_values_are_handed_down() -> None:
     assert handed_down({"minReadySeconds": 0}, {"minReadySeconds": 5}) == {"minReadySeconds": 0}
     assert handed_down({"deletion": {"nodeDrainTimeoutSeconds": 0}}, {}) == {"deletion": {"nodeDrainTimeoutSeconds": 0}}
 
 
-def test_no_empty_object_is_left() -> None:
+def test_empty_deletion_object_is_removed() -> None:
     assert handed_down({}, {"deletion": {"nodeDrainTimeoutSeconds": 5}}) == {}
 
 
-def test_what_admission_fills_in_is_not_fought_over() -> None:
+def test_admission_defaults_are_not_removed() -> None:
     filled = {"deletion": {"nodeDeletionTimeoutSeconds": 10}}
     assert handed_down({}, filled) == filled
     assert handed_down({"deletion": {"nodeDeletionTimeoutSeconds": 0}}, filled) == {
@@ -47,7 +47,7 @@ def test_what_admission_fills_in_is_not_fought_over() -> None:
     assert handed_down({}, {"deletion": {"nodeDeletionTimeoutSeconds": 60}}) == {}
 
 
-def test_timeouts_alone() -> None:
+def test_hand_down_timeouts_copies_only_deletion_timeouts() -> None:
     target = {"minReadySeconds": 1}
     inplace.hand_down_timeouts({"minReadySeconds": 9, "deletion": {"nodeDrainTimeoutSeconds": 3}}, target)
     assert target == {"minReadySeconds": 1, "deletion": {"nodeDrainTimeoutSeconds": 3}}
@@ -60,7 +60,7 @@ specs = st.fixed_dictionaries(
 
 
 @given(source=specs, target=specs)
-def test_once_is_enough(source: dict[str, Any], target: dict[str, Any]) -> None:
+def test_handing_down_is_idempotent(source: dict[str, Any], target: dict[str, Any]) -> None:
     once = handed_down(source, target)
     assert handed_down(source, once) == once
     assert once.get("version") == target.get("version")

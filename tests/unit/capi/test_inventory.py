@@ -39,11 +39,11 @@ async def noted(engine: Engine) -> dict[str, str]:
         (Entry("ControlPlaneProvider", "x", "v1.0.0"), "control-plane-x"),
     ],
 )
-def test_entries_are_called_what_their_objects_are_labelled_with(entry: Entry, label: str) -> None:
+def test_inventory_entry_label_follows_provider_type(entry: Entry, label: str) -> None:
     assert entry.label == label
 
 
-async def test_a_provider_is_noted_as_clusterctl_does_it(engine: Engine) -> None:
+async def test_provider_is_recorded_as_clusterctl_does(engine: Engine) -> None:
     await install(engine.client, CORE, OTHER)
     core: Json = loads(await engine.client.get(PROVIDER.target, NAMESPACE, "cluster-api"))
     assert (core["type"], core["providerName"], core["version"]) == ("CoreProvider", "cluster-api", CORE.version)
@@ -58,20 +58,20 @@ async def test_a_provider_is_noted_as_clusterctl_does_it(engine: Engine) -> None
     assert await noted(engine) == {"cluster-api": CORE.version, "infrastructure-other": "v0.3.0"}
 
 
-async def test_noting_again_writes_nothing(engine: Engine) -> None:
+async def test_recording_provider_again_writes_nothing(engine: Engine) -> None:
     await install(engine.client, CORE)
     before = (NOTE.taken, INSTALL.taken)
     await install(engine.client, CORE)
     assert (NOTE.taken, INSTALL.taken) == before
 
 
-async def test_a_new_version_is_noted(engine: Engine) -> None:
+async def test_new_provider_version_is_recorded(engine: Engine) -> None:
     await install(engine.client, OTHER)
     await install(engine.client, OTHER._replace(version="v0.4.0"))
     assert await noted(engine) == {"infrastructure-other": "v0.4.0"}
 
 
-async def test_what_somebody_else_has_noted_stays(engine: Engine) -> None:
+async def test_foreign_provider_record_is_kept(engine: Engine) -> None:
     await install(engine.client, OTHER)
     await engine.namespace("capi-system")
     theirs = {
@@ -85,7 +85,7 @@ async def test_what_somebody_else_has_noted_stays(engine: Engine) -> None:
     assert await noted(engine) == {"cluster-api": "v1.9.0", "infrastructure-other": "v0.3.0"}
 
 
-async def test_definitions_of_somebody_else_stay(engine: Engine) -> None:
+async def test_foreign_provider_definition_is_kept(engine: Engine) -> None:
     await install(engine.client, OTHER)
     name = f"providers.{PROVIDER.group}"
     unmarked = {"metadata": {"labels": {"app.kubernetes.io/managed-by": None, "theirs": "yes"}}}
@@ -96,13 +96,13 @@ async def test_definitions_of_somebody_else_stay(engine: Engine) -> None:
     assert await noted(engine) == {"cluster-api": CORE.version, "infrastructure-other": "v0.3.0"}
 
 
-async def test_without_a_core_of_ours_machine_pools_are_left_to_whose_it_is(engine: Engine) -> None:
+async def test_machine_pool_definition_is_not_installed_without_own_core(engine: Engine) -> None:
     await install(engine.client, OTHER)
     with pytest.raises(StatusError, match="could not find the requested resource"):
         await engine.client.list(MACHINE_POOL.target, "default")
 
 
-async def test_machine_pools_can_be_asked_for_but_not_made(engine: Engine) -> None:
+async def test_machine_pools_can_be_listed_but_not_created(engine: Engine) -> None:
     await install(engine.client, CORE)
     assert (await engine.client.list(MACHINE_POOL.target, "default")).items == []
     for spec in ({}, {"clusterName": "c", "replicas": 3}):

@@ -22,7 +22,7 @@ def render(template: str, machine_set: str = "ms", random: str = "abcde") -> str
         ("{{ .random }}{{ .random }}", "abcdeabcde"),
     ],
 )
-def test_renders(template: str, name: str) -> None:
+def test_machine_name_template_is_rendered(template: str, name: str) -> None:
     assert render(template) == name
 
 
@@ -37,13 +37,13 @@ def test_renders(template: str, name: str) -> None:
         ("{{ if .random }}", "is not supported"),
     ],
 )
-def test_refuses_what_it_does_not_understand(template: str, complaint: str) -> None:
+def test_invalid_machine_name_template_is_rejected(template: str, complaint: str) -> None:
     with pytest.raises(NamingError, match=complaint):
         render(template)
 
 
 @given(machine_set=st.text("abc-", min_size=1, max_size=253))
-def test_long_names_are_cut_and_still_told_apart(machine_set: str) -> None:
+def test_long_machine_names_are_truncated_and_stay_distinct(machine_set: str) -> None:
     first, second = (
         render(machine_names.DEFAULT, machine_set, "aaaaa"),
         render(machine_names.DEFAULT, machine_set, "bbbbb"),
@@ -53,7 +53,7 @@ def test_long_names_are_cut_and_still_told_apart(machine_set: str) -> None:
     assert first.endswith("aaaaa")
 
 
-def test_random_parts_differ_and_are_fit_for_names() -> None:
+def test_random_name_parts_are_distinct_and_valid() -> None:
     found = {machine_names.random_part() for _ in range(50)}
     assert len(found) > 45
     assert all(len(part) == 5 and set(part) <= set("bcdfghjklmnpqrstvwxz2456789") for part in found)

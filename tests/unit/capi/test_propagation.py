@@ -31,19 +31,19 @@ def draft(labels: Json | None = None, annotations: Json | None = None) -> Draft:
 
 
 class TestHandDown:
-    def test_sets_what_is_given_and_keeps_the_rest(self) -> None:
+    def test_hand_down_sets_given_labels_and_keeps_others(self) -> None:
         changed = draft({"theirs": "1"})
         propagation.hand_down(changed, {"ours": "2"}, {"note": "3"}, Keys())
         assert changed.metadata["labels"] == {"theirs": "1", "ours": "2"}
         assert changed.metadata["annotations"] == {"note": "3"}
 
-    def test_takes_away_what_is_stale(self) -> None:
+    def test_hand_down_removes_stale_keys(self) -> None:
         changed = draft({"a": "1", "b": "2"}, {"c": "3"})
         propagation.hand_down(changed, {}, {}, keys("a", "c"))
         assert changed.patches() == ({"metadata": {"labels": {"a": None}, "annotations": {"c": None}}}, {})
 
     @pytest.mark.parametrize("labels", [None, {}, {"a": "1"}])
-    def test_nothing_to_do_is_no_patch(self, labels: Json | None) -> None:
+    def test_hand_down_without_changes_makes_no_patch(self, labels: Json | None) -> None:
         changed = draft(labels)
         propagation.hand_down(changed, labels or {}, {}, Keys())
         assert changed.patches() == ({}, {})
@@ -53,7 +53,7 @@ class TestHandDown:
         given=st.dictionaries(st.sampled_from("abcd"), st.sampled_from("12")),
         stale=st.sets(st.sampled_from("abcd")),
     )
-    def test_what_is_given_always_stands(self, present: Json, given: Json, stale: set[str]) -> None:
+    def test_hand_down_keeps_given_labels_even_if_stale(self, present: Json, given: Json, stale: set[str]) -> None:
         changed = draft(present)
         propagation.hand_down(changed, given, {}, Keys(frozenset(stale)))
         assert changed.metadata["labels"] == {k: v for k, v in present.items() if k not in stale} | given
@@ -66,23 +66,23 @@ class TestOwned:
     def of(self, *entries: Json) -> bytes:
         return msgspec.json.encode({"metadata": {"managedFields": entries}})
 
-    def test_reads_what_a_manager_set(self) -> None:
+    def test_owned_returns_keys_of_field_manager(self) -> None:
         mine = {"f:metadata": {"f:labels": {".": {}, "f:a": {}, "f:x/y": {}}, "f:annotations": {"f:b": {}}}}
         value = self.of(self.entry("us", mine), self.entry("them", {"f:metadata": {"f:labels": {"f:c": {}}}}))
         assert propagation.owned(value, ("us",)) == Keys(frozenset({"a", "x/y"}), frozenset({"b"}))
 
-    def test_several_managers_are_one(self) -> None:
+    def test_owned_combines_several_field_managers(self) -> None:
         entries = [self.entry(name, {"f:metadata": {"f:labels": {f"f:{name}": {}}}}) for name in "ab"]
         assert propagation.owned(self.of(*entries), "ab") == keys("ab")
 
-    def test_what_was_set_with_a_status_does_not_count(self) -> None:
+    def test_owned_ignores_status_subresource(self) -> None:
         value = self.of(self.entry("us", {"f:metadata": {"f:labels": {"f:a": {}}}}, subresource="status"))
         assert propagation.owned(value, ("us",)) == Keys()
 
     @pytest.mark.parametrize(
         "value", [b'{"metadata":{}}', b'{"metadata":{"managedFields":[{"fieldsV1":{"f:data":{}}}]}}']
     )
-    def test_nothing_known(self, value: bytes) -> None:
+    def test_owned_without_metadata_fields_is_empty(self, value: bytes) -> None:
         assert propagation.owned(value, ("us", "")) == Keys()
 
 
@@ -111,14 +111,14 @@ async def make(client: Client, labels: Json, manager: str = "us") -> Draft:
 
 
 class TestStale:
-    async def test_nothing_is_read_where_nothing_is_left_over(self, client: Client) -> None:
+    async def test_stale_sends_no_request_without_leftover_keys(self, client: Client) -> None:
         counting = Counting(client)
         ownership = Ownership(counting)  # type: ignore[arg-type]
         made = await make(client, {"a": "1", "kept": "1"})
         assert await ownership.stale(made, {"a": "2"}, {}, ("us",), keep={"kept"}) == Keys()
         assert counting.reads == 0
 
-    async def test_ours_is_stale_and_theirs_is_asked_for_once(self, client: Client) -> None:
+    async def test_stale_returns_own_keys_and_reads_foreign_keys_once(self, client: Client) -> None:
         counting = Counting(client)
         ownership = Ownership(counting)  # type: ignore[arg-type]
         await make(client, {"ours": "1"})
@@ -131,13 +131,13 @@ class TestStale:
         assert await ownership.stale(rest, {}, {}, ("us",)) == Keys()
         assert counting.reads == 1
 
-    async def test_what_we_set_over_theirs_becomes_ours(self, client: Client) -> None:
+    async def test_overwritten_foreign_label_becomes_own(self, client: Client) -> None:
         made = await make(client, {"a": "theirs"}, "them")
         propagation.hand_down(made, {"a": "ours"}, {}, Keys())
         changed = Draft(THINGS, await propagation.send(client, made, "us"))
         assert await Ownership(client).stale(changed, {}, {}, ("us",)) == Keys(frozenset({"a"}))
 
-    async def test_what_was_theirs_is_ours_once_it_was_given(self, client: Client) -> None:
+    async def test_cached_foreign_label_becomes_own_once_handed_down(self, client: Client) -> None:
         ownership = Ownership(client)
         made = await make(client, {"a": "theirs"}, "them")
         assert await ownership.stale(made, {}, {}, ("us",)) == Keys()
@@ -146,7 +146,7 @@ class TestStale:
         changed = Draft(THINGS, await propagation.send(client, made, "us"))
         assert await ownership.stale(changed, {}, {}, ("us",)) == Keys(frozenset({"a"}))
 
-    async def test_a_draft_of_what_has_changed_since_is_refused(self, client: Client) -> None:
+    async def test_outdated_draft_is_rejected_with_conflict(self, client: Client) -> None:
         made = await make(client, {"a": "1"})
         await client.patch(THINGS, "default", "a", {"metadata": {"labels": {"b": "1"}}})
         propagation.hand_down(made, {"c": "1"}, {}, Keys())

@@ -6,19 +6,19 @@ from remuda.capi.types import Selector, SelectorRequirement
 NONSENSE = Selector(match_expressions=[SelectorRequirement(key="a", operator="Near")])
 
 
-def test_compiles_once() -> None:
+def test_selector_compilation_is_cached() -> None:
     first = selectors.compiled(Selector(match_labels={"a": "1"}))
     assert first is not None
     assert str(first) == "a=1"
     assert selectors.compiled(Selector(match_labels={"a": "1"})) is first
 
 
-def test_what_makes_no_sense_is_none() -> None:
+def test_invalid_selector_compiles_to_none() -> None:
     assert selectors.compiled(NONSENSE) is None
     assert selectors.selective(NONSENSE) is None
 
 
-def test_everything_is_not_selective() -> None:
+def test_empty_selector_is_not_selective() -> None:
     assert selectors.compiled(Selector()) is not None
     assert selectors.selective(Selector()) is None
     assert selectors.selective(Selector(match_labels={"a": "1"})) is not None

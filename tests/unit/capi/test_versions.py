@@ -39,25 +39,25 @@ APIS = [
 
 
 @given(st.permutations(RELEASES))
-def test_releases(shuffled: list[str]) -> None:
+def test_semantic_versions_are_ordered(shuffled: list[str]) -> None:
     assert sorted(shuffled, key=versions.semantic) == RELEASES
 
 
-def test_the_v_is_optional() -> None:
+def test_version_prefix_v_is_optional() -> None:
     assert versions.semantic("1.2.3") == versions.semantic("v1.2.3")
 
 
 @pytest.mark.parametrize("text", ["", "v1", "v1.30", "latest", "v1.30.0 ", "v1.30.x"])
-def test_no_release(text: str) -> None:
+def test_non_semantic_version_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="is not a semantic version"):
         versions.semantic(text)
 
 
 @given(st.permutations(APIS))
-def test_versions_of_apis(shuffled: list[str]) -> None:
+def test_api_versions_are_ordered(shuffled: list[str]) -> None:
     assert sorted(shuffled, key=versions.api) == APIS
 
 
-def test_words_are_below_all_versions_and_among_themselves_the_first_letter_wins() -> None:
+def test_non_version_api_names_sort_below_versions_and_alphabetically() -> None:
     assert max(["foo10", "foo1", "v1alpha1"], key=versions.api) == "v1alpha1"
     assert max(["foo1", "bar1"], key=versions.api) == "bar1"

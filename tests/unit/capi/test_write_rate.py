@@ -24,13 +24,13 @@ NEW = ObjectMeta(namespace="ns", name="a", creation_timestamp=MADE)
 KEY = Key("ns", "a")
 
 
-def test_a_new_object_may_wait_until_it_is_that_old() -> None:
+def test_new_object_waits_until_age_reaches_pace() -> None:
     pace = Pace(2.0)
     assert pace.rest(NEW, T0 + 0.5) == 1.5
     assert pace.rest(NEW, T0 + 2.0) == 0.0
 
 
-def test_a_write_begins_the_time_anew() -> None:
+def test_write_restarts_the_wait() -> None:
     pace = Pace(2.0)
     pace.wrote(KEY, T0 + 10)
     assert pace.rest(NEW, T0 + 10.5) == 1.5
@@ -40,18 +40,18 @@ def test_a_write_begins_the_time_anew() -> None:
     pace.forget(KEY)
 
 
-def test_an_object_of_unknown_age_does_not_wait() -> None:
+def test_object_without_creation_time_does_not_wait() -> None:
     assert Pace(2.0).rest(ObjectMeta(name="a"), T0) == 0.0
 
 
-def test_without_a_pace_nothing_waits() -> None:
+def test_zero_pace_never_waits() -> None:
     pace = Pace(0.0)
     pace.wrote(KEY, T0)
     assert pace.rest(NEW, T0) == 0.0
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.floats(0, 60))
-def test_nothing_waits_longer_than_the_pace_whatever_clocks_do(written: float, now: float, seconds: float) -> None:
+def test_wait_never_exceeds_pace_despite_clock_skew(written: float, now: float, seconds: float) -> None:
     pace = Pace(seconds)
     pace.wrote(KEY, T0 + written)
     assert 0.0 <= pace.rest(NEW, T0 + now) <= seconds
@@ -82,7 +82,9 @@ def told(**statuses: str) -> dict[str, object]:
         ({"replicas": 1}, {"replicas": 2}, False),
     ],
 )
-def test_what_others_wait_for_matters(before: dict[str, object], after: dict[str, object], urgent: bool) -> None:
+def test_status_change_urgency_depends_on_changed_fields(
+    before: dict[str, object], after: dict[str, object], urgent: bool
+) -> None:
     assert matters(draft(before, after), ("Ready",)) is urgent
 
 
@@ -104,7 +106,7 @@ async def saved(pace: Pace, after: int, *, matters: bool) -> tuple[Outcome, int]
     return outcome, len(client.patches)
 
 
-async def test_a_status_that_may_wait_is_not_written_until_its_time_is_over() -> None:
+async def test_deferrable_status_is_not_written_before_pace_elapses() -> None:
     pace = Pace(5.0)
     assert await saved(pace, 2, matters=True) == (DONE, 1)
     outcome, written = await saved(pace, 3, matters=False)
@@ -117,7 +119,7 @@ async def test_a_status_that_may_wait_is_not_written_until_its_time_is_over() ->
     assert written == 0
 
 
-def test_the_more_waits_to_be_done_the_later_it_is_told_how_it_goes() -> None:
+def test_pace_slows_down_with_queue_depth() -> None:
     waiting = 0
     pace = Pace(5.0, lambda: waiting)
     pace.wrote(KEY, T0)

@@ -21,7 +21,7 @@ def run(*words: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("command", ["user", "token", "grant", "get"])
-def test_help_has_each_of_them(command: str) -> None:
+def test_help_lists_access_command(command: str) -> None:
     code, text = run("--help")
     assert code == 0
     assert f"  {command} " in text
@@ -32,7 +32,7 @@ def test_help_has_each_of_them(command: str) -> None:
     ("ttl", "words"),
     [("soon", "is not a duration"), ("-1h", "must be more than zero"), ("0", "must be more than zero")],
 )
-def test_a_life_that_is_none_is_refused(ttl: str, words: str) -> None:
+def test_invalid_token_ttl_is_rejected(ttl: str, words: str) -> None:
     code, text = run("token", "create", "--user", "u", "--ttl", ttl)
     assert code == 2
     assert words in text
@@ -40,31 +40,31 @@ def test_a_life_that_is_none_is_refused(ttl: str, words: str) -> None:
 
 @pytest.mark.parametrize("text", ["clusters", "clusters=many", "clusters=-1", "horses=3", "clusters=3;machines=1"])
 @pytest.mark.parametrize("words", [("user", "create", "alice", "--quota"), ("up", "--user-quota")])
-def test_quota_that_cannot_be_read_is_refused(words: tuple[str, ...], text: str) -> None:
+def test_unparsable_quota_is_rejected(words: tuple[str, ...], text: str) -> None:
     code, said = run(*words, text)
     assert code == 2
     assert f"{text!r} is not one of clusters=N, machines=N, tokens=N" in said
 
 
-def test_token_for_a_cluster_is_in_no_kubeconfig_of_the_management_plane() -> None:
+def test_cluster_token_rejects_kubeconfig_output() -> None:
     code, said = run("token", "create", "--user", "u", "--cluster", "prairie", "-o", "kubeconfig")
     assert code == 2
     assert "use remuda get kubeconfig" in said
 
 
-def test_a_grant_needs_a_role_unless_it_is_taken_back() -> None:
+def test_grant_without_role_is_rejected() -> None:
     code, text = run("grant", "alice", "prairie")
     assert code == 2
     assert "cluster-owner" in text
 
 
-def test_the_same_grant_has_the_same_name_and_no_other_has_it() -> None:
+def test_grant_names_are_deterministic_and_unique() -> None:
     names = {name_of(user, role, group) for user in "ab" for role in "cd" for group in (False, True)}
     assert len(names) == 8
     assert name_of("a", "c", False) in names
 
 
-def test_the_kubeconfig_that_is_noted_is_one_file_with_its_context(
+def test_chosen_kubeconfig_is_absolute_path_with_context_and_rejects_multiple(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "k"
@@ -77,9 +77,7 @@ def test_the_kubeconfig_that_is_noted_is_one_file_with_its_context(
         chosen_kubeconfig(None)
 
 
-def test_a_kept_token_is_used_until_a_tenth_of_its_life_is_left_or_it_is_revoked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_token_is_reused_until_near_expiry_or_revoked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[float] = []
     now = 1000.0
 
@@ -105,14 +103,16 @@ def test_a_kept_token_is_used_until_a_tenth_of_its_life_is_left_or_it_is_revoked
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
-def test_it_does_not_run_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_credential_rejects_recursive_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REMUDA_CREDENTIAL", "1")
     code, text = run("token", "credential", "--cluster", "c")
     assert code == 1
     assert "refers to itself" in text
 
 
-def test_the_certificate_of_a_kubeconfig_is_shown_to_kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_credential_returns_client_certificate_of_kubeconfig(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("REMUDA_CREDENTIAL", raising=False)
     path = tmp_path / "k"
     kubeconfig.write(

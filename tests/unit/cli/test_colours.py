@@ -9,7 +9,7 @@ from remuda.cli.progress import READY, Frames
 
 
 @pytest.mark.parametrize("declined", ["", "1"])
-def test_a_terminal_is_steered_also_without_colours(
+def test_no_color_disables_colours_but_keeps_cursor_control(
     declined: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("NO_COLOR", declined)

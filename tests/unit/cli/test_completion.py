@@ -36,7 +36,7 @@ def complete(line: str, shell: str = "bash", **environment: str) -> subprocess.C
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_commands_and_options_are_completed_in_each_shell(shell: str) -> None:
+def test_completion_offers_commands_and_options_in_each_shell(shell: str) -> None:
     found = complete("remuda d", shell)
     assert (found.returncode, found.stderr) == (0, "")
     for name in ("describe", "delete", "diagnose", "drivers"):
@@ -46,13 +46,13 @@ def test_commands_and_options_are_completed_in_each_shell(shell: str) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_script_asks_this_program(shell: str) -> None:
+def test_completion_script_invokes_remuda_for_its_shell(shell: str) -> None:
     result = CliRunner().invoke(main, ["completion", shell])
     assert result.exit_code == 0
     assert f"_REMUDA_COMPLETE={shell}_complete" in result.output
 
 
-def test_bash_understands_its_script(tmp_path: Path) -> None:
+def test_bash_completion_script_completes_a_command(tmp_path: Path) -> None:
     bash = shutil.which("bash")
     assert bash is not None
     (tmp_path / "remuda").symlink_to(Path(sys.executable).with_name("remuda"))
@@ -64,7 +64,7 @@ def test_bash_understands_its_script(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("describe\n", "")
 
 
-def test_a_server_that_never_answers_is_given_up_without_a_word(tmp_path: Path) -> None:
+def test_completion_times_out_silently_on_unresponsive_server(tmp_path: Path) -> None:
     path = tmp_path / "k"
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         kubeconfig.write(path, kubeconfig.build(f"https://127.0.0.1:{deaf.getsockname()[1]}"))
@@ -79,7 +79,7 @@ def test_a_server_that_never_answers_is_given_up_without_a_word(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("text", ["", "{", "apiVersion: v1\nkind: Config\ncurrent-context: none\n"])
-def test_a_kubeconfig_that_is_none_is_no_error(tmp_path: Path, text: str) -> None:
+def test_completion_ignores_invalid_kubeconfig(tmp_path: Path, text: str) -> None:
     path = tmp_path / "k"
     path.write_text(text)
     found = complete("remuda get machines ", KUBECONFIG=str(path))

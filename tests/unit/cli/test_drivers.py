@@ -13,13 +13,13 @@ def run(*words: str) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_every_driver_has_a_line() -> None:
+def test_drivers_list_prints_one_line_per_driver() -> None:
     code, text = run("list")
     assert code == 0
     assert [line.split()[0] for line in text.splitlines()] == drivers.names()
 
 
-def test_a_driver_is_described_with_its_kinds_flags_types_and_defaults() -> None:
+def test_drivers_describe_shows_kinds_flags_types_and_defaults() -> None:
     code, text = run("describe", "nspawn")
     assert code == 0
     assert "NspawnMachine (rke-machine.cattle.io/v1)" in text
@@ -27,13 +27,13 @@ def test_a_driver_is_described_with_its_kinds_flags_types_and_defaults() -> None
     assert "(cloud-init or ssh, default " in text
 
 
-def test_secrets_and_credentials_are_marked() -> None:
+def test_drivers_describe_marks_secret_and_credential_options() -> None:
     _, text = run("describe", "amazonec2")
     assert "Options that a credential Secret may set: " in text
     assert "secretKey  (string, secret" in text
 
 
-def test_one_that_is_not_there_is_told_with_those_that_are() -> None:
+def test_unknown_driver_error_lists_available_drivers() -> None:
     code, text = run("describe", "spaceship")
     assert code == 1
     assert "driver spaceship not found; installed drivers: " in text

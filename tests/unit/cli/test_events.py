@@ -34,7 +34,7 @@ def event(message: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_what_is_named_after_a_cluster_is_its_own_unless_a_longer_name_fits() -> None:
+def test_event_object_belongs_to_cluster_with_longest_matching_name() -> None:
     clusters = ["prairie", "prairie-dog", "pampa"]
     assert belongs("prairie", "prairie", clusters)
     assert belongs("prairie-workers-x7k2q", "prairie", clusters)
@@ -43,14 +43,14 @@ def test_what_is_named_after_a_cluster_is_its_own_unless_a_longer_name_fits() ->
     assert not belongs("prairies", "prairie", clusters)
 
 
-def test_in_a_pipe_an_event_is_one_line_with_how_often_it_happened() -> None:
+def test_piped_event_is_one_line_with_count() -> None:
     text = event_text(event("it went\nthere", count=3), None)
     assert text.splitlines() == [text]
     assert text.startswith("5m")
     assert "Machine/prairie-1  Moved (3 times)  it went there" in text
 
 
-def test_on_a_terminal_the_whole_message_is_there_within_its_width() -> None:
+def test_terminal_event_wraps_whole_message_to_width() -> None:
     message = "a-long-name-that-is-not-broken " * 12
     lines = event_text(event(message), 80).splitlines()
     assert max(map(len, lines)) <= 80

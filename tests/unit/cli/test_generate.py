@@ -28,7 +28,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("driver", [one.driver for one in repository.flavours()])
-def test_every_flavour_makes_a_whole_cluster(driver: str) -> None:
+def test_every_flavor_generates_a_complete_cluster(driver: str) -> None:
     words = ("--flavor", driver, "--kubernetes-version", VERSION, "--worker-machine-count", "2", "-n", "team")
     code, out, err = generate("prairie", *words, AMAZONEC2_AMI="ami-1")
     assert (code, err) == (0, "")
@@ -40,7 +40,7 @@ def test_every_flavour_makes_a_whole_cluster(driver: str) -> None:
     assert "${" not in out
 
 
-def test_flags_go_before_what_is_set_and_that_before_the_environment() -> None:
+def test_flags_override_set_values_which_override_environment() -> None:
     template = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: '${A}', v: '${KUBERNETES_VERSION}'}}"
     given = {"A": "environment", "KUBERNETES_VERSION": "environment"}
     code, out, _ = generate("c", "--from", "-", stdin=template, **given)
@@ -50,7 +50,7 @@ def test_flags_go_before_what_is_set_and_that_before_the_environment() -> None:
     assert (code, objects(out)[0]["data"]) == (0, {"a": "set", "v": "flag"})
 
 
-def test_all_that_is_missing_is_told_at_once_with_what_to_do() -> None:
+def test_all_missing_variables_are_reported_together_with_remedies() -> None:
     code, out, err = generate("c", "--flavor", "amazonec2")
     assert (code, out) == (1, "")
     assert "KUBERNETES_VERSION   --kubernetes-version v1.36.4+k3s1\n" in err
@@ -58,7 +58,7 @@ def test_all_that_is_missing_is_told_at_once_with_what_to_do() -> None:
     assert "--list-variables" in err
 
 
-def test_the_variables_are_listed_for_people_and_programs() -> None:
+def test_list_variables_supports_table_and_json_output() -> None:
     code, out, _ = generate("c", "--driver", "amazonec2", "--list-variables")
     assert code == 0
     assert next(line for line in out.splitlines() if "AMAZONEC2_AMI " in line).split()[1] == "yes"
@@ -88,7 +88,7 @@ def test_the_variables_are_listed_for_people_and_programs() -> None:
         (("c", "--control-plane-machine-count", "0"), "0 is not in the range"),
     ],
 )
-def test_nonsense_is_refused_in_words(words: tuple[str, ...], said: str) -> None:
+def test_invalid_generate_arguments_are_rejected_with_message(words: tuple[str, ...], said: str) -> None:
     code, out, err = generate(*words)
     assert code in (1, 2)
     assert out == ""
@@ -104,13 +104,13 @@ def test_nonsense_is_refused_in_words(words: tuple[str, ...], said: str) -> None
         ("a: 1", "every object needs apiVersion"),
     ],
 )
-def test_a_template_that_is_none_is_told_with_its_place(template: str, said: str) -> None:
+def test_invalid_template_error_names_its_location(template: str, said: str) -> None:
     code, out, err = generate("c", "--from", "-", stdin=template)
     assert (code, out) == (1, "")
     assert said in err
 
 
-def test_what_looks_like_a_number_to_somebody_stays_text(tmp_path: Path) -> None:
+def test_ambiguous_yaml_strings_are_quoted_in_output(tmp_path: Path) -> None:
     template = tmp_path / "t.yaml"
     labels = {"commit": "12e4567", "day": "2026-01-01", "mode": "0o17", "sure": "yes", "no": "n", "plain": "word"}
     obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": labels}

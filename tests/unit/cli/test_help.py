@@ -46,7 +46,7 @@ def _examples(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("words", ALL)
-def test_help_has_an_example_that_the_program_understands(words: str) -> None:
+def test_help_shows_a_valid_example_of_each_command(words: str) -> None:
     shown = _examples(_help(words))
     assert shown, f"remuda {words} --help shows no example"
     for line in shown:
@@ -56,13 +56,13 @@ def test_help_has_an_example_that_the_program_understands(words: str) -> None:
 
 
 @pytest.mark.parametrize("words", ALL)
-def test_help_is_no_wider_than_a_small_terminal(words: str) -> None:
+def test_help_fits_eighty_columns(words: str) -> None:
     wide = [line for line in _help(words).splitlines() if len(line) > _WIDTH]
     assert not wide
 
 
 @pytest.mark.parametrize("words", ALL)
-def test_every_option_says_what_it_is_for(words: str) -> None:
+def test_every_option_has_help_text(words: str) -> None:
     silent = [
         param.opts[-1]
         for param in ALL[words].params
@@ -71,12 +71,12 @@ def test_every_option_says_what_it_is_for(words: str) -> None:
     assert not silent
 
 
-def test_every_command_is_told_in_one_line() -> None:
+def test_every_command_has_short_help_and_is_listed() -> None:
     assert all(command.get_short_help_str(_WIDTH) for command in ALL.values())
     assert all(f"  {name} " in _help("") for name in (path for path in ALL if path and " " not in path))
 
 
-def test_help_comes_at_once() -> None:
+def test_help_stays_within_cpu_time_limit() -> None:
     """Return the least processor time of several runs; neighbours on the same core slow down bare Python as well."""
     times = [_processor_seconds("-m", "remuda.cli.main", "--help") for _ in range(5)]
     if min(times) > _AT_ONCE:
@@ -92,7 +92,7 @@ def _processor_seconds(*arguments: str) -> float:
     return used.ru_utime + used.ru_stime
 
 
-def test_help_needs_nothing_that_takes_time_to_import() -> None:
+def test_help_does_not_import_heavy_modules() -> None:
     look = (
         "import sys; from remuda.cli.main import main\n"
         "try: main(['--help'])\n"

@@ -43,27 +43,27 @@ KINDS = Kinds(
         ("clusters.management.cattle.io", "management.cattle.io/v3"),
     ],
 )
-def test_a_kind_is_found_by_any_of_its_names(said: str, found: str) -> None:
+def test_kind_is_found_by_plural_kind_short_or_qualified_name(said: str, found: str) -> None:
     assert KINDS.find(said).target.api_version == found
 
 
-def test_a_bare_clusters_means_the_declared_ones_and_then_those_of_cluster_api() -> None:
+def test_clusters_resolves_to_provisioning_then_cluster_api_kind() -> None:
     versions = [one.target.api_version for one in KINDS.meanings("clusters")]
     assert versions == ["provisioning.cattle.io/v1", "cluster.x-k8s.io/v1beta2"]
 
 
-def test_where_nothing_is_declared_clusters_are_those_of_cluster_api() -> None:
+def test_clusters_resolves_to_cluster_api_without_provisioning_kind() -> None:
     kinds = Kinds([resource("cluster.x-k8s.io/v1beta2", "Cluster")])
     assert [one.target.group for one in kinds.meanings("clusters")] == ["cluster.x-k8s.io"]
 
 
-def test_of_a_kind_that_is_not_there_those_that_are_meant_perhaps_are_told() -> None:
+def test_unknown_kind_error_suggests_similar_kinds() -> None:
     with pytest.raises(click.ClickException) as caught:
         KINDS.find("machinedeploymets")
     assert "machinedeployments.cluster.x-k8s.io" in caught.value.message
     assert "remuda get nodedrivers" in caught.value.message
 
 
-def test_of_a_manifest_s_kind_that_is_not_there_it_is_told_what_brings_it() -> None:
+def test_unknown_manifest_kind_error_explains_how_to_install_kind() -> None:
     assert "metadata: {name: azure}" in KINDS.why_unknown("rke-machine-config.cattle.io/v1", "AzureConfig")
     assert "provisioning.cattle.io/v1" in KINDS.why_unknown("provisioning.cattle.io/v2", "Cluster")

@@ -18,7 +18,7 @@ def owner(manager: str, fields: Json, *, operation: str = "Update", subresource:
     return found | ({"subresource": subresource} if subresource else {})
 
 
-def test_what_others_need_goes_first_and_clusters_last() -> None:
+def test_apply_order_puts_dependencies_first_and_clusters_last() -> None:
     said = [
         obj("provisioning.cattle.io/v1", "Cluster"),
         obj("rke-machine-config.cattle.io/v1", "ProcessConfig"),
@@ -37,17 +37,17 @@ def test_what_others_need_goes_first_and_clusters_last() -> None:
     ]
 
 
-def test_what_stands_at_the_same_place_keeps_its_order() -> None:
+def test_apply_order_is_stable_for_kinds_of_equal_rank() -> None:
     said = [obj("apps/v1", kind) for kind in ("Deployment", "StatefulSet", "DaemonSet")]
     assert in_order(said) == said
 
 
-def test_what_kubectl_applied_before_becomes_ours() -> None:
+def test_fields_of_kubectl_client_side_apply_are_taken_over() -> None:
     before = [owner("kubectl-client-side-apply", {"f:data": {"f:a": {}}}), owner("controller", {"f:data": {"f:b": {}}})]
     assert taken_over(before, "v1") == [before[1], owner(MANAGER, {"f:data": {"f:a": {}}}, operation="Apply")]
 
 
-def test_what_is_ours_already_stays_with_what_is_taken_over() -> None:
+def test_taken_over_fields_are_merged_with_own_fields() -> None:
     before = [
         owner(MANAGER, {"f:data": {"f:a": {}}}, operation="Apply"),
         owner("kubectl-client-side-apply", {"f:data": {"f:b": {}}, "f:metadata": {}}),
@@ -56,7 +56,7 @@ def test_what_is_ours_already_stays_with_what_is_taken_over() -> None:
     assert after["fieldsV1"] == {"f:data": {"f:a": {}, "f:b": {}}, "f:metadata": {}}
 
 
-def test_nobody_else_and_no_status_is_taken_over() -> None:
+def test_other_managers_and_status_fields_are_not_taken_over() -> None:
     before = [
         owner("gitops", {"f:spec": {}}, operation="Apply"),
         owner("controller", {"f:spec": {}}),

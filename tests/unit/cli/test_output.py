@@ -12,23 +12,23 @@ def shown(width: int) -> list[str]:
     return [HEADS[at] for at in fitting(HEADS, [ROW], width)]
 
 
-def test_columns_of_which_nothing_is_known_are_not_shown() -> None:
+def test_table_omits_empty_columns() -> None:
     assert shown(200) == ["NAMESPACE", "NAME", "CLUSTER", "READY", "AGE"]
 
 
-def test_where_there_is_little_room_what_tells_most_stays_in_its_order() -> None:
+def test_narrow_table_keeps_most_important_columns_in_order() -> None:
     assert shown(50) == ["NAMESPACE", "NAME", "READY", "AGE"]
     assert shown(10) == ["NAME"]
 
 
-def test_columns_that_fit_are_as_wide_as_the_terminal_at_most() -> None:
+def test_table_never_exceeds_terminal_width() -> None:
     for width in range(20, 120):
         which = fitting(HEADS, [ROW], width)
         text = table([HEADS[at] for at in which], [[ROW[at] for at in which]])
         assert max(map(len, text.splitlines())) <= width
 
 
-def test_sentences_at_the_end_are_cut_and_not_left_out() -> None:
+def test_narrow_table_truncates_trailing_message_column() -> None:
     heads, row = ("LAST SEEN", "OBJECT", "MESSAGE"), ("5m", "machine/prairie-1", "it is so " * 20)
     which = fitting(heads, [row], 60)
     assert which == [0, 1, 2]

@@ -42,7 +42,7 @@ KEY = "-----BEGIN RSA PRIVATE KEY-----\nMIIEabc+/=\nMIIEdef\n-----END RSA PRIVAT
         ("root:$6$abc$0123456789abcdef:1", "root:***"),
     ],
 )
-def test_what_looks_like_a_secret_is_hidden(text: str, made: str) -> None:
+def test_redactor_hides_secret_looking_text(text: str, made: str) -> None:
     assert Redactor().text(text) == made
 
 
@@ -60,25 +60,25 @@ def test_what_looks_like_a_secret_is_hidden(text: str, made: str) -> None:
         "tokenTTL=24h token-ttl=24h",
     ],
 )
-def test_what_only_speaks_of_one_stays(text: str) -> None:
+def test_redactor_keeps_text_that_only_mentions_secrets(text: str) -> None:
     assert Redactor().text(text) == text
 
 
 @pytest.mark.parametrize(
     "name", ["password", "rootPass", "agent-token", "clientKeyData", "AWS_SECRET_ACCESS_KEY", "hash"]
 )
-def test_fields_that_are_secret_by_name(name: str) -> None:
+def test_secret_field_names_are_recognized(name: str) -> None:
     assert is_secret(name)
 
 
 @pytest.mark.parametrize(
     "name", ["secretName", "dataSecretName", "credentialRef", "machine-template-hash", "key", "passive"]
 )
-def test_fields_that_are_not(name: str) -> None:
+def test_harmless_field_names_are_not_secret(name: str) -> None:
     assert not is_secret(name)
 
 
-def test_an_object_loses_what_is_secret_and_keeps_its_shape() -> None:
+def test_redacted_object_hides_secrets_and_keeps_structure() -> None:
     obj = {
         "kind": "AcmeConfig",
         "metadata": {"name": "a", "managedFields": [], "annotations": {"x": "y"}},
@@ -102,7 +102,7 @@ def test_an_object_loses_what_is_secret_and_keeps_its_shape() -> None:
 
 
 @given(st.text(min_size=5).filter(lambda text: len(text.strip()) >= 5), st.text(), st.text())
-def test_what_a_secret_holds_is_found_nowhere(value: str, before: str, after: str) -> None:
+def test_learned_secret_values_are_redacted_from_any_text(value: str, before: str, after: str) -> None:
     encoded = base64.b64encode(value.encode()).decode()
     redactor = Redactor()
     redactor.learn_secret({"data": {"anything": encoded}})
@@ -111,7 +111,7 @@ def test_what_a_secret_holds_is_found_nowhere(value: str, before: str, after: st
         assert value.strip() not in made or value.strip() in "***"
 
 
-def test_an_outline_has_names_and_sizes_alone() -> None:
+def test_secret_outline_contains_only_names_and_sizes() -> None:
     secret = {
         "type": "Opaque",
         "metadata": {"name": "a", "namespace": "b", "annotations": {"note": "private"}, "managedFields": []},
@@ -121,7 +121,7 @@ def test_an_outline_has_names_and_sizes_alone() -> None:
     assert outline(secret) == {"type": "Opaque", "metadata": made, "keys": {"password": "7 bytes"}}
 
 
-def test_a_bundle_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_bundle_is_written_atomically_and_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
 
     class Interrupted(dict[str, str]):
@@ -140,7 +140,7 @@ def test_a_bundle_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_who_makes_the_file_meanwhile_keeps_it(tmp_path: Path) -> None:
+def test_bundle_keeps_file_created_concurrently(tmp_path: Path) -> None:
     path = tmp_path / "b.tar.gz"
 
     class Slow(dict[str, str]):
@@ -175,7 +175,7 @@ def learned(data: dict[str, str]) -> tuple[Redactor, int]:
 
 
 @pytest.mark.parametrize("where", ["applied-output", "plan", "probe-statuses", "nested"])
-def test_gzip_bomb_of_a_node_is_not_unpacked_and_is_noted(where: str) -> None:
+def test_gzip_bomb_in_plan_secret_is_skipped_and_noted(where: str) -> None:
     packed = bomb(256 << 20)
     inner = base64.b64encode(f'{{"files":[{{"content":"{packed}"}}]}}'.encode()).decode()
     redactor, peak = learned({"plan": inner} if where == "nested" else {where: packed})
@@ -186,12 +186,12 @@ def test_gzip_bomb_of_a_node_is_not_unpacked_and_is_noted(where: str) -> None:
     ]
 
 
-def test_plan_that_is_a_gzip_bomb_is_left_out_in_words() -> None:
+def test_gzip_bomb_plan_is_replaced_by_explanation() -> None:
     secret = {"metadata": {"name": "m"}, "data": {"plan": bomb(16 << 20), "plan-state": ""}}
     assert plan(secret, Redactor())["plan"] == f"left out: it unpacks to more than {8 << 20} bytes"
 
 
-def test_plan_tells_the_last_error_of_the_unit_and_no_other_output() -> None:
+def test_plan_reports_redacted_unit_error_and_no_other_output() -> None:
     status = b'{"unit": "k3s", "state": "failed", "error": "no route; password=hunter22"}'
     records = {
         name: {"exitCode": 0, "stdout": base64.b64encode(output).decode()}
@@ -205,13 +205,13 @@ def test_plan_tells_the_last_error_of_the_unit_and_no_other_output() -> None:
     assert "unit-status" not in plan({"metadata": {"name": "m"}, "data": data}, Redactor())
 
 
-def test_many_gzips_within_one_value_share_the_limit() -> None:
+def test_nested_gzips_of_one_value_share_the_size_limit() -> None:
     files = [{"content": bomb(3 << 20)} for _ in range(3)]
     redactor, _ = learned({"plan": base64.b64encode(json.dumps({"files": files}).encode()).decode()})
     assert len(redactor.unread) == 1
 
 
-def test_outputs_below_the_limit_are_searched() -> None:
+def test_gzip_output_below_limit_is_searched_for_secrets() -> None:
     stdout = base64.b64encode(b"password: hunter22\nand more").decode()
     packed = formats.pack({"install": {"content": stdout, "filler": "x" * (4 << 20)}})
     redactor, _ = learned({"applied-output": base64.b64encode(packed).decode()})
@@ -219,19 +219,19 @@ def test_outputs_below_the_limit_are_searched() -> None:
     assert redactor.text("it was hunter22") == "it was ***"
 
 
-def test_yaml_aliases_do_not_multiply() -> None:
+def test_yaml_alias_bomb_is_not_expanded() -> None:
     lines = ["a0: &a0 {token: abcdefgh}"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 40)]
     redactor, _ = learned({"plan": base64.b64encode("\n".join(lines).encode()).decode()})
     assert redactor.text("abcdefgh") == "***"
 
 
-def test_deeply_nested_values_do_not_end_the_bundle() -> None:
+def test_deeply_nested_values_do_not_crash_redactor() -> None:
     brackets = base64.b64encode(b"[" * 100_000 + b"\n").decode()
     closed = base64.b64encode(b"[" * 100_000 + b"]" * 100_000).decode()
     learned({"plan": brackets, "appliedPlan": closed, "probe-statuses": closed})
 
 
-def test_encodings_within_each_other_end_somewhere() -> None:
+def test_nested_encodings_beyond_limit_are_noted_as_unsearched() -> None:
     text = "password: hunter22\n"
     for _ in range(30):
         text = "content: " + base64.b64encode(gzip.compress(text.encode())).decode() + "\na: b\n"

@@ -16,28 +16,28 @@ from remuda.provisioning.timeline import Moment, Timeline
 SENTENCE = "there is no cluster nope. `remuda get clusters` lists the existing ones"
 
 
-def test_a_sentence_is_broken_between_words() -> None:
+def test_long_sentence_wraps_between_words() -> None:
     lines = wrapped(SENTENCE, 40)
     assert " ".join(lines) == SENTENCE
     assert max(map(len, lines)) <= 40 < len(SENTENCE)
 
 
-def test_what_fits_and_what_is_piped_stays_as_it_is() -> None:
+def test_short_or_piped_text_is_not_wrapped() -> None:
     assert wrapped("a\n  b   c", 80) == ["a", "  b   c"]
     assert wrapped(SENTENCE * 9, None) == [SENTENCE * 9]
 
 
-def test_what_a_line_is_broken_into_begins_where_it_began() -> None:
+def test_wrapped_lines_keep_indentation_and_prefix() -> None:
     assert wrapped("  one two three four five six seven", 30, "> ") == [">   one two three four five", ">   six seven"]
 
 
-def test_a_path_stays_whole_unless_it_has_to_fit() -> None:
+def test_long_path_is_split_only_without_whole_words() -> None:
     path = "/" + "a" * 60
     assert path in wrapped(f"{path} is not there", 40)
     assert max(map(len, wrapped(f"{path} is not there", 40, whole_words=False))) <= 40
 
 
-def test_an_error_counts_the_word_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrapped_error_width_includes_error_prefix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_wrap, "errors_width", lambda: 40)
     told = "Error: " + text_wrap.fit(click.ClickException(SENTENCE)).format_message()
     assert told.replace("\n", " ") == f"Error: {SENTENCE}"
@@ -54,13 +54,13 @@ def test_an_error_counts_the_word_before_it(monkeypatch: pytest.MonkeyPatch) -> 
         ("--kubeconfig x get clusters", "put options after the command"),
     ],
 )
-def test_a_slip_is_told_what_was_meant(line: str, said: str) -> None:
+def test_mistyped_command_error_suggests_correction(line: str, said: str) -> None:
     done = CliRunner().invoke(main, line.split())
     assert done.exit_code == 2
     assert said in done.output
 
 
-def test_a_table_keeps_its_reasons() -> None:
+def test_narrow_table_prints_reasons_below_rows() -> None:
     rows = [("1", "prairie-workers-7x2kq", "config key node-label"), ("-", "prairie-servers-abcde", "")]
     heads = ("TURN", "MACHINE", "WHY")
     assert all("\n" not in text for text in table_with_reasons(heads, rows, 80))
@@ -70,7 +70,7 @@ def test_a_table_keeps_its_reasons() -> None:
     assert second == "-      prairie-servers-abcde"
 
 
-def test_a_timeline_tells_beneath_where_there_is_no_room() -> None:
+def test_narrow_timeline_prints_description_on_next_line() -> None:
     moment = Moment(
         time="2026-01-02T03:04:05Z", kind="RKEBootstrap", name="prairie-workers-7x2kq", what="PlanDelivered: first"
     )

@@ -45,7 +45,7 @@ def drawn(root: Branch, width: int | None = None, height: int | None = None) -> 
     return [click.unstyle(line) for line in lines(root, width=width, height=height, now=NOW)]
 
 
-def test_branches_are_drawn_and_the_message_stands_beneath_what_says_it() -> None:
+def test_tree_draws_branches_with_message_below_blocking_object() -> None:
     assert drawn(prairie(workers=1, message="no image")) == [
         "  Cluster prairie                               v1.36.4+nano1  waiting 1m23s  NotReady",
         "  └─ Cluster prairie                                           waiting 1m23s  NotReady",
@@ -59,35 +59,35 @@ def test_branches_are_drawn_and_the_message_stands_beneath_what_says_it() -> Non
     ]
 
 
-def test_a_pipe_gets_everything_whole() -> None:
+def test_piped_tree_is_not_truncated() -> None:
     assert any(LONG in line for line in drawn(prairie()))
 
 
 @pytest.mark.parametrize("width", [80, 60, 100])
-def test_nothing_is_wider_than_the_terminal(width: int) -> None:
+def test_tree_never_exceeds_terminal_width(width: int) -> None:
     assert max(map(len, drawn(prairie(), width))) <= width
 
 
 @given(st.integers(0, 40), st.integers(60, 120), st.integers(8, 40))
-def test_however_small_the_terminal_what_holds_it_up_is_seen(workers: int, width: int, height: int) -> None:
+def test_tree_fits_any_terminal_and_shows_blocking_object(workers: int, width: int, height: int) -> None:
     found = drawn(prairie(workers), width, height)
     assert len(found) <= height
     assert max(map(len, found)) <= width
     assert sum(line.startswith(MARK) for line in found) == 1
 
 
-def test_what_is_ready_is_folded_away_first_and_counted() -> None:
+def test_tree_folds_ready_objects_first_and_counts_folded_objects() -> None:
     found = drawn(prairie(workers=12), 80, 16)
     assert any("ProcessMachine prairie-servers-1" in line for line in found)
     assert any("more, ready" in line for line in found)
     assert not any("prairie-workers-3" in line for line in found)
 
 
-def test_a_tree_that_fits_is_not_folded() -> None:
+def test_fitting_tree_is_not_folded() -> None:
     assert drawn(prairie(), 80, 40) == drawn(prairie(), 80)
 
 
-def test_the_chain_ends_with_what_comes_next_in_the_objects_own_words() -> None:
+def test_blocking_chain_ends_with_next_step_of_last_object() -> None:
     found = chain_lines(prairie(), now=NOW)
     assert click.unstyle(found[0]) == "Cluster prairie  waiting for 1m23s  NotReady"
     assert [click.unstyle(line).strip("└─ ").split("  ")[0] for line in found[:5]] == [
@@ -100,16 +100,16 @@ def test_the_chain_ends_with_what_comes_next_in_the_objects_own_words() -> None:
     assert found[-1] == "next: its server comes up by itself; see remuda machine logs prairie-servers-1"
 
 
-def test_the_chain_keeps_to_the_width() -> None:
+def test_blocking_chain_fits_terminal_width() -> None:
     assert max(len(click.unstyle(line)) for line in chain_lines(prairie(), width=80, now=NOW)) <= 80
 
 
-def test_of_a_cluster_that_is_ready_there_is_no_chain() -> None:
+def test_ready_cluster_has_no_blocking_chain() -> None:
     assert chain_lines(thing("Cluster", "prairie"), now=NOW) == []
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0, "0s"), (59.9, "59s"), (60, "1m"), (83, "1m23s"), (7500, "2h5m"), (273600, "3d4h")]
 )
-def test_spans_are_short(seconds: float, text: str) -> None:
+def test_durations_are_formatted_with_at_most_two_units(seconds: float, text: str) -> None:
     assert span(seconds) == text

@@ -24,7 +24,7 @@ def of_kind(type: Any, kind: str) -> list[Json]:
     return [one for one in objects(type) if one["kind"] == kind]
 
 
-def test_every_definition_is_among_the_components_of_one_provider() -> None:
+def test_each_provider_crd_belongs_to_exactly_one_component_file() -> None:
     found = [one for type in TYPES for one in of_kind(type, "CustomResourceDefinition")]
     assert sorted(one["metadata"]["name"] for one in found) == sorted(
         one["metadata"]["name"] for one in providers.definitions()
@@ -32,18 +32,18 @@ def test_every_definition_is_among_the_components_of_one_provider() -> None:
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_there_is_one_namespace_and_whatever_has_one_is_in_it(type: Any) -> None:
+def test_components_define_one_namespace_for_all_namespaced_objects(type: Any) -> None:
     (namespace,) = of_kind(type, "Namespace")
     assert namespace["metadata"]["name"] == NAMESPACE
     assert {one["metadata"].get("namespace", NAMESPACE) for one in objects(type)} == {NAMESPACE}
 
 
 @pytest.mark.parametrize("type", TYPES)
-def test_nothing_is_written_as_a_reference_to_something_else(type: Any) -> None:
+def test_components_yaml_contains_no_aliases(type: Any) -> None:
     assert "&id" not in components(type, "v1.2.3")
 
 
-def test_the_account_of_the_program_has_the_rights_that_are_held_to_what_it_asks_for() -> None:
+def test_manager_service_account_is_bound_to_core_and_provider_rules() -> None:
     (deployment,) = of_kind("BootstrapProvider", "Deployment")
     account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
     (binding,) = of_kind("BootstrapProvider", "ClusterRoleBinding")
@@ -55,14 +55,14 @@ def test_the_account_of_the_program_has_the_rights_that_are_held_to_what_it_asks
     assert role["rules"] == [rule for name in parts for rule in known["ClusterRole", name]["rules"]]
 
 
-def test_what_upstreams_core_is_given_is_our_kinds_alone() -> None:
+def test_aggregated_cluster_role_covers_only_remuda_api_groups() -> None:
     label = "cluster.x-k8s.io/aggregate-to-manager"
     given = [one for one in of_kind("BootstrapProvider", "ClusterRole") if label in one["metadata"]["labels"]]
     groups = {group for one in given for rule in one["rules"] for group in rule["apiGroups"]}
     assert groups == {"rke.cattle.io", "rke-machine.cattle.io"}
 
 
-def test_the_program_takes_its_arguments() -> None:
+def test_manager_container_arguments_are_valid_and_ports_match_service() -> None:
     (deployment,) = of_kind("BootstrapProvider", "Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     assert container["name"] == "manager", "clusterctl looks for that one"

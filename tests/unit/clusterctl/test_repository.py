@@ -20,17 +20,17 @@ from tests.unit.apiserver.engine import Engine
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_templates_in_examples_are_those_that_are_made() -> None:
+def test_example_templates_match_generated_templates() -> None:
     made = repository.cluster_templates(repository.flavours())
     shown = {path.name: path.read_text() for path in (ROOT / "examples" / "clusterctl").glob("*.yaml")}
     assert shown == made, "write them anew: .venv/bin/python -m tests.lab.pages"
 
 
-def test_every_driver_whose_servers_can_be_nodes_has_a_template() -> None:
+def test_every_node_capable_driver_has_a_cluster_template() -> None:
     assert {flavour.driver for flavour in repository.flavours()} == {"amazonec2", "existing", "nspawn", "process"}
 
 
-def test_the_command_writes_what_its_config_file_names(tmp_path: Path) -> None:
+def test_repository_command_writes_all_files_named_in_its_config(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["clusterctl-repository", str(tmp_path / "r")])
     assert done.exit_code == 0, done.output
     config = yaml.safe_load((tmp_path / "r" / "clusterctl.yaml").read_text())
@@ -53,7 +53,7 @@ def test_the_command_writes_what_its_config_file_names(tmp_path: Path) -> None:
     }
 
 
-async def test_drivers_of_a_management_plane_have_templates_whatever_they_are(tmp_path: Path) -> None:
+async def test_installed_program_driver_gets_a_cluster_template(tmp_path: Path) -> None:
     """Of a program's flags: those of ours are made from what we know of them."""
     flags = [
         Flag(name="corral-access-token", type="string", secret=True),
@@ -82,7 +82,7 @@ async def test_drivers_of_a_management_plane_have_templates_whatever_they_are(tm
     assert "CORRAL_CREDENTIAL" in template
 
 
-def test_a_directory_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_unwritable_repository_directory_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = CliRunner().invoke(main, ["clusterctl-repository", str(tmp_path / "file" / "r")])
     assert done.exit_code == 1

@@ -32,34 +32,34 @@ VALUES = {"A": "foo", "EMPTY": "", "PATH_": "a/b/c.yaml"}
         ("${PATH_##*/} ${PATH_%%/*} ${PATH_%/*} ${PATH_#*/}", "c.yaml a a/b b/c.yaml"),
     ],
 )
-def test_what_is_understood(template: str, made: str) -> None:
+def test_supported_variable_expressions_are_substituted(template: str, made: str) -> None:
     assert substitute(template, VALUES) == made
 
 
 @pytest.mark.parametrize("template", ["${A", "${}", "${A:?x}", "${A:+x}", "${A-x}", "${a.b}", "${#A:1}", "${A^x}"])
-def test_what_is_not_is_refused(template: str) -> None:
+def test_unsupported_variable_expression_is_rejected_with_line(template: str) -> None:
     with pytest.raises(BadTemplate, match="line 2"):
         substitute(f"\n{template}\n", VALUES)
 
 
-def test_all_that_is_missing_is_named_once_and_what_a_value_hides_is_not() -> None:
+def test_missing_variables_are_listed_once_without_unused_defaults() -> None:
     with pytest.raises(MissingVariables) as told:
         substitute("${Z} ${Y} ${Z} ${X:=${W}} ${A:=${V}}", VALUES)
     assert told.value.names == ["W", "Y", "Z"]
 
 
-def test_a_value_is_never_read_as_a_template() -> None:
+def test_variable_value_is_not_expanded_again() -> None:
     assert substitute("${A}", {"A": "${B} $$"}) == "${B} $$"
 
 
 @given(st.text(st.characters(exclude_characters="$")))
-def test_what_has_no_dollar_stays_as_it_is(text: str) -> None:
+def test_text_without_dollar_is_unchanged(text: str) -> None:
     assert variables(text) == {}
     assert substitute(text, {}) == text
 
 
 @given(st.text())
-def test_nothing_but_its_own_errors_comes_of_any_text(text: str) -> None:
+def test_arbitrary_template_raises_only_documented_errors(text: str) -> None:
     for template in (text, f"${{{text}}}", f"${{A{text}}}"):
         try:
             substitute(template, VALUES)
@@ -67,7 +67,7 @@ def test_nothing_but_its_own_errors_comes_of_any_text(text: str) -> None:
             pass
 
 
-def test_objects_go_to_the_namespace_that_is_asked_for() -> None:
+def test_namespaced_objects_are_moved_to_target_namespace() -> None:
     given = [("v1", "Namespace"), ("v1", "Secret"), ("rbac.authorization.k8s.io/v1", "ClusterRole")]
     objects = [{"apiVersion": version, "kind": kind, "metadata": {"name": "x"}} for version, kind in given]
     metadata = [one["metadata"] for one in in_namespace(objects, "team")]

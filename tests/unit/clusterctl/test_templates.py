@@ -67,12 +67,12 @@ async def make(engine: Engine, objects: list[Json]) -> None:
         await engine.client.create(target, obj["metadata"]["namespace"], obj)
 
 
-async def test_a_server_takes_every_template_with_its_defaults(engine: Engine) -> None:
+async def test_api_server_accepts_every_template_with_defaults(engine: Engine) -> None:
     for driver in DRIVERS:
         await make(engine, filled(template(driver), {**GIVEN, "CLUSTER_NAME": driver}))
 
 
-async def test_what_a_variable_says_reaches_the_server_in_its_type(engine: Engine) -> None:
+async def test_template_variable_is_rendered_with_its_schema_type(engine: Engine) -> None:
     given = {**GIVEN, "NSPAWN_MEMORY": "2048", "NSPAWN_DNS": "[10.0.0.1, 10.0.0.2]", "NSPAWN_IMAGE": "/srv/image"}
     objects = filled(template("nspawn"), given)
     await make(engine, objects)
@@ -83,7 +83,7 @@ async def test_what_a_variable_says_reaches_the_server_in_its_type(engine: Engin
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_only_what_a_driver_demands_has_no_default(driver: str) -> None:
+def test_only_required_driver_options_lack_a_default(driver: str) -> None:
     demanded = {variable(driver, name) for name in options.of_driver(drivers.find(driver)).required}
     found = variables(template(driver))
     assert {name for name, default in found.items() if default is None} - GIVEN.keys() == demanded - GIVEN.keys()
@@ -91,18 +91,18 @@ def test_only_what_a_driver_demands_has_no_default(driver: str) -> None:
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_no_secret_is_a_variable(driver: str) -> None:
+def test_secret_driver_options_are_not_template_variables(driver: str) -> None:
     secret = {variable(driver, one.name) for one in options.of_driver(drivers.find(driver)).options if one.secret}
     assert not secret & variables(template(driver)).keys()
 
 
-def test_credentials_come_from_a_secret_that_is_named() -> None:
+def test_credential_variable_sets_cloud_credential_secret_name() -> None:
     objects = filled(template("amazonec2"), {**GIVEN, "AMAZONEC2_CREDENTIAL": "cloud"})
     found = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Amazonec2MachineTemplate"]
     assert [one["common"] for one in found] == [{"cloudCredentialSecretName": "cloud"}] * 2
 
 
-def test_servers_and_workers_are_told_apart_by_roles() -> None:
+def test_server_and_worker_deployments_differ_by_role_labels() -> None:
     deployments = {
         one["metadata"]["name"]: one for one in filled(template("process"), GIVEN) if one["kind"] == "MachineDeployment"
     }
@@ -118,7 +118,7 @@ def test_servers_and_workers_are_told_apart_by_roles() -> None:
         assert "version" not in one["spec"]["template"]["spec"], "a change of it would replace every machine"
 
 
-def test_what_a_driver_makes_for_a_cluster_is_asked_for() -> None:
+def test_rke_cluster_requests_infrastructure_of_drivers_that_support_clusters() -> None:
     def infrastructure(driver: str) -> Json:
         (found,) = [one["spec"] for one in filled(template(driver), GIVEN) if one["kind"] == "RKECluster"]
         return dict(found)
@@ -127,7 +127,7 @@ def test_what_a_driver_makes_for_a_cluster_is_asked_for() -> None:
     assert infrastructure("existing") == {}
 
 
-def test_a_default_that_would_mean_something_else_in_a_template_is_left_to_the_driver() -> None:
+def test_template_omits_driver_default_that_needs_escaping() -> None:
     properties = {
         "plain": {"type": "string", "default": "a/b-1.2"},
         "odd": {"type": "string", "default": "${HOME}"},

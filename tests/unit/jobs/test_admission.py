@@ -29,13 +29,13 @@ def a_job(managed_by: str = MANAGED_BY, metadata: Json | None = None, **spec: An
     return {"metadata": {"name": "j", **(metadata or {})}, "spec": {"managedBy": managed_by, "template": {}, **spec}}
 
 
-def test_tenant_cannot_create_a_job_of_the_runner() -> None:
+def test_tenant_cannot_create_job_runner_jobs() -> None:
     assert "only the manager of Remuda may write Jobs" in review("CREATE", a_job())
     assert review("CREATE", a_job("example.com/other")) == ""
     assert review("CREATE", {"metadata": {}, "spec": {"template": {}}}) == ""
 
 
-def test_manager_creates_jobs_of_the_runner() -> None:
+def test_manager_can_create_job_runner_jobs() -> None:
     assert review("CREATE", a_job(), groups=("system:masters",)) == ""
     assert review("CREATE", a_job(), by_manager=True) == ""
 
@@ -49,10 +49,10 @@ def test_manager_creates_jobs_of_the_runner() -> None:
         a_job(metadata={"annotations": {"remuda.dev/job-mark": "x"}}),
     ],
 )
-def test_tenant_cannot_change_a_job_of_the_runner(changed: Json) -> None:
+def test_tenant_cannot_change_job_runner_jobs(changed: Json) -> None:
     assert "only the manager of Remuda may write Jobs" in review("UPDATE", changed, a_job())
 
 
-def test_tenant_may_suspend_a_job_and_release_it() -> None:
+def test_tenant_can_suspend_job_and_remove_finalizers() -> None:
     assert review("UPDATE", a_job(suspend=True), a_job(suspend=False)) == ""
     assert review("UPDATE", a_job(metadata={"finalizers": []}), a_job(metadata={"finalizers": ["x/y"]})) == ""

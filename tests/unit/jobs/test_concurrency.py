@@ -14,13 +14,13 @@ def turns(most: int) -> tuple[ConcurrencyLimit, list[Key]]:
     return ConcurrencyLimit(most, woken.append), woken
 
 
-def test_there_are_only_so_many() -> None:
+def test_concurrency_limit_caps_granted_slots() -> None:
     some, _ = turns(2)
     assert [some.ask(Key("a", str(number))) for number in range(3)] == [True, True, False]
     assert (some.taken, some.waiting) == (2, 1)
 
 
-def test_whoever_asks_again_keeps_what_it_has() -> None:
+def test_repeated_slot_request_is_idempotent() -> None:
     some, woken = turns(1)
     first, second = Key("a", "1"), Key("a", "2")
     assert some.ask(first)
@@ -32,7 +32,7 @@ def test_whoever_asks_again_keeps_what_it_has() -> None:
     assert some.ask(second)
 
 
-def test_namespaces_take_turns() -> None:
+def test_released_slot_alternates_between_namespaces() -> None:
     some, woken = turns(1)
     some.ask(Key("crowd", "0"))
     for number in range(1, 6):
@@ -43,7 +43,7 @@ def test_namespaces_take_turns() -> None:
     assert Key("lonely", "1") in woken[:2]
 
 
-def test_a_place_that_is_given_up_is_nobodys() -> None:
+def test_abandoned_queue_position_is_skipped() -> None:
     some, woken = turns(1)
     some.ask(Key("a", "1"))
     some.ask(Key("a", "2"))
@@ -54,7 +54,7 @@ def test_a_place_that_is_given_up_is_nobodys() -> None:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.sampled_from("abc"), st.integers(0, 5))), st.integers(1, 4))
-def test_the_limit_holds_and_no_turn_is_lost(acts: list[tuple[bool, str, int]], most: int) -> None:
+def test_concurrency_limit_holds_and_loses_no_slot(acts: list[tuple[bool, str, int]], most: int) -> None:
     some, _ = turns(most)
     asked: set[Key] = set()
     for asks, namespace, number in acts:

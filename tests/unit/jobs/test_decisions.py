@@ -55,23 +55,23 @@ def a_pod(index: int, phase: str, *, ended_ago: float = 0.0, disrupted: bool = F
     )
 
 
-def test_a_new_job_is_attempted() -> None:
+def test_new_job_gets_its_first_attempt() -> None:
     assert decide(a_job(), [], NOW) == Attempt(0)
 
 
-def test_one_success_completes_it() -> None:
+def test_succeeded_pod_completes_the_job() -> None:
     decision = decide(a_job(), [a_pod(0, "Failed"), a_pod(1, "Succeeded")], NOW)
     assert isinstance(decision, Finish)
     assert decision.succeeded
 
 
-def test_a_pod_that_waits_is_started_and_one_that_runs_is_waited_for() -> None:
+def test_pending_pod_is_started_and_running_pod_is_awaited() -> None:
     waiting = a_pod(0, "Pending")
     assert decide(a_job(), [waiting], NOW) == Attempt(0, waiting)
     assert decide(a_job(), [a_pod(0, "Running")], NOW) == Wait("the program is running")
 
 
-def test_a_failure_waits_longer_each_time() -> None:
+def test_failed_attempts_back_off_exponentially() -> None:
     waits = []
     for failed in range(1, 5):
         pods = [a_pod(index, "Failed") for index in range(failed)]
@@ -81,14 +81,14 @@ def test_a_failure_waits_longer_each_time() -> None:
     assert waits == [10, 20, 40, 80]
 
 
-def test_after_that_there_is_another_attempt_under_another_name() -> None:
+def test_attempt_after_backoff_uses_a_new_pod_name() -> None:
     assert decide(a_job(), [a_pod(0, "Failed", ended_ago=11)], NOW) == Attempt(1)
     assert pod_name(a_job(), 0) != pod_name(a_job(), 1)
     assert pod_name(a_job(), 1) == pod_name(a_job(), 1)
 
 
 @given(limit=st.integers(0, 10), failed=st.integers(0, 12))
-def test_it_fails_after_one_failure_more_than_the_limit(limit: int, failed: int) -> None:
+def test_job_fails_when_failures_exceed_backoff_limit(limit: int, failed: int) -> None:
     pods = [a_pod(index, "Failed", ended_ago=10_000) for index in range(failed)]
     decision = decide(a_job(backoff_limit=limit), pods, NOW)
     if failed > limit:
@@ -97,11 +97,11 @@ def test_it_fails_after_one_failure_more_than_the_limit(limit: int, failed: int)
         assert decision == Attempt(failed)
 
 
-def test_failures_whose_pods_somebody_deleted_still_count() -> None:
+def test_failures_of_deleted_pods_count_towards_backoff_limit() -> None:
     assert isinstance(decide(a_job(JobStatus(failed=1), backoff_limit=0), [], NOW), Finish)
 
 
-def test_an_end_that_the_runner_caused_does_not_count_but_not_for_ever() -> None:
+def test_disrupted_pods_are_retried_up_to_a_limit() -> None:
     lost = [a_pod(index, "Failed", disrupted=True) for index in range(5)]
     assert decide(a_job(backoff_limit=0), lost[:3], NOW) == Attempt(3)
     decision = decide(a_job(backoff_limit=0), lost[:4], NOW)
@@ -109,7 +109,7 @@ def test_an_end_that_the_runner_caused_does_not_count_but_not_for_ever() -> None
     assert decision.reason == "RunnerRestarted"
 
 
-def test_a_deadline_counts_from_the_start() -> None:
+def test_active_deadline_counts_from_start_time() -> None:
     started = JobStatus(start_time=clock.rfc3339(NOW - 100))
     running = [a_pod(0, "Running")]
     assert decide(a_job(started, active_deadline_seconds=160), running, NOW) == Wait("the program is running", 60)
@@ -118,14 +118,14 @@ def test_a_deadline_counts_from_the_start() -> None:
     assert late.reason == "DeadlineExceeded"
 
 
-def test_a_success_beats_a_deadline() -> None:
+def test_succeeded_pod_takes_precedence_over_exceeded_deadline() -> None:
     started = JobStatus(start_time=clock.rfc3339(NOW - 100))
     decision = decide(a_job(started, active_deadline_seconds=1), [a_pod(0, "Succeeded")], NOW)
     assert isinstance(decision, Finish)
     assert decision.succeeded
 
 
-def test_a_suspended_job_does_nothing() -> None:
+def test_suspended_job_suspends_its_running_pod() -> None:
     assert decide(a_job(suspend=True), [a_pod(0, "Running")], NOW) == Suspend()
 
 
@@ -148,15 +148,15 @@ def test_a_suspended_job_does_nothing() -> None:
         (with_container(env_from=({"secretRef": {"name": "evil"}},)), "env and envFrom must be empty"),
     ],
 )
-def test_what_is_not_supported_is_refused_in_words(spec: dict[str, Any], words: str) -> None:
+def test_unsupported_job_spec_is_rejected_with_message(spec: dict[str, Any], words: str) -> None:
     assert words in refusal(a_job(**spec))
 
 
-def test_what_is_supported_is_not_refused() -> None:
+def test_supported_job_spec_is_accepted() -> None:
     assert refusal(a_job()) == ""
 
 
 @given(name=st.from_regex(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?", fullmatch=True), index=st.integers(0, 100))
-def test_the_name_of_a_pod_fits_a_label(name: str, index: int) -> None:
+def test_pod_name_fits_label_length_limit(name: str, index: int) -> None:
     job = Job(metadata=ObjectMeta(name=name, uid="1"))
     assert len(pod_name(job, index)) <= 63

@@ -14,7 +14,7 @@ from tests.lab.limits import LIMIT_SECONDS
 WORK = Work(uid="1", name="default/job", materials=Materials(files={}, directories=()))
 
 
-async def test_a_program_returns_its_code_and_leaves_its_words() -> None:
+async def test_in_process_program_returns_exit_code_message_and_log() -> None:
     async def program(work: Work, say: Callable[[str], None]) -> int:
         say(f"working on {work.name}")
         return 3
@@ -28,7 +28,7 @@ async def test_a_program_returns_its_code_and_leaves_its_words() -> None:
     assert launcher.log("1") is None
 
 
-async def test_an_error_nobody_foresaw_is_a_failure_with_words() -> None:
+async def test_in_process_exception_becomes_exit_code_1_with_message() -> None:
     async def program(work: Work, say: Callable[[str], None]) -> int:
         raise RuntimeError("no idea")
 
@@ -37,7 +37,7 @@ async def test_an_error_nobody_foresaw_is_a_failure_with_words() -> None:
     assert started.termination_message() == "RuntimeError: no idea"
 
 
-async def test_it_can_be_stopped() -> None:
+async def test_in_process_program_can_be_terminated() -> None:
     async def program(work: Work, say: Callable[[str], None]) -> int:
         await asyncio.sleep(3600)
         return 0

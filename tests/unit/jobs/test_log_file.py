@@ -32,7 +32,7 @@ def text(reader: Reader, position: int = 0) -> bytes:
         found, position = found + shown.of(data), after
 
 
-def test_the_format_is_a_kubelets(tmp_path: Path) -> None:
+def test_log_file_uses_kubelet_line_format(tmp_path: Path) -> None:
     written(tmp_path, b"one\ntw", b"o\n")
     (path,) = tmp_path.iterdir()
     assert path.read_bytes() == (
@@ -42,21 +42,21 @@ def test_the_format_is_a_kubelets(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.binary(max_size=200), max_size=20))
-def test_what_goes_in_comes_out_by_the_line(tmp_path_factory: object, pieces: list[bytes]) -> None:
+def test_log_reader_returns_all_written_lines(tmp_path_factory: object, pieces: list[bytes]) -> None:
     directory = tmp_path_factory.mktemp("log")  # type: ignore[attr-defined]
     whole = b"".join(pieces)
     expected = whole if not whole or whole.endswith(b"\n") else whole + b"\n"
     assert text(written(directory, *pieces, segment_bytes=256, segments=1000)) == expected
 
 
-def test_a_line_of_any_length_is_one_line(tmp_path: Path) -> None:
+def test_very_long_log_line_is_read_as_one_line(tmp_path: Path) -> None:
     long = b"x" * 200_000
     reader = written(tmp_path, b"before\n", long, long, b"\nafter\n")
     assert text(reader) == b"before\n" + long + long + b"\nafter\n"
     assert text(reader, reader.tail(2)) == long + long + b"\nafter\n"
 
 
-def test_the_middle_of_a_flood_goes(tmp_path: Path) -> None:
+def test_log_flood_drops_middle_segments(tmp_path: Path) -> None:
     reader = written(tmp_path, *(b"line %d\n" % number for number in range(10_000)), segment_bytes=1024, segments=4)
     assert len(list(tmp_path.iterdir())) == 4
     found = text(reader).splitlines()
@@ -65,7 +65,7 @@ def test_the_middle_of_a_flood_goes(tmp_path: Path) -> None:
     assert len(found) < 200
 
 
-def test_a_reader_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_log_reader_resumes_at_its_position(tmp_path: Path) -> None:
     writer, reader = Writer(tmp_path), Reader(tmp_path)
     writer.write(b"one\n", TIME)
     data, position = reader.read(0)
@@ -79,21 +79,21 @@ def test_a_reader_goes_on_where_it_was(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 60), st.integers(1, 50))
-def test_a_tail_has_as_many_lines_as_asked_for(tmp_path_factory: object, count: int, lines: int) -> None:
+def test_log_tail_returns_requested_number_of_lines(tmp_path_factory: object, count: int, lines: int) -> None:
     directory = tmp_path_factory.mktemp("log")  # type: ignore[attr-defined]
     reader = written(directory, *(b"%d\n" % number for number in range(lines)), segment_bytes=128, segments=100)
     expected = [b"%d" % number for number in range(lines)][max(0, lines - count) :]
     assert text(reader, reader.tail(count)).splitlines() == expected
 
 
-def test_a_log_nobody_has_written_is_empty(tmp_path: Path) -> None:
+def test_missing_log_reads_as_empty(tmp_path: Path) -> None:
     reader = Reader(tmp_path / "none")
     assert reader.read(0) == (b"", 0)
     assert reader.tail(3) == 0
     assert last_lines(None, 3, 10) == ""
 
 
-def test_last_lines_are_bounded(tmp_path: Path) -> None:
+def test_last_log_lines_are_bounded_by_count_and_bytes(tmp_path: Path) -> None:
     reader = written(tmp_path, *(b"line %d\n" % number for number in range(100)))
     assert last_lines(reader, 2, 1000) == "line 98\nline 99\n"
     assert last_lines(reader, 80, 8) == "line 99\n"

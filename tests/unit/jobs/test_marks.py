@@ -48,12 +48,12 @@ def stored(**settings: Any) -> Json:
     return job
 
 
-def test_mark_survives_the_defaults_of_the_api_server() -> None:
+def test_mark_stays_valid_after_api_server_defaulting() -> None:
     mark = marks.verify(KEY, stored())
     assert mark.inputs == {"secrets/m-machine-provision": marks.digest(manifests.contents(SECRETS).popitem()[1])}
 
 
-def test_mark_survives_quantities_in_another_form() -> None:
+def test_mark_stays_valid_for_equivalent_quantities() -> None:
     job = stored(cpu="0.5")
     job["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "500m"
     marks.verify(KEY, job)
@@ -101,14 +101,14 @@ def container(job: Json) -> Json:
         lambda job: container(job).update(terminationMessagePath="/../../pki/ca.key"),
     ],
 )
-def test_change_of_a_job_makes_its_mark_invalid(change: Callable[[Json], None]) -> None:
+def test_changed_job_invalidates_its_mark(change: Callable[[Json], None]) -> None:
     job = stored()
     change(job)
     with pytest.raises(BadMark, match="its mark is for another namespace, name, owner or spec"):
         marks.verify(KEY, job)
 
 
-def test_change_of_the_digests_makes_the_mark_invalid() -> None:
+def test_changed_input_digests_invalidate_the_mark() -> None:
     job = stored()
     text = job["metadata"]["annotations"][ANNOTATION]
     digest = marks.digest(manifests.contents(SECRETS).popitem()[1])
@@ -117,7 +117,7 @@ def test_change_of_the_digests_makes_the_mark_invalid() -> None:
         marks.verify(KEY, job)
 
 
-def test_rights_that_the_manager_did_not_give_make_the_mark_invalid() -> None:
+def test_added_privileges_invalidate_the_mark() -> None:
     job = stored()
     text = job["metadata"]["annotations"][ANNOTATION]
     assert '"rights":[]' in text
@@ -140,20 +140,20 @@ def test_job_created_at_another_time_cannot_reuse_a_mark(seconds: float) -> None
 
 
 @pytest.mark.parametrize("text", [None, "", "x", "{}", '{"issued": "x", "inputs": {}, "mac": ""}'])
-def test_job_without_a_readable_mark_is_refused(text: str | None) -> None:
+def test_job_without_parsable_mark_is_rejected(text: str | None) -> None:
     job = stored()
     job["metadata"]["annotations"] = {} if text is None else {ANNOTATION: text}
     with pytest.raises(BadMark, match="the manager did not make this Job"):
         marks.verify(KEY, job)
 
 
-def test_digest_tells_keys_and_values_apart() -> None:
+def test_digest_distinguishes_keys_and_values_and_ignores_order() -> None:
     contents: list[dict[str, bytes]] = [{}, {"a": b""}, {"a": b"b"}, {"ab": b""}, {"a": b"b", "c": b""}]
     assert len({marks.digest(data) for data in contents}) == len(contents)
     assert marks.digest({"a": b"1", "b": b"2"}) == marks.digest({"b": b"2", "a": b"1"})
 
 
-def test_key_is_made_once_and_only_its_user_can_read_it(tmp_path: Path) -> None:
+def test_job_key_is_created_once_with_private_mode(tmp_path: Path) -> None:
     path = tmp_path / "data" / "job.key"
     first, second = JobKey.load(path), JobKey.load(path)
     assert first.mac(b"x") == second.mac(b"x") != JobKey.new().mac(b"x")
@@ -162,7 +162,7 @@ def test_key_is_made_once_and_only_its_user_can_read_it(tmp_path: Path) -> None:
     assert path.read_bytes().hex() not in repr(first)
 
 
-def test_key_of_the_wrong_length_is_refused(tmp_path: Path) -> None:
+def test_job_key_of_wrong_length_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "job.key").write_bytes(b"")
     with pytest.raises(ValueError, match="32 bytes, not 0"):
         JobKey.load(tmp_path / "job.key")

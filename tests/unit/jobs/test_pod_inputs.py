@@ -11,13 +11,13 @@ from remuda.jobs.types import Item, Mount
 
 
 @pytest.mark.parametrize("path", ["relative", "/a/../b", "/..", ""])
-def test_a_path_that_leaves_its_place_is_refused(path: str) -> None:
+def test_relative_or_escaping_mount_path_is_rejected(path: str) -> None:
     with pytest.raises(NotRunnable):
         inside(path)
 
 
 @given(st.text(alphabet="a./", max_size=12))
-def test_no_path_leaves_its_place(path: str) -> None:
+def test_accepted_mount_path_never_contains_parent_segments(path: str) -> None:
     try:
         found = inside(f"/{path}")
     except NotRunnable:
@@ -26,7 +26,7 @@ def test_no_path_leaves_its_place(path: str) -> None:
     assert ".." not in found.split("/")
 
 
-def test_a_volume_holds_what_its_items_name() -> None:
+def test_volume_contains_only_keys_selected_by_items() -> None:
     data = {"a": b"1", "b": b"2"}
     assert _items("v", data, (), None, False) == {"a": File(b"1", 0o600), "b": File(b"2", 0o600)}
     chosen = [Item(key="b", path="sub/c", mode=0o777)]
@@ -38,7 +38,7 @@ def test_a_volume_holds_what_its_items_name() -> None:
         _items("v", data, [Item(key="a", path="../../etc/passwd")], None, False)
 
 
-def test_a_mount_places_all_of_it_or_one_path() -> None:
+def test_volume_mount_places_all_files_or_one_sub_path() -> None:
     files = {"a": File(b"1", 0o600), "sub/b": File(b"2", 0o600)}
     assert set(_mounted(Mount(mount_path="/m"), files)) == {"/m/a", "/m/sub/b"}
     assert set(_mounted(Mount(mount_path="/etc/one", sub_path="a"), files)) == {"/etc/one"}

@@ -22,11 +22,11 @@ async def shown(log: MemoryLog, **query: str) -> str:
     return b"".join([chunk async for chunk in found]).decode()
 
 
-async def test_all_of_it() -> None:
+async def test_pod_log_without_options_returns_all_lines() -> None:
     assert await shown(a_log("one", "two")) == "one\ntwo\n"
 
 
-async def test_a_part_of_it() -> None:
+async def test_pod_log_honours_tail_limit_and_since_options() -> None:
     log = a_log("one", "two", "three")
     assert await shown(log, tailLines="1") == "three\n"
     assert await shown(log, tailLines="0") == ""
@@ -35,14 +35,14 @@ async def test_a_part_of_it() -> None:
     assert await shown(log, sinceSeconds="3600") == "one\ntwo\nthree\n"
 
 
-async def test_with_the_time_of_each_line() -> None:
+async def test_pod_log_timestamps_option_prefixes_each_line() -> None:
     line = await shown(a_log("one"), timestamps="true")
     time, _, text = line.partition(" ")
     assert text == "one\n"
     assert abs(clock.parse(time) - clock.time()) < 3600
 
 
-async def test_a_memory_log_keeps_its_end() -> None:
+async def test_memory_log_keeps_only_latest_lines() -> None:
     log = a_log(*(f"line {number}" for number in range(5000)))
     lines = (await shown(log)).splitlines()
     assert lines[-1] == "line 4999"
@@ -60,6 +60,6 @@ async def test_a_memory_log_keeps_its_end() -> None:
         ({"limitBytes": "0"}, "limitBytes must be a number of at least 1"),
     ],
 )
-def test_what_makes_no_sense_is_refused(query: dict[str, str], words: str) -> None:
+def test_invalid_pod_log_query_is_rejected(query: dict[str, str], words: str) -> None:
     with pytest.raises(StatusError, match=words):
         parse(query, "pod", "work")

@@ -54,7 +54,9 @@ async def run(launcher: Processes, work: Work) -> list[str]:
     return lines
 
 
-async def test_supervisor_that_cannot_run_leaves_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_supervisor_start_failure_is_in_termination_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(processes, "_SUPERVISOR", "remuda.jobs.nobody")
     launcher = Processes(tmp_path / "jobs", tmp_path / "hosts", program="tests.lab.job_program")
     started = await launcher.start(who("1", privileged=True))
@@ -75,7 +77,7 @@ def who(uid: str, *, privileged: bool) -> Work:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run programs as other users")
-async def test_program_without_rights_runs_as_a_user_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unprivileged_program_runs_as_its_own_user(caplog: pytest.LogCaptureFixture) -> None:
     """Where that user cannot read the interpreter, one warning says so."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # one that every user can reach
         Path(folder).chmod(0o755)
@@ -94,7 +96,7 @@ async def test_program_without_rights_runs_as_a_user_of_its_own(caplog: pytest.L
         assert len({ROOT, *first, *second}) == 3
 
 
-async def test_link_in_the_place_of_the_last_words_is_not_followed(tmp_path: Path) -> None:
+async def test_termination_message_does_not_follow_links_or_read_fifos(tmp_path: Path) -> None:
     launcher = Processes(tmp_path / "jobs", tmp_path / "hosts", program="tests.unit.jobs.whoami")
     started = await launcher.start(who("1", privileged=True))
     async with asyncio.timeout(LIMIT_SECONDS):

@@ -58,12 +58,12 @@ def pids(tmp_path: Path, count: int) -> list[int]:
     return [int(pid) for pid in found()]
 
 
-def test_the_exit_code_is_the_programs(start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> None:
+def test_supervisor_returns_exit_code_of_program(start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> None:
     assert start("say", "hello", "exit", "7").wait(LIMIT_SECONDS) == 7
     assert log(tmp_path).endswith("stdout F hello\n")
 
 
-def test_closing_the_lifeline_kills_the_program_and_what_it_started(
+def test_closing_supervisor_stdin_kills_program_and_its_children(
     start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     process = start("stubborn", "pid", "spawn", "600", "sleep", "600")
@@ -75,7 +75,9 @@ def test_closing_the_lifeline_kills_the_program_and_what_it_started(
     eventually(lambda: not any(map(alive, found)))
 
 
-def test_terminating_it_terminates_the_program(start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> None:
+def test_terminating_supervisor_terminates_program(
+    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
+) -> None:
     process = start("pid", "sleep", "600")
     found = pids(tmp_path, 1)
     process.terminate()
@@ -83,16 +85,14 @@ def test_terminating_it_terminates_the_program(start: Callable[..., subprocess.P
     eventually(lambda: not any(map(alive, found)))
 
 
-def test_a_killed_supervisor_takes_the_program_with_it(
-    start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
-) -> None:
+def test_killing_supervisor_kills_program(start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> None:
     process = start("pid", "sleep", "600")
     (program,) = pids(tmp_path, 1)
     process.kill()
     eventually(lambda: not alive(program))
 
 
-def test_what_is_left_of_the_group_goes_with_the_program(
+def test_remaining_process_group_is_killed_when_program_exits(
     start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     process = start("spawn", "600", "exit", "0")
@@ -101,7 +101,7 @@ def test_what_is_left_of_the_group_goes_with_the_program(
     eventually(lambda: not alive(left))
 
 
-def test_memory_is_limited(start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> None:
+def test_supervisor_enforces_memory_limit(start: Callable[..., subprocess.Popen[bytes]], tmp_path: Path) -> None:
     process = start("line", str(600 * 1024 * 1024), memory=256 * 1024 * 1024)
     assert process.wait(LIMIT_SECONDS) == 1
     assert "MemoryError" in log(tmp_path)
@@ -114,9 +114,7 @@ def test_memory_is_limited(start: Callable[..., subprocess.Popen[bytes]], tmp_pa
         ({"nice": "much"}, "cannot start true: TypeError: "),
     ],
 )
-def test_program_that_cannot_be_started_leaves_its_error_in_the_log(
-    tmp_path: Path, wrong: dict[str, Any], words: str
-) -> None:
+def test_program_start_failure_is_logged(tmp_path: Path, wrong: dict[str, Any], words: str) -> None:
     (tmp_path / "log").mkdir()
     order = json.dumps({"command": ["true"], "log": str(tmp_path / "log"), **wrong})
     command = [sys.executable, "-m", "remuda.jobs.supervisor", order]
@@ -128,7 +126,7 @@ def test_program_that_cannot_be_started_leaves_its_error_in_the_log(
     assert words in log(tmp_path)
 
 
-def test_a_program_that_ends_before_anybody_listens_is_noticed(tmp_path: Path) -> None:
+def test_program_exit_before_signal_setup_is_detected(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     story = (
         "import os, pathlib, sys\n"
@@ -155,7 +153,7 @@ cat "$1/secret" 2>&1; ls "$1" "$1/jobs"; echo mine > "$2/home/made"; cat "$2/log
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can run programs as other users")
-def test_confined_program_sees_its_own_directory_alone() -> None:
+def test_confined_program_sees_only_its_own_directory() -> None:
     user = 0x70000001
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # one that every user can reach
         Path(folder).chmod(0o755)

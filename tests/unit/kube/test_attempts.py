@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from remuda.kube.attempts import Attempts
 
 
-def test_a_burst_is_let_through_and_then_as_many_as_fill_up() -> None:
+def test_failed_attempts_are_rate_limited_after_burst() -> None:
     attempts = Attempts(burst=3, per_second=0.5)
     for _ in range(3):
         assert attempts.wait("a", 10.0) == 0
@@ -18,7 +18,7 @@ def test_a_burst_is_let_through_and_then_as_many_as_fill_up() -> None:
     assert attempts.wait("a", 12.0) == 0
 
 
-def test_only_so_many_addresses_are_remembered() -> None:
+def test_attempt_limiter_remembers_limited_number_of_addresses() -> None:
     attempts = Attempts(burst=1, addresses=2)
     for name in "abc":
         attempts.failed(name, 0.0)
@@ -26,7 +26,7 @@ def test_only_so_many_addresses_are_remembered() -> None:
 
 
 @given(st.lists(st.floats(0, 5), max_size=50))
-def test_whoever_waits_as_told_may_try(pauses: list[float]) -> None:
+def test_attempt_is_allowed_after_announced_wait(pauses: list[float]) -> None:
     attempts, now = Attempts(burst=2, per_second=1), 0.0
     for pause in pauses:
         now += pause

@@ -39,7 +39,7 @@ def judged(chain: Chain, host: str = NAME, authorities: bytes = RANCH.root) -> N
         (["fd00::1"], "fd00:0:0::1", True),
     ],
 )
-def test_what_it_is_good_for_is_what_clients_say(names: list[str], host: str, covered: bool) -> None:
+def test_certificate_chain_covers_hosts_as_tls_clients_verify(names: list[str], host: str, covered: bool) -> None:
     chain = made(*names)
     assert chain.covers(host) is covered
     if not host.endswith("."):  # OpenSSL does not take the dot away
@@ -51,7 +51,7 @@ def test_what_it_is_good_for_is_what_clients_say(names: list[str], host: str, co
             judged(chain, host)
 
 
-def test_one_that_clients_believe() -> None:
+def test_trusted_certificate_chain_is_accepted() -> None:
     judged(made())
     judged(made("*.example.com"), "")  # whatever it is called
 
@@ -59,7 +59,7 @@ def test_one_that_clients_believe() -> None:
 @pytest.mark.parametrize(
     ("days", "since", "said"), [(-1, 2, "expired on "), (90, -1, "is not valid before "), (90, 1, "")]
 )
-def test_its_time(days: float, since: float, said: str) -> None:
+def test_expired_or_not_yet_valid_certificate_is_rejected(days: float, since: float, said: str) -> None:
     chain = made(days=days, since=since)
     if not said:
         judged(chain)
@@ -68,26 +68,26 @@ def test_its_time(days: float, since: float, said: str) -> None:
         judged(chain)
 
 
-def test_one_that_others_vouch_for_is_not_believed() -> None:
+def test_certificate_of_untrusted_ca_is_rejected() -> None:
     with pytest.raises(Unfit, match=r"clients would not trust the certificate: unable to get .*issuer"):
         judged(made(), authorities=Company("Elsewhere").root)
 
 
-def test_a_chain_that_lacks_a_link_is_not_believed() -> None:
+def test_incomplete_certificate_chain_is_rejected() -> None:
     pem, key = RANCH.certificate(NAME)
     alone = chains.parse(pem.removesuffix(RANCH.between), key)
     with pytest.raises(Unfit, match="would not trust"):
         judged(alone)
 
 
-def test_the_root_at_its_end_is_what_to_trust() -> None:
+def test_certificate_chain_root_is_detected_only_if_matching() -> None:
     pem, key = RANCH.certificate(NAME)
     assert chains.parse(pem, key).root == b""
     assert chains.parse(pem + RANCH.root, key).root == RANCH.root
     assert chains.parse(pem + Company("Elsewhere").root, key).root == b""
 
 
-def test_python_of_today_is_stricter() -> None:
+def test_strict_verification_requires_ca_extensions() -> None:
     authority = Authority("without the usual extensions")
     chain = chains.parse(*authority.server("127.0.0.1"))
     assert chains.refusal(chain, "localhost", authority.pem) == ""
@@ -95,7 +95,7 @@ def test_python_of_today_is_stricter() -> None:
     assert chains.refusal(made(), NAME, RANCH.root, strict=True) == ""
 
 
-def test_what_is_no_certificate_with_its_key() -> None:
+def test_invalid_certificate_or_key_is_rejected() -> None:
     pem, key = RANCH.certificate(NAME)
     locked = rsa.generate_private_key(65537, 2048).private_bytes(
         serialization.Encoding.PEM,
@@ -113,10 +113,10 @@ def test_what_is_no_certificate_with_its_key() -> None:
             chains.parse(certificate, beside)
 
 
-def test_a_key_is_not_shown() -> None:
+def test_certificate_chain_representation_hides_key() -> None:
     assert repr(made()) == f"<Chain for {NAME}>"
 
 
-def test_a_bundle_has_each_once() -> None:
+def test_ca_bundle_contains_each_certificate_once() -> None:
     other = Company("Elsewhere").root
     assert chains.bundle(RANCH.root, b"", other + RANCH.root) == RANCH.root + other

@@ -25,7 +25,7 @@ conditions = st.builds(
 )
 
 
-def test_a_new_condition_has_every_key_real_schemas_demand() -> None:
+def test_new_condition_has_every_required_key() -> None:
     status: dict[str, Any] = {}
     put(status, [condition("Ready", True, "Ready")], generation=3, now=EARLY)
     assert status == {
@@ -42,7 +42,7 @@ def test_a_new_condition_has_every_key_real_schemas_demand() -> None:
     }
 
 
-def test_the_time_stays_while_the_status_does() -> None:
+def test_transition_time_is_kept_while_status_is_unchanged() -> None:
     status: dict[str, Any] = {}
     put(status, [condition("Ready", False, "One", "a")], generation=1, now=EARLY)
     put(status, [condition("Ready", False, "Two", "b")], generation=2, now=LATE)
@@ -52,14 +52,14 @@ def test_the_time_stays_while_the_status_does() -> None:
 
 
 @pytest.mark.parametrize("own_time", ["", "2025-12-31T00:00:00Z"])
-def test_a_new_status_has_its_own_time_or_the_time_of_writing(own_time: str) -> None:
+def test_changed_status_uses_given_or_current_transition_time(own_time: str) -> None:
     status: dict[str, Any] = {}
     put(status, [condition("Ready", False, "One")], generation=1, now=EARLY)
     put(status, [Condition(type="Ready", status="True", last_transition_time=own_time)], generation=1, now=LATE)
     assert status["conditions"][0]["lastTransitionTime"] == (own_time or LATE)
 
 
-def test_the_clock_is_asked_when_no_time_is_given() -> None:
+def test_condition_without_given_time_uses_clock() -> None:
     status: dict[str, Any] = {}
     put(status, [condition("Ready", "Unknown", "One")], generation=0)
     (found,) = status["conditions"]
@@ -67,7 +67,7 @@ def test_the_clock_is_asked_when_no_time_is_given() -> None:
     assert "observedGeneration" not in found
 
 
-def test_the_order_is_for_people() -> None:
+def test_conditions_are_sorted_with_available_and_ready_first() -> None:
     status: dict[str, Any] = {}
     put(status, [condition(type, True, "Is") for type in reversed(TYPES)], generation=1, now=EARLY)
     assert [one["type"] for one in status["conditions"]] == [
@@ -81,7 +81,7 @@ def test_the_order_is_for_people() -> None:
     ]
 
 
-def test_conditions_of_others_stay_as_they_are() -> None:
+def test_foreign_conditions_are_kept_unchanged() -> None:
     other = {"type": "Gate", "status": "True", "lastTransitionTime": EARLY, "extra": 1}
     status: dict[str, Any] = {"conditions": [other], "phase": "Running"}
     put(status, [condition("Ready", True, "Ready")], generation=1, now=LATE)
@@ -89,7 +89,7 @@ def test_conditions_of_others_stay_as_they_are() -> None:
     assert status["phase"] == "Running"
 
 
-def test_removing_the_last_one_removes_the_list() -> None:
+def test_removing_last_condition_removes_the_list() -> None:
     status: dict[str, Any] = {}
     put(status, [condition("Ready", True, "Ready"), condition("Gone", True, "Gone")], generation=1, now=EARLY)
     put(status, [], generation=1, remove=["Gone", "NeverThere"])
@@ -98,7 +98,7 @@ def test_removing_the_last_one_removes_the_list() -> None:
     assert status == {}
 
 
-def test_a_message_is_never_longer_than_allowed() -> None:
+def test_overlong_condition_message_is_truncated() -> None:
     status: dict[str, Any] = {}
     put(status, [condition("Ready", True, "Ready", "x" * 40000)], generation=1, now=EARLY)
     message = status["conditions"][0]["message"]
@@ -107,7 +107,7 @@ def test_a_message_is_never_longer_than_allowed() -> None:
 
 
 @given(st.lists(conditions), st.lists(conditions))
-def test_writing_the_same_again_changes_nothing(first: list[Condition], second: list[Condition]) -> None:
+def test_putting_same_conditions_again_changes_nothing(first: list[Condition], second: list[Condition]) -> None:
     status: dict[str, Any] = {}
     put(status, first, generation=1, now=EARLY)
     put(status, second, generation=1, now=EARLY)
@@ -118,7 +118,7 @@ def test_writing_the_same_again_changes_nothing(first: list[Condition], second: 
 
 
 @given(st.lists(conditions, unique_by=lambda one: one.type), st.randoms())
-def test_the_order_of_writing_does_not_show(some: list[Condition], random: Any) -> None:
+def test_stored_conditions_are_independent_of_write_order(some: list[Condition], random: Any) -> None:
     shuffled = random.sample(some, len(some))
     one: dict[str, Any] = {}
     other: dict[str, Any] = {}
@@ -127,7 +127,7 @@ def test_the_order_of_writing_does_not_show(some: list[Condition], random: Any) 
     assert one == other
 
 
-def test_looking_up() -> None:
+def test_conditions_are_found_by_type_and_status() -> None:
     some = [condition("Ready", True, "Ready"), condition("Gate", False, "No"), condition("Later", "Unknown", "Maybe")]
     assert find(some, "Gate") is some[1]
     assert find(some, "Missing") is None

@@ -37,7 +37,7 @@ def refusal(body: bytes, limits: Limits = LIMITS) -> str:
         b"[" + (b"[" * 200 + b"]" * 200 + b",") * 7000 + b"1]",
     ],
 )
-def test_body_with_too_many_values_is_refused_by_its_text(body: bytes) -> None:
+def test_body_with_too_many_values_is_rejected_before_decoding(body: bytes) -> None:
     started = time.process_time()
     with pytest.raises(StatusError) as caught:
         Budget().charge_text(body)
@@ -49,12 +49,12 @@ def test_body_with_too_many_values_is_refused_by_its_text(body: bytes) -> None:
 
 
 @pytest.mark.parametrize("filling", [",", "[{", '\\"', "\\\\", '\\",[', "\\\\,"])
-def test_body_with_marks_inside_strings_is_accepted(filling: str) -> None:
+def test_body_with_json_punctuation_inside_strings_is_accepted(filling: str) -> None:
     text = filling * (2_000_000 // len(filling))
     assert refusal(b'{"metadata":{"name":"a"},"data":{"csv":"' + text.encode() + b'"}}') == ""
 
 
-def test_longest_list_and_object_are_bounded() -> None:
+def test_list_elements_and_object_members_are_limited() -> None:
     many = LIMITS.items + 1
     elements, members = list(range(many)), {f"k{n:09}": 1 for n in range(many)}
     assert refusal(json.dumps({"a": elements[1:]}).encode()) == ""
@@ -64,7 +64,7 @@ def test_longest_list_and_object_are_bounded() -> None:
     assert said in refusal(json.dumps([members]).encode())
 
 
-def test_objects_and_lists_are_bounded_but_not_those_of_field_ownership_and_operations() -> None:
+def test_object_count_limit_exempts_managed_fields_and_json_patch() -> None:
     many = LIMITS.objects + 1
     assert refusal(json.dumps({"a": [[]] * (many - 3)}).encode()) == ""
     said = f"The allowed maximum number of objects and lists in an object is {LIMITS.objects}"
@@ -86,7 +86,7 @@ def values_of(value: Any) -> int:
 
 @settings(max_examples=50)
 @given(st.lists(_VALUES, max_size=8))
-def test_text_is_refused_only_if_its_values_are_too_many(value: list[Any]) -> None:
+def test_text_charge_never_rejects_bodies_within_value_limit(value: list[Any]) -> None:
     body = json.dumps(value).encode() + b" " * FREE_BYTES
     limits = Limits(values=20, items=0)  # so that every body is looked at
     try:
@@ -95,19 +95,19 @@ def test_text_is_refused_only_if_its_values_are_too_many(value: list[Any]) -> No
         assert values_of(value) > limits.values
 
 
-def test_small_body_is_never_walked() -> None:
+def test_small_body_is_not_inspected() -> None:
     budget = Budget()
     assert not budget.charge_text(b"[" + b"1," * (FREE_BYTES // 2 - 1) + b"1]"[1:])
     budget.charge_result({}, stored=0)
     assert budget.received > 0
 
 
-def test_patched_object_is_charged_together_with_what_was_stored() -> None:
+def test_patched_object_is_charged_if_stored_object_is_large() -> None:
     budget = Budget(SMALL)
     budget.charge_result({"a": list(range(100))}, stored=10)
     with pytest.raises(StatusError, match="elements in a list is 8, got 100"):
         budget.charge_result({"a": list(range(100))}, stored=FREE_BYTES + 1)
 
 
-def test_field_ownership_is_not_charged_to_a_patch() -> None:
+def test_managed_fields_are_not_charged_to_a_patch() -> None:
     Budget(SMALL).charge_result({"metadata": {"managedFields": list(range(100))}}, stored=FREE_BYTES + 1)

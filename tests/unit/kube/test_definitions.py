@@ -117,11 +117,11 @@ KNOB = {
         ),
     ],
 )
-def test_a_field_becomes_a_schema(field: str, expected: dict[str, Any]) -> None:
+def test_field_type_is_converted_to_openapi_schema(field: str, expected: dict[str, Any]) -> None:
     assert schema(Widget)["properties"]["spec"]["properties"][field] == expected
 
 
-def test_a_whole_object() -> None:
+def test_object_schema_has_required_and_standard_properties() -> None:
     found = schema(Widget)
     assert found["required"] == ["spec"]
     assert found["description"] == "A widget."
@@ -133,7 +133,7 @@ def test_a_whole_object() -> None:
     assert "required" not in found["properties"]["spec"]
 
 
-def test_a_condition_demands_its_keys() -> None:
+def test_condition_schema_requires_its_keys() -> None:
     class Judged(Object):
         conditions: Sequence[Condition] = ()
 
@@ -151,7 +151,7 @@ def test_a_type_without_a_schema_is_refused() -> None:
         schema(Odd)
 
 
-def test_a_union_must_say_that_it_is_one() -> None:
+def test_unmarked_union_type_is_rejected() -> None:
     class Odd(Object):
         either: int | str = 0
 
@@ -159,7 +159,7 @@ def test_a_union_must_say_that_it_is_one() -> None:
         schema(Odd)
 
 
-def test_a_definition() -> None:
+def test_definition_renders_complete_crd() -> None:
     found = custom_resource_definition(
         Definition(
             kind=WIDGET,
@@ -208,7 +208,7 @@ def test_a_definition() -> None:
     }
 
 
-def test_a_definition_says_nothing_of_what_it_has_not() -> None:
+def test_definition_omits_unset_fields() -> None:
     kind = Kind("test.io/v1", "Widget", "widgets", Widget, namespaced=False)
     found = custom_resource_definition(Definition(kind=kind, status=False))["spec"]
     assert found["scope"] == "Cluster"

@@ -26,17 +26,17 @@ from remuda.kube import errors
         ({"a": [1]}, '{"a":[1]}'),
     ],
 )
-def test_values_are_shown_as_the_real_server_shows_them(value: Any, shown: str) -> None:
+def test_bad_values_are_rendered_as_kube_apiserver_does(value: Any, shown: str) -> None:
     assert errors.render_value(value) == shown
 
 
-def test_a_complaint_made_twice_is_said_once() -> None:
+def test_duplicate_field_errors_are_listed_once_in_message() -> None:
     twice = errors.invalid_object("", "Pod", "a", [errors.required("x")] * 2 + [errors.required("")])
     assert twice.message == 'Pod "a" is invalid: [x: Required value, <nil>: Required value]'
     assert [cause["field"] for cause in twice.details["causes"]] == ["x", "x", "<nil>"]
 
 
-def test_empty_details_are_not_no_details() -> None:
+def test_empty_details_are_distinguished_from_missing_details() -> None:
     assert "details" not in errors.StatusError(400, "BadRequest", "m").status()
     assert errors.StatusError(422, "Invalid", "m", details={}).status()["details"] == {}
 
@@ -46,18 +46,18 @@ def refusal(*complaints: errors.FieldError) -> tuple[str, int]:
     return refused.message, len(refused.details["causes"])
 
 
-def test_one_complaint_is_a_sentence() -> None:
+def test_single_field_error_is_rendered_without_list() -> None:
     message = 'Deployment.apps "web" is invalid: spec.selector: Required value'
     assert refusal(errors.required("spec.selector")) == (message, 1)
 
 
-def test_ten_thousand_are_counted_not_listed() -> None:
+def test_excess_field_errors_are_counted_instead_of_listed() -> None:
     message, causes = refusal(*(errors.required(f"spec.items[{n}]") for n in range(10_000)))
     assert causes == 128
     assert message.endswith("spec.items[127]: Required value, and 9872 more]")
 
 
-def test_large_values_end_the_list_sooner() -> None:
+def test_large_bad_values_shorten_the_error_list() -> None:
     large = ["x" * 1000] * 3000
     message, causes = refusal(*(errors.invalid(f"spec.items[{n}]", large, "too much") for n in range(100)))
     assert causes < 100
@@ -105,7 +105,7 @@ def test_constructor_yields_subclass_of_its_code_and_reason(
         (599, "", errors.StatusError),
     ],
 )
-def test_decoded_status_yields_the_same_class_as_a_constructed_one(
+def test_decoded_status_yields_same_class_as_constructed_error(
     code: int, reason: str, wanted: type[errors.StatusError]
 ) -> None:
     constructed = errors.StatusError(code, reason, "m", details={"name": "a"})
@@ -115,7 +115,7 @@ def test_decoded_status_yields_the_same_class_as_a_constructed_one(
     assert over_http.status() == constructed.status()
 
 
-def test_answer_without_a_status_yields_subclass_of_its_code() -> None:
+def test_response_without_status_yields_subclass_of_its_code() -> None:
     assert type(errors.status_error(404, b"<html>no such page</html>")) is errors.NotFound
     assert type(errors.status_error(409, b"")) is errors.Conflict
     assert type(errors.status_error(502, b"bad gateway")) is errors.StatusError

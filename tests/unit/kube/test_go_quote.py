@@ -21,23 +21,23 @@ from remuda.kube.go_quote import SHOWN, quoted
         ("\u2028\U000e0001", '"\\u2028\\U000e0001"'),
     ],
 )
-def test_as_go_quotes(text: str, shown: str) -> None:
+def test_text_is_quoted_as_go_does(text: str, shown: str) -> None:
     assert quoted(text) == shown
 
 
 @given(st.text())
-def test_nothing_escapes_from_the_quotes(text: str) -> None:
+def test_quoted_text_contains_no_unescaped_quotes_or_control_characters(text: str) -> None:
     inner = quoted(text)[1:-1]
     assert inner.isprintable()
     assert '"' not in inner.replace("\\\\", "").replace('\\"', "")
 
 
-def test_long_text_is_cut_before_it_is_escaped() -> None:
+def test_long_text_is_truncated_before_escaping() -> None:
     assert quoted("\n" * SHOWN) == '"' + "\\n" * SHOWN + '"'
     assert quoted("\n" * 3_000_000) == '"' + "\\n" * SHOWN + '..."'
 
 
-def test_refusal_of_long_values_is_not_longer_than_these() -> None:
+def test_error_message_with_long_values_is_truncated() -> None:
     text = '{"' * 1_000_000
     error = invalid_object("", "Pod", text, [invalid("metadata.name", text, "no"), invalid("spec", [text], "no")])
     assert len(str(error.status())) < 10 * SHOWN

@@ -58,7 +58,7 @@ OBJECT = {
         ('.status.conditions[?(@.type==")]")]', []),
     ],
 )
-def test_paths(path: str, found: list[Any]) -> None:
+def test_jsonpath_expressions_select_values(path: str, found: list[Any]) -> None:
     assert compile_jsonpath(path)(OBJECT) == found
 
 
@@ -66,22 +66,22 @@ def test_paths(path: str, found: list[Any]) -> None:
     "path",
     ["spec.replicas", ".a[", ".a[x]", ".a[]", ".a[?(@.b", ".a[?(@.b=1)]", ".a[::0]", ".a[?(@.b==1)", "!", ".a[-]"],
 )
-def test_bad_paths(path: str) -> None:
+def test_invalid_jsonpath_is_rejected(path: str) -> None:
     with pytest.raises(JSONPathError):
         compile_jsonpath(path)
 
 
-def test_plain_paths_are_known() -> None:
+def test_plain_field_paths_are_recognized() -> None:
     assert plain_fields(".spec.nodeName") == ("spec", "nodeName")
     assert plain_fields(".spec.a[0]") is None
 
 
-def test_results_as_text() -> None:
+def test_jsonpath_results_are_rendered_as_text() -> None:
     assert text_of(["a", 1, True, None, {"b": [1]}]) == 'a 1 true <nil> {"b":[1]}'
 
 
 @given(st.text(".[]*?()@='\"ab01:,\\ $<", max_size=20))
-def test_any_text_compiles_or_is_refused(text: str) -> None:
+def test_arbitrary_jsonpath_compiles_or_is_rejected(text: str) -> None:
     try:
         find = compile_jsonpath(text)
     except JSONPathError:

@@ -28,17 +28,17 @@ from remuda.kube.malformed_json import json_complaint, open_containers
         (b"{}", "fine"),
     ],
 )
-def test_words(body: bytes, said: str) -> None:
+def test_malformed_json_message_matches_go(body: bytes, said: str) -> None:
     assert json_complaint(body, "fine") == said
 
 
-def test_brackets_in_texts_do_not_count() -> None:
+def test_open_containers_ignores_brackets_in_strings() -> None:
     assert open_containers(b'{"}]\\"":[') == ["{", "["]
     assert open_containers(b"[[[[", 2) == ["[", "[", "["]
 
 
 @given(st.binary(max_size=30) | st.text("{}[]\",:0 nul\\'", max_size=20).map(str.encode))
-def test_anything_gets_a_sentence(body: bytes) -> None:
+def test_arbitrary_malformed_json_yields_a_printable_message(body: bytes) -> None:
     said = json_complaint(body, "fine")
     try:
         json.loads(body.decode("latin-1"))

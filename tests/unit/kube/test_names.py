@@ -12,12 +12,12 @@ from remuda.kube import names
 
 
 @pytest.mark.parametrize("name", ["a", "a-b", "0", "a" * 63])
-def test_good_labels(name: str) -> None:
+def test_valid_dns1123_labels_are_accepted(name: str) -> None:
     assert names.dns1123_label(name) == []
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a_b", "ä", "a\n"])
-def test_bad_labels(name: str) -> None:
+def test_invalid_dns1123_labels_are_rejected(name: str) -> None:
     assert names.dns1123_label(name) == [
         "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
         "with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
@@ -25,18 +25,18 @@ def test_bad_labels(name: str) -> None:
     ]
 
 
-def test_a_dotted_label_is_told_about_its_dots() -> None:
+def test_dotted_label_error_mentions_dots() -> None:
     assert names.dns1123_label("a.b") == ["must not contain dots"]
 
 
-def test_lengths_count_bytes() -> None:
+def test_name_length_limits_are_enforced() -> None:
     assert names.dns1123_label("a" * 64) == ["must be no more than 63 characters"]
     assert names.dns1123_subdomain("a" * 254) == ["must be no more than 253 characters"]
     assert names.label_value("x" * 64) == ["must be no more than 63 bytes"]
     assert len(names.label_value("ä" * 32)) == 2
 
 
-def test_a_1035_label_starts_with_a_letter() -> None:
+def test_dns1035_label_must_start_with_a_letter() -> None:
     assert names.dns1035_label("a1") == []
     assert names.dns1035_label("1a")[0].startswith("a DNS-1035 label must consist")
 
@@ -54,20 +54,20 @@ def test_a_1035_label_starts_with_a_letter() -> None:
         ("-x", ["name part must consist of"]),
     ],
 )
-def test_qualified_names(key: str, complaints: list[str]) -> None:
+def test_qualified_name_parts_are_validated(key: str, complaints: list[str]) -> None:
     found = names.qualified_name(key)
     assert len(found) == len(complaints)
     assert all(text.startswith(start) for text, start in zip(found, complaints, strict=True))
 
 
-def test_path_segments() -> None:
+def test_path_segment_rejects_dots_and_slashes() -> None:
     assert names.path_segment("system:node:x") == []
     assert names.path_segment("..") == ["may not be '..'"]
     assert names.path_segment("..", is_prefix=True) == []
     assert names.path_segment("a/b%") == ["may not contain '/'", "may not contain '%'"]
 
 
-def test_config_keys() -> None:
+def test_config_map_keys_are_validated() -> None:
     assert names.config_key("A_b.c-1") == []
     assert names.config_key("..") == ["must not be '..'"]
     assert names.config_key("..x") == ["must not start with '..'"]
@@ -82,7 +82,7 @@ def test_generated_names_fit_a_label(prefix: str) -> None:
     assert set(made[-5:]) <= set("bcdfghjklmnpqrstvwxz2456789")
 
 
-def test_a_good_object_has_no_complaints() -> None:
+def test_valid_object_meta_has_no_errors() -> None:
     meta = {
         "name": "web-0",
         "namespace": "default",
@@ -94,7 +94,7 @@ def test_a_good_object_has_no_complaints() -> None:
     assert names.validate_object_meta(meta, namespaced=True) == []
 
 
-def test_each_bad_field_is_named() -> None:
+def test_each_invalid_metadata_field_is_reported() -> None:
     meta = {
         "name": "UPPER",
         "labels": {"bad key": "bad value!"},
@@ -115,24 +115,24 @@ def test_each_bad_field_is_named() -> None:
     assert str(found[1]) == "metadata.namespace: Required value"
 
 
-def test_a_cluster_scoped_object_has_no_namespace() -> None:
+def test_cluster_scoped_object_must_not_have_a_namespace() -> None:
     found = names.validate_object_meta({"name": "a", "namespace": "b"}, namespaced=False)
     assert [str(error) for error in found] == ["metadata.namespace: Forbidden: not allowed on this type"]
 
 
-def test_a_name_is_required() -> None:
+def test_object_name_is_required() -> None:
     found = names.validate_object_meta({}, namespaced=False)
     assert [str(e) for e in found] == ["metadata.name: Required value: name or generateName is required"]
 
 
-def test_annotations_are_limited_in_sum() -> None:
+def test_annotations_total_size_is_limited() -> None:
     fits = {"a": "x" * (names.ANNOTATIONS_LIMIT - 1)}
     assert names.validate_annotations(fits, "metadata.annotations") == []
     found = names.validate_annotations({**fits, "b": ""}, "metadata.annotations")
     assert [str(e) for e in found] == ["metadata.annotations: Too long: may not be more than 262144 bytes"]
 
 
-def test_only_one_controller_owns() -> None:
+def test_only_one_owner_reference_may_be_controller() -> None:
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "1", "controller": True}
     found = names.validate_owner_references([reference, {**reference, "name": "b"}], "metadata.ownerReferences")
     assert len(found) == 1
@@ -141,7 +141,7 @@ def test_only_one_controller_owns() -> None:
     )
 
 
-def test_an_owner_reference_must_be_whole() -> None:
+def test_incomplete_owner_reference_is_rejected() -> None:
     found = names.validate_owner_references([{}], "metadata.ownerReferences")
     assert [(e.path, e.detail) for e in found] == [
         ("metadata.ownerReferences.apiVersion", "version must not be empty"),
@@ -151,13 +151,13 @@ def test_an_owner_reference_must_be_whole() -> None:
     ]
 
 
-def test_a_reference_is_shown_in_the_usual_order() -> None:
+def test_owner_reference_error_shows_fields_in_standard_order() -> None:
     event = {"uid": "1", "controller": None, "name": "a", "kind": "Event", "apiVersion": "v1"}
     found = names.validate_owner_references([event], "p")
     assert list(found[0].bad) == ["apiVersion", "kind", "name", "uid"]
 
 
-def test_finalizers_of_built_in_kinds_have_a_domain() -> None:
+def test_finalizers_of_built_in_kinds_must_be_qualified() -> None:
     found = names.validate_builtin_finalizers(["a/b", "kubernetes", "plain", "orphan"], "metadata.finalizers")
     assert [str(e) for e in found] == [
         'metadata.finalizers[2]: Invalid value: "plain": '
@@ -165,7 +165,7 @@ def test_finalizers_of_built_in_kinds_have_a_domain() -> None:
     ]
 
 
-def test_events_own_nothing() -> None:
+def test_event_is_disallowed_as_owner() -> None:
     event = {"apiVersion": "v1", "kind": "Event", "name": "a", "uid": "1"}
     found = names.validate_owner_references([event], "p")
     assert [e.detail for e in found] == ["/v1, Kind=Event is disallowed from being an owner"]
@@ -182,7 +182,7 @@ OLD = {
 }
 
 
-def test_an_update_that_changes_nothing_is_fine() -> None:
+def test_unchanged_metadata_update_has_no_errors() -> None:
     assert names.validate_object_meta_update(dict(OLD), OLD) == []
 
 
@@ -192,7 +192,7 @@ def test_identity_is_immutable(field: str) -> None:
     assert [str(e) for e in found] == [f'metadata.{field}: Invalid value: "other": field is immutable']
 
 
-def test_an_update_names_the_revision_it_was_made_from() -> None:
+def test_update_requires_resource_version_and_non_decreasing_generation() -> None:
     found = names.validate_object_meta_update({**OLD, "resourceVersion": "", "generation": 1}, OLD)
     assert [str(e) for e in found] == [
         'metadata.resourceVersion: Invalid value: "": must be specified for an update',
@@ -200,7 +200,7 @@ def test_an_update_names_the_revision_it_was_made_from() -> None:
     ]
 
 
-def test_a_dying_object_gets_no_new_finalizers() -> None:
+def test_deleting_object_accepts_no_new_finalizers() -> None:
     old = {**OLD, "deletionTimestamp": "2026-01-02T03:04:06Z", "finalizers": ["a/b"]}
     assert names.validate_object_meta_update({**old, "finalizers": []}, old) == []
     found = names.validate_object_meta_update({**old, "finalizers": ["a/b", "c/d"]}, old)

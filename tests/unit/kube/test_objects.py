@@ -35,7 +35,7 @@ def encoded(**fields: Any) -> bytes:
     return msgspec.json.encode({"metadata": {"name": "a"}, **fields})
 
 
-def test_a_time_that_was_never_set_is_not_there() -> None:
+def test_null_condition_time_decodes_as_empty() -> None:
     never = {"type": "Ready", "status": "True", "lastTransitionTime": None, "reason": None}
     [condition] = THING.decode(encoded(status={"conditions": [never]})).status.conditions
     assert (condition.type, condition.last_transition_time, condition.reason) == ("Ready", "", "")
@@ -52,11 +52,11 @@ def test_a_time_that_was_never_set_is_not_there() -> None:
         {"metadata": {"name": "a", "labels": None, "ownerReferences": None, "finalizers": None, "generation": None}},
     ],
 )
-def test_null_reads_as_nothing_at_all(fields: dict[str, Any]) -> None:
+def test_null_field_decodes_as_absent(fields: dict[str, Any]) -> None:
     assert THING.decode(encoded(**fields)) == THING.decode(encoded())
 
 
-def test_where_null_means_something_of_its_own_it_is_kept_apart_from_a_value() -> None:
+def test_nullable_field_distinguishes_null_from_empty() -> None:
     assert THING.decode(encoded(status={"inner": {"maybe": None}})).status.inner == Inner()
     assert THING.decode(encoded(status={"inner": {"maybe": ""}})).status.inner == Inner(maybe="")
 
@@ -64,12 +64,12 @@ def test_where_null_means_something_of_its_own_it_is_kept_apart_from_a_value() -
 @pytest.mark.parametrize(
     "wrong", [{"inner": {"number": "7"}}, {"inner": {"number": "7", "maybe": None}}, "all", [None]]
 )
-def test_what_has_the_wrong_shape_is_said_to(wrong: Any) -> None:
+def test_wrongly_typed_field_raises_validation_error_with_path(wrong: Any) -> None:
     with pytest.raises(msgspec.ValidationError, match=r"Expected .* - at `\$\.status"):
         THING.decode(encoded(status=wrong))
 
 
-def test_what_is_no_json_is_said_to() -> None:
+def test_malformed_json_object_raises_decode_error() -> None:
     with pytest.raises(msgspec.DecodeError, match="truncated"):
         THING.decode(b'{"metadata":')
 
@@ -82,18 +82,18 @@ Json = st.recursive(
 
 
 @given(extra=Json)
-def test_fields_nobody_knows_never_matter(extra: Any) -> None:
+def test_unknown_fields_are_ignored(extra: Any) -> None:
     expected = THING.decode(encoded())
     assert THING.decode(encoded(status={"unknown": extra, "inner": None}, other=extra)) == expected
 
 
 @given(st.lists(st.sampled_from(("provider", "id", "cidr", "blocks")), min_size=1, max_size=4))
-def test_names_are_written_as_kubernetes_writes_them(words: list[str]) -> None:
+def test_field_names_are_converted_to_camel_case(words: list[str]) -> None:
     written = json_name("_".join(words))
     assert written.lower() == "".join(words)
     assert written.startswith(words[0])
     assert "_" not in written
 
 
-def test_an_identity_is_spelt_in_capitals() -> None:
+def test_id_suffix_is_capitalized_in_json_name() -> None:
     assert (json_name("provider_id"), json_name("id"), json_name("pod_cidr")) == ("providerID", "id", "podCidr")

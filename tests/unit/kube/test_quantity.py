@@ -45,23 +45,23 @@ from remuda.kube.quantity import Quantity, QuantityError, canonical_quantity
         (2000, "2k"),
     ],
 )
-def test_canonical_texts(given_text: str | int | float, stored: str) -> None:
+def test_quantities_are_rendered_canonically(given_text: str | int | float, stored: str) -> None:
     assert canonical_quantity(given_text) == stored
 
 
 @pytest.mark.parametrize("text", ["", "abc", "1.2.3", "1 Gi", "1GiB", "1²", "1" * 1000, "0x10"])
-def test_bad_quantities(text: str) -> None:
+def test_malformed_quantity_is_rejected(text: str) -> None:
     with pytest.raises(QuantityError, match=r"^quantities must match the regular expression"):
         Quantity.parse(text)
 
 
 @pytest.mark.parametrize("text", ["1mm", "1K", "1e", "1e999999999", "1ee3", "--1"])
-def test_bad_suffixes(text: str) -> None:
+def test_invalid_quantity_suffix_is_rejected(text: str) -> None:
     with pytest.raises(QuantityError, match=r"^unable to parse quantity's suffix$"):
         Quantity.parse(text)
 
 
-def test_arithmetic_is_exact() -> None:
+def test_quantity_arithmetic_is_exact() -> None:
     assert str(Quantity.parse("0.1") + Quantity.parse("0.2")) == "300m"
     assert str(Quantity.parse("1Gi") - Quantity.parse("512Mi")) == "512Mi"
     assert str(Quantity.parse("0") + Quantity.parse("1Gi")) == "1Gi"
@@ -71,19 +71,19 @@ def test_arithmetic_is_exact() -> None:
     assert not Quantity.parse("0")
 
 
-def test_resources_are_rounded_to_milli() -> None:
+def test_resource_quantities_are_rounded_up_to_milli() -> None:
     assert str(Quantity.parse("0.1n").rounded_up_to_milli()) == "1m"
     assert str(Quantity.parse("1.500").rounded_up_to_milli()) == "1.500"
 
 
-def test_amounts_compare_across_formats() -> None:
+def test_quantities_compare_across_formats() -> None:
     assert Quantity.parse("1Ki") == Quantity.parse("1024")
     assert Quantity.parse("1Ki") > Quantity.parse("1k")
     assert len({Quantity.parse("1"), Quantity.parse("1000m")}) == 1
 
 
 @given(st.integers(-(10**15), 10**15), st.sampled_from(["n", "u", "m", "", "k", "M", "Ki", "Mi", "e3", "e-3"]))
-def test_the_canonical_text_means_the_same_and_stays(number: int, suffix: str) -> None:
+def test_canonical_quantity_text_preserves_value_and_is_stable(number: int, suffix: str) -> None:
     quantity = Quantity.parse(f"{number}{suffix}")
     again = Quantity.parse(str(quantity + Quantity.parse("0")))
     assert again == quantity
@@ -91,7 +91,7 @@ def test_the_canonical_text_means_the_same_and_stays(number: int, suffix: str) -
 
 
 @given(st.text("0123456789.+-eEinumkKMGTP", max_size=12))
-def test_any_text_parses_or_is_refused(text: str) -> None:
+def test_arbitrary_quantity_parses_or_is_rejected(text: str) -> None:
     try:
         quantity = Quantity.parse(text)
     except QuantityError:

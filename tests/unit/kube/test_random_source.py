@@ -17,7 +17,7 @@ def _system_again() -> Iterator[None]:
     random_source.use(None)
 
 
-def test_the_same_source_gives_the_same_draws() -> None:
+def test_seeded_random_source_is_repeatable() -> None:
     def draws() -> tuple[str, str, float]:
         random_source.use(random.Random(7))
         return random_source.letters("abcdef", 8), random_source.uid(), random_source.between(1, 2)
@@ -25,13 +25,13 @@ def test_the_same_source_gives_the_same_draws() -> None:
     assert draws() == draws()
 
 
-def test_the_system_repeats_nothing() -> None:
+def test_system_random_uids_are_unique() -> None:
     assert len({random_source.uid() for _ in range(100)}) == 100
 
 
-def test_a_uid_is_a_random_uuid() -> None:
+def test_uid_is_a_version_4_uuid() -> None:
     assert uuid.UUID(random_source.uid()).version == 4
 
 
-def test_letters_are_of_the_alphabet() -> None:
+def test_random_letters_come_from_the_alphabet() -> None:
     assert set(random_source.letters("xy", 64)) == {"x", "y"}

@@ -62,7 +62,7 @@ LABELS = {"app": "web", "tier": "back", "size": "10", "empty": ""}
         ("app=in", False),
     ],
 )
-def test_labels_match(text: str, matches: bool) -> None:
+def test_label_selectors_match_labels(text: str, matches: bool) -> None:
     assert parse_label_selector(text).matches(LABELS) is matches
 
 
@@ -87,14 +87,14 @@ def test_labels_match(text: str, matches: bool) -> None:
         ),
     ],
 )
-def test_bad_label_selectors(text: str, complaint: str) -> None:
+def test_invalid_label_selectors_are_rejected_with_message(text: str, complaint: str) -> None:
     with pytest.raises(SelectorError) as caught:
         parse_label_selector(text)
     assert str(caught.value) == complaint
     assert (caught.value.code, caught.value.reason) == (400, "BadRequest")
 
 
-def test_bad_keys_and_values_say_why() -> None:
+def test_invalid_label_keys_and_values_are_explained() -> None:
     with pytest.raises(SelectorError, match=r'^unable to parse requirement: <nil>: Invalid value: "a/b/c": a valid la'):
         parse_label_selector("a/b/c=d")
     with pytest.raises(
@@ -103,7 +103,7 @@ def test_bad_keys_and_values_say_why() -> None:
         parse_label_selector("a=-")
 
 
-def test_a_long_hostile_selector_ends_quickly() -> None:
+def test_long_hostile_selector_is_rejected() -> None:
     with pytest.raises(SelectorError):
         parse_label_selector("a in (" + "b," * 30_000)
     with pytest.raises(SelectorError):
@@ -126,14 +126,16 @@ REQUIREMENTS = st.one_of(
 
 
 @given(st.lists(REQUIREMENTS, max_size=5), st.dictionaries(KEYS, VALUES, max_size=4))
-def test_what_is_printed_parses_to_the_same(requirements: list[Requirement], labels: dict[str, str]) -> None:
+def test_printed_label_selector_parses_to_an_equal_selector(
+    requirements: list[Requirement], labels: dict[str, str]
+) -> None:
     selector = LabelSelector(requirements)
     again = parse_label_selector(str(selector))
     assert again == selector
     assert again.matches(labels) == selector.matches(labels)
 
 
-def test_the_api_form() -> None:
+def test_api_label_selector_is_converted() -> None:
     selector = label_selector_from(
         {
             "matchLabels": {"b": "1"},
@@ -148,28 +150,28 @@ def test_the_api_form() -> None:
     assert not selector.matches({"a": "x", "b": "1", "c": ""})
 
 
-def test_absent_selects_nothing_and_empty_everything() -> None:
+def test_absent_selector_matches_nothing_and_empty_selector_matches_all() -> None:
     assert label_selector_from(None) is NOTHING
     assert not NOTHING.matches({})
     assert label_selector_from({}) is EVERYTHING
     assert EVERYTHING.matches({})
 
 
-def test_an_unknown_operator_is_refused() -> None:
+def test_unknown_selector_operator_is_rejected() -> None:
     with pytest.raises(SelectorError, match='"Near" is not a valid label selector operator'):
         label_selector_from({"matchExpressions": [{"key": "a", "operator": "Near"}]})
 
 
-def test_plain_labels_select() -> None:
+def test_plain_labels_become_a_selector() -> None:
     assert str(label_selector_from_labels({"b": "2", "a": "1"})) == "a=1,b=2"
 
 
-def test_exact_values_are_known() -> None:
+def test_selector_reports_exact_values() -> None:
     selector = parse_label_selector("a=1,b in (2),c in (3,4),d!=5")
     assert [selector.exact(key) for key in "abcdx"] == ["1", "2", None, None, None]
 
 
-def test_selectors_inside_objects_are_checked() -> None:
+def test_label_selector_fields_of_objects_are_validated() -> None:
     bad = {
         "matchLabels": {"a b": "x"},
         "matchExpressions": [
@@ -191,7 +193,7 @@ def test_selectors_inside_objects_are_checked() -> None:
     assert validate_label_selector({"matchLabels": {"a": "b"}}, "s") == []
 
 
-def test_fields_match() -> None:
+def test_field_selectors_match_fields() -> None:
     selector = parse_field_selector("metadata.name=a,status.phase!=Failed")
     assert selector.matches({"metadata.name": "a", "status.phase": "Running"})
     assert selector.matches({"metadata.name": "a"})
@@ -211,7 +213,7 @@ def test_fields_match() -> None:
         ("a=b\\", "invalid field selector: invalid escape sequence: \\"),
     ],
 )
-def test_bad_field_selectors(text: str, complaint: str) -> None:
+def test_invalid_field_selectors_are_rejected_with_message(text: str, complaint: str) -> None:
     with pytest.raises(SelectorError) as caught:
         parse_field_selector(text)
     assert str(caught.value) == complaint
@@ -223,14 +225,14 @@ FIELD_REQUIREMENTS = st.builds(
 
 
 @given(st.lists(FIELD_REQUIREMENTS, max_size=4))
-def test_printed_field_selectors_parse_to_the_same(requirements: list[FieldRequirement]) -> None:
+def test_printed_field_selector_parses_to_an_equal_selector(requirements: list[FieldRequirement]) -> None:
     selector = FieldSelector(requirements)
     again = parse_field_selector(str(selector))
     assert sorted(again.requirements) == sorted(selector.requirements)
 
 
 @given(st.text())
-def test_escaped_values_come_back(value: str) -> None:
+def test_escaped_field_values_round_trip(value: str) -> None:
     assert parse_field_selector("f=" + escape_field_value(value)).exact("f") == value
 
 
@@ -255,14 +257,14 @@ def test_selector_above_a_limit_is_a_bad_request(parse: Any, text: str, complain
     assert complaint in caught.value.message
 
 
-def test_selectors_of_one_request_share_its_budget() -> None:
+def test_selectors_of_one_request_share_the_requirement_limit() -> None:
     budget = Budget()
     parse_label_selector("a=b," * 199 + "a=b", budget)
     with pytest.raises(StatusError, match="too many requirements"):
         parse_field_selector("a=b," * 99 + "a=b", budget)
 
 
-def test_selector_inside_an_object_is_bounded() -> None:
+def test_label_selector_field_of_object_is_limited_in_size() -> None:
     exists = {"key": "a", "operator": "Exists"}
     (complaint,) = validate_label_selector({"matchExpressions": [exists] * 251}, "spec.selector")
     assert str(complaint) == "spec.selector.matchExpressions: Too many: 251: must have at most 250 items"

@@ -15,7 +15,7 @@ def merge_bomb(levels: int) -> str:
     return "\n".join(lines)
 
 
-def test_usual_documents_are_loaded() -> None:
+def test_valid_yaml_documents_are_loaded() -> None:
     text = "defaults: &d {a: 1}\nuse:\n  <<: *d\n  b: [1, 2]\nagain: *d\n"
     assert load(text) == {"defaults": {"a": 1}, "use": {"a": 1, "b": [1, 2]}, "again": {"a": 1}}
     assert load(text.encode()) == load(text)
@@ -23,20 +23,20 @@ def test_usual_documents_are_loaded() -> None:
 
 
 @pytest.mark.parametrize("end", ["", "]" * 200_000])
-def test_deep_nesting_is_refused(end: str) -> None:
+def test_deeply_nested_yaml_is_rejected(end: str) -> None:
     """The C composer would end the process."""
     with pytest.raises(TooComplex, match="nested more than"):
         load("[" * 200_000 + end)
     assert load("[" * DEEPEST + "]" * DEEPEST) is not None
 
 
-def test_merge_bomb_is_refused() -> None:
+def test_yaml_merge_bomb_is_rejected() -> None:
     with pytest.raises(TooComplex, match="merge keys"):
         load(merge_bomb(64))
     assert len(load(merge_bomb(8))["a7"]) == 8
 
 
-def test_aliases_are_shared() -> None:
+def test_yaml_aliases_are_not_expanded() -> None:
     lines = ["a0: &a0 [x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 40)]
     assert load("\n".join(lines))["a0"] == ["x"]
 
@@ -47,13 +47,13 @@ def test_broken_documents_raise_yaml_errors() -> None:
 
 
 @pytest.mark.parametrize("value", ["2020-99-01", "!!bool x", "!!timestamp x", "!!int x", "!!float ''", "!!binary é"])
-def test_value_that_is_not_of_its_type_is_a_yaml_error(value: str) -> None:
+def test_yaml_value_of_wrong_type_raises_yaml_error(value: str) -> None:
     with pytest.raises(yaml.YAMLError):
         load(f"a: {value}")
 
 
 @pytest.mark.parametrize("use", ["b: [{}]", "b: {{<<: [{{a: *x}}], c: [{}]}}"])
-def test_long_text_with_many_aliases_is_refused(use: str) -> None:
+def test_long_yaml_text_with_many_aliases_is_rejected(use: str) -> None:
     """Each alias of a text is written out when the document is written again."""
     with pytest.raises(TooComplex, match="repeat too much text"):
         load(f"a: &x {'y' * 30_000}\n" + use.format(",".join(["*x"] * 9000)))

@@ -21,11 +21,11 @@ from tests.unit.provisioning import schemas
 from tests.unit.provisioning.judging import NAMESPACE, Json, World, cluster, pool, refused, review, verdict, warned
 
 
-def test_the_least_cluster_is_admitted() -> None:
+def test_minimal_cluster_is_admitted() -> None:
     assert refused(cluster()) == []
 
 
-def test_a_custom_cluster_has_no_pools() -> None:
+def test_custom_cluster_without_pools_is_admitted_without_warnings() -> None:
     obj = cluster()
     obj["spec"]["rkeConfig"] = {}
     assert warned(obj) == []
@@ -42,23 +42,23 @@ def created_by(name: str) -> Json:
 
 
 @pytest.mark.parametrize("obj", [cluster(), created_by("somebody-else")])
-def test_whoever_makes_a_cluster_is_noted_whatever_the_manifest_says(obj: Json) -> None:
+def test_creator_annotation_is_set_to_requesting_user(obj: Json) -> None:
     patch = as_user(obj).patch
     assert patch is not None
     assert patch["metadata"]["annotations"]["field.cattle.io/creatorId"] == "rider"
 
 
-def test_an_administrator_may_say_who_it_was_as_when_clusters_are_moved() -> None:
+def test_administrator_may_keep_foreign_creator_annotation() -> None:
     assert as_user(created_by("somebody-else"), None, "system:masters").patch is None
 
 
-def test_who_made_a_cluster_cannot_be_changed() -> None:
+def test_creator_annotation_is_immutable() -> None:
     (error,) = as_user(created_by("rider"), created_by("somebody-else")).errors
     assert "cannot be changed" in str(error)
     assert as_user(created_by("somebody-else"), created_by("somebody-else")).errors == ()
 
 
-def test_nulls_of_exported_manifests_are_nothing() -> None:
+def test_null_fields_of_exported_manifests_are_ignored() -> None:
     obj = cluster(pool(taints=None, labels=None, nodeStartupTimeout=None), registries=None, machineSelectorConfig=None)
     obj["spec"] |= {"agentEnvVars": None, "clusterAgentDeploymentCustomization": None}
     assert refused(obj) == []
@@ -92,7 +92,7 @@ def test_nulls_of_exported_manifests_are_nothing() -> None:
         ),
     ],
 )
-def test_what_could_never_be_a_cluster_is_refused(change: dict[str, Any], path: str, words: str) -> None:
+def test_invalid_cluster_spec_is_rejected(change: dict[str, Any], path: str, words: str) -> None:
     (complaint,) = refused(cluster(**change))
     assert path in complaint.partition(": ")[0]
     assert words in complaint
@@ -141,7 +141,7 @@ POOL = "spec.rkeConfig.machinePools[0]"
         ({"name": "a/b"}, f"{POOL}.name", "label"),
     ],
 )
-def test_a_pool_that_could_never_work_is_refused(change: dict[str, Any], path: str, words: str) -> None:
+def test_invalid_pool_is_rejected(change: dict[str, Any], path: str, words: str) -> None:
     complaint = refused(cluster(pool(**change) if "name" not in change else {**pool(), **change}))[0]
     assert complaint.startswith(path)
     assert words in complaint
@@ -159,7 +159,7 @@ def test_two_pools_of_one_name_are_refused() -> None:
 
 
 @pytest.mark.parametrize("role", ["etcdRole", "controlPlaneRole"])
-def test_a_cluster_that_could_never_come_up_is_refused(role: str) -> None:
+def test_cluster_without_etcd_or_control_plane_pool_is_rejected(role: str) -> None:
     (complaint,) = refused(cluster(pool(**{role: False})))
     assert f"no pool has {role}: the cluster could never start" in complaint
 
@@ -197,24 +197,24 @@ def test_last_pool_of_a_role_cannot_be_deleted() -> None:
     ]
 
 
-def test_cluster_that_has_no_servers_already_can_be_changed() -> None:
+def test_cluster_already_without_servers_can_be_changed() -> None:
     """One from before there was this rule."""
     empty = [{**SERVERS, "quantity": 0}, PLANE]
     assert refused(cluster(*empty, version="v1.36.5+k3s1"), cluster(*empty)) == []
 
 
-def test_an_autoscaled_pool_of_workers_may_shrink_to_nothing() -> None:
+def test_autoscaled_worker_pool_may_scale_to_zero() -> None:
     workers = pool("w", etcdRole=False, controlPlaneRole=False, autoscalingMinSize=0, autoscalingMaxSize=5)
     assert refused(cluster(pool(), workers)) == []
 
 
-def test_templates_of_other_providers_are_passed_through() -> None:
+def test_machine_templates_of_other_providers_are_admitted() -> None:
     reference = {"apiVersion": "infrastructure.cluster.x-k8s.io/v1", "kind": "DevMachineTemplate", "name": "x"}
     obj = cluster(pool(machineConfigRef=reference, userdata={"inlineUserdata": "#cloud-config"}))
     assert warned(obj) == []
 
 
-def test_a_cluster_that_others_have_made_is_refused() -> None:
+def test_imported_cluster_is_rejected() -> None:
     obj = cluster()
     del obj["spec"]["rkeConfig"]
     assert "does not import existing clusters" in refused(obj)[0]
@@ -235,19 +235,19 @@ def machine(name: str, version: str, *, owner: str = "prairie", deployment: str 
     }
 
 
-def test_a_downgrade_names_the_machines_that_run_something_newer() -> None:
+def test_downgrade_error_names_machines_with_newer_version() -> None:
     old, new = cluster(version="v1.36.4+k3s1"), cluster(version="v1.35.1+k3s1")
     world = World(("machines", machine("m-1", "v1.36.4+k3s1")), ("machines", machine("m-2", "", owner="other")))
     (complaint,) = refused(new, old, world)
     assert "Machine m-1 runs v1.36.4+k3s1" in complaint
 
 
-def test_a_version_that_does_not_exist_can_be_taken_back() -> None:
+def test_unused_version_can_be_reverted() -> None:
     world = World(("machines", machine("m-1", "v1.35.1+k3s1")))
     assert refused(cluster(version="v1.35.1+k3s1"), cluster(version="v1.36.99+k3s1"), world) == []
 
 
-def test_a_minor_cannot_be_left_out_nor_the_distribution_changed() -> None:
+def test_skipped_minor_and_changed_distribution_are_rejected() -> None:
     assert "skips a minor version" in refused(cluster(version="v1.36.1+k3s1"), cluster(version="v1.34.1+k3s1"))[0]
     assert (
         "cannot change the distribution of a cluster from k3s to rke2"
@@ -255,11 +255,11 @@ def test_a_minor_cannot_be_left_out_nor_the_distribution_changed() -> None:
     )
 
 
-def test_data_directories_are_for_life() -> None:
+def test_data_directories_are_immutable() -> None:
     assert "cannot be changed" in refused(cluster(dataDirectories={"k8sDistro": "/a"}), cluster())[0]
 
 
-def test_what_was_wrong_before_a_rule_came_does_not_hold_up_other_changes() -> None:
+def test_preexisting_invalid_fields_do_not_block_other_changes() -> None:
     old = cluster(pool(machineOS="windows"))
     new = deepcopy(old)
     new["metadata"]["finalizers"] = ["x"]
@@ -268,7 +268,7 @@ def test_what_was_wrong_before_a_rule_came_does_not_hold_up_other_changes() -> N
     assert refused(new, old) == []
 
 
-def test_the_status_is_not_judged() -> None:
+def test_status_updates_are_not_validated() -> None:
     old = cluster()
     told = msgspec.structs.replace(review(cluster(version="nonsense"), old), subresource="status")
     assert admit(told) == Verdict()
@@ -286,7 +286,7 @@ def registered() -> World:
     )
 
 
-def test_nothing_is_said_of_a_cluster_that_has_all_it_needs() -> None:
+def test_complete_cluster_gets_no_warnings() -> None:
     assert warned(cluster(pool(cloudCredentialSecretName="cattle-global-data:cc-1")), world=registered()) == []
 
 
@@ -302,12 +302,12 @@ def test_nothing_is_said_of_a_cluster_that_has_all_it_needs() -> None:
         (cluster(pool(workerRole=False)), "no pool has workerRole"),
     ],
 )
-def test_what_will_wait_or_does_nothing_is_warned_of(obj: Json, words: str) -> None:
+def test_missing_reference_or_ineffective_field_is_warned(obj: Json, words: str) -> None:
     (said,) = warned(obj, world=registered())
     assert words in said
 
 
-def test_a_role_of_quantity_nothing_is_warned_of() -> None:
+def test_role_with_zero_quantity_is_warned() -> None:
     servers = pool(workerRole=False)
     workers = pool(
         "w", etcdRole=False, controlPlaneRole=False, quantity=0, machineConfigRef=servers["machineConfigRef"]
@@ -317,7 +317,7 @@ def test_a_role_of_quantity_nothing_is_warned_of() -> None:
 
 
 @pytest.mark.parametrize(("used", "present", "left"), [("2", 0, 2), ("3", 0, 1), ("2", 1, None), ("1", 0, None)])
-def test_more_machines_than_a_quota_leaves_are_warned_of(used: str, present: int, left: int | None) -> None:
+def test_machines_above_quota_are_warned(used: str, present: int, left: int | None) -> None:
     world, count = registered(), "count/machines.cluster.x-k8s.io"
     quota = {"spec": {"hard": {count: "4"}}, "status": {"used": {count: used}}}
     world.add("resourcequotas", {"apiVersion": "v1", "metadata": {"name": "small", "namespace": NAMESPACE}, **quota})
@@ -335,7 +335,7 @@ def test_more_machines_than_a_quota_leaves_are_warned_of(used: str, present: int
         ]
 
 
-def test_an_update_that_leaves_the_spec_alone_is_not_warned_of_again() -> None:
+def test_unchanged_spec_is_not_warned_again() -> None:
     old = cluster(pool(quantity=2))
     assert warned(deepcopy(old), old) == []
 
@@ -354,7 +354,7 @@ def around(kind: str, spec: Json) -> Json:
 
 @_quick
 @given(st.data())
-def test_no_cluster_that_passes_the_schema_makes_admission_fail(data: st.DataObject) -> None:
+def test_schema_valid_clusters_never_crash_admission(data: st.DataObject) -> None:
     new, old = around("Cluster", data.draw(CLUSTERS)), around("Cluster", data.draw(CLUSTERS))
     for before in (None, old, cluster()):
         found = verdict(new, before, registered())
@@ -364,7 +364,7 @@ def test_no_cluster_that_passes_the_schema_makes_admission_fail(data: st.DataObj
 
 @_quick
 @given(st.data())
-def test_no_control_plane_that_passes_the_schema_makes_admission_fail(data: st.DataObject) -> None:
+def test_schema_valid_control_planes_never_crash_admission(data: st.DataObject) -> None:
     (registration,) = CONTROL_PLANE_FUNCTIONS
     new, old = around("RKEControlPlane", data.draw(PLANES)), around("RKEControlPlane", data.draw(PLANES))
     for before in (None, old):
@@ -373,7 +373,7 @@ def test_no_control_plane_that_passes_the_schema_makes_admission_fail(data: st.D
 
 @_quick
 @given(schemas.ANYTHING)
-def test_nothing_at_all_makes_admission_fail(spec: Any) -> None:
+def test_arbitrary_specs_never_crash_admission(spec: Any) -> None:
     """The engine asks admission before it validates."""
     verdict(around("Cluster", spec))
 

@@ -32,7 +32,7 @@ def applied(**free: Any) -> Json:
     return apply.prepared(WANTED, [OWNER], **free)
 
 
-def test_what_was_applied_is_applied_and_more_may_be_there() -> None:
+def test_additional_fields_do_not_require_apply() -> None:
     wanted = applied()
     present = msgspec.json.decode(msgspec.json.encode(wanted))
     present["metadata"] |= {"uid": "1", "finalizers": ["f"]}
@@ -55,19 +55,19 @@ def test_what_was_applied_is_applied_and_more_may_be_there() -> None:
         lambda obj: obj["metadata"]["annotations"].update({apply.APPLIED: "another"}),
     ],
 )
-def test_what_differs_is_noticed(spoil: Any) -> None:
+def test_changed_fields_require_apply(spoil: Any) -> None:
     wanted = applied()
     present = msgspec.json.decode(msgspec.json.encode(wanted))
     spoil(present)
     assert not apply.is_applied(present, wanted)
 
 
-def test_a_field_that_is_no_longer_wanted_is_noticed_by_the_digest() -> None:
+def test_removed_field_is_detected_by_digest() -> None:
     more = {**WANTED, "spec": {**WANTED["spec"], "extra": 1}}
     assert not apply.is_applied(apply.prepared(more, [OWNER]), applied())
 
 
-def test_a_field_that_is_free_to_change_changes_no_digest() -> None:
+def test_free_fields_are_excluded_from_digest() -> None:
     changed = {**WANTED, "spec": {**WANTED["spec"], "n": 7}}
 
     def digest(obj: Json, free: tuple[str, ...]) -> str:
@@ -78,7 +78,7 @@ def test_a_field_that_is_free_to_change_changes_no_digest() -> None:
 
 
 @given(st.dictionaries(st.text(max_size=2), VALUES, max_size=3))
-def test_whatever_is_applied_covers_itself(spec: Json) -> None:
+def test_prepared_object_is_applied_to_itself(spec: Json) -> None:
     wanted = apply.prepared({"metadata": {"name": "x"}, "spec": spec})
     assert apply.is_applied(msgspec.json.decode(msgspec.json.encode(wanted)), wanted)
 
@@ -93,7 +93,7 @@ class Noting:
         return msgspec.json.encode(patch)
 
 
-async def test_nothing_is_sent_where_nothing_differs() -> None:
+async def test_unchanged_object_is_not_sent() -> None:
     client = Noting()
     made = await apply.apply(cast(Client, client), TARGET, "ns", None, applied(), APPLY)
     assert len(client.sent) == 1
@@ -101,7 +101,7 @@ async def test_nothing_is_sent_where_nothing_differs() -> None:
     assert len(client.sent) == 1
 
 
-async def test_a_map_that_becomes_empty_goes_first() -> None:
+async def test_emptied_map_is_removed_before_apply() -> None:
     """kube-apiserver makes null of it otherwise, and refuses that."""
     client = Noting()
     full = apply.prepared({"metadata": {"name": "x"}, "spec": {"map": {"a": 1}, "kept": {}}})

@@ -337,7 +337,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_blocker_is_the_object_that_needs_a_person(case: Case) -> None:
+def test_blocker_is_object_that_needs_intervention(case: Case) -> None:
     chain = blocker.blocking(case.root())
     leaf = chain[-1]
     assert str(leaf) == case.leaf
@@ -348,7 +348,7 @@ def test_blocker_is_the_object_that_needs_a_person(case: Case) -> None:
     assert "see " in blocker.then(chain) or "its log: " in blocker.then(chain)
 
 
-def test_lost_quorum_never_goes_on_by_itself() -> None:
+def test_lost_quorum_is_never_reported_as_self_healing() -> None:
     for message in (
         "etcd has lost quorum",
         f"quorum lost (since {THEN}); the planner continues by itself when they are healthy",
@@ -359,31 +359,31 @@ def test_lost_quorum_never_goes_on_by_itself() -> None:
         assert "restore the cluster from a snapshot" in blocker.then(chain)
 
 
-def test_object_missing_below_one_that_is_deleted_is_not_missed() -> None:
+def test_missing_object_below_deleted_owner_is_ignored() -> None:
     assert tree.missing("RKECluster", "prairie", obj("Cluster", "prairie", group="x/v1", **DELETED)) is None
 
 
-def test_object_that_a_controller_creates_again_is_no_trouble() -> None:
+def test_object_recreated_by_controller_is_no_trouble() -> None:
     gone = tree.missing("RKECluster", "prairie", obj("Cluster", "prairie", group="x/v1"), declared=True)
     assert gone is not None
     assert not gone.judgement.trouble
     assert "recreates it" in blocker.then([gone])
 
 
-def test_machine_that_never_had_a_server_gets_it_from_its_set() -> None:
+def test_unprovisioned_machine_gets_server_from_machine_set() -> None:
     found = gone_server(provisioned=False)
     assert not found.judgement.trouble
     assert "its MachineSet creates it" in blocker.then([found])
 
 
-def test_object_whose_kind_is_not_installed_names_the_provider() -> None:
+def test_uninstalled_kind_advises_installing_provider() -> None:
     gone = tree.missing("DockerCluster", "c", obj("Cluster", "c", group="x/v1"), installed=False)
     assert gone is not None
     assert "its kind is not installed" in gone.judgement.message
     assert "install the provider of DockerCluster" in blocker.then([gone])
 
 
-def test_deletion_leads_to_the_machines_before_the_control_plane() -> None:
+def test_deletion_blocker_prefers_machines_over_control_plane() -> None:
     going: Said = ("Deleting", "True", "DrainingNode", "2 Pods are left")
     root = declared(
         capi(
@@ -397,7 +397,7 @@ def test_deletion_leads_to_the_machines_before_the_control_plane() -> None:
     assert str(blocker.blocking(root)[-1]) == f"Machine {MACHINE}"
 
 
-def test_deletion_that_has_just_begun_does_not_blame_what_is_not_deleted_yet() -> None:
+def test_started_deletion_does_not_blame_objects_not_yet_deleted() -> None:
     said: Said = ("Deleting", "True", "WaitingForWorkersDeletion", "* MachineDeployment: prairie-w")
     root = declared(capi(plane(), pool(machine()), said=said, **DELETED), **DELETED)
     assert blocker.blocking(root)[-1].judgement.reason == "WaitingForWorkersDeletion"
@@ -421,19 +421,19 @@ def test_preflight_check_is_no_trouble() -> None:
     assert not pool(said=waits).judgement.trouble
 
 
-def test_control_plane_that_quotes_a_refusal_of_a_pool_is_not_blamed_for_it() -> None:
+def test_control_plane_quoting_pool_rejection_is_not_blamed() -> None:
     refused = 'admission webhook "x.example" denied the request: no'
     quoting = plane(("Ready", "Unknown", "Waiting", f"MachineDeployment {PLACE}/prairie-w: {refused}"))
     root = declared(capi(quoting, pool(said=blocked(f"cannot create Machines: {refused}"))))
     assert str(blocker.blocking(root)[-1]) == "MachineDeployment prairie-w"
 
 
-def test_since_is_that_of_the_wait_and_not_of_an_older_condition() -> None:
+def test_since_comes_from_wait_message_not_older_condition() -> None:
     text = f"Machine {PLACE}/{MACHINE}: waiting for probes: kubelet (since {LATER}); see remuda machine logs"
     assert plane(("Ready", "Unknown", "WaitingForProbes", text)).judgement.since == LATER
 
 
-def test_obstacle_is_known_by_its_reason_and_not_by_its_words() -> None:
+def test_stall_is_recognised_by_reason_not_message() -> None:
     stalled = tree.judge(obj("MachineDeployment", "w", ("ScalingUp", "True", "ScalingUpBlocked", "in other words")))
     assert (stalled.trouble, stalled.state, stalled.message) == (True, "stalled", "in other words")
     going = tree.judge(obj("MachineDeployment", "w", *blocked("no quota", "ScalingUp")))

@@ -23,7 +23,7 @@ def said(old: Json, new: Json, before: Json | None = None, after: Json | None = 
     return consequence.consequences(desired(new, servers=after or {}), present)
 
 
-def test_labels_taints_roles_quantity_version_and_config_keep_the_machines() -> None:
+def test_in_place_edits_keep_machines() -> None:
     old = declared(pool())
     edited = pool(
         labels={"a": "b"}, taints=[{"key": "k", "effect": "NoExecute"}], quantity=5, workerRole=True, etcdRole=True
@@ -35,32 +35,32 @@ def test_labels_taints_roles_quantity_version_and_config_keep_the_machines() -> 
     assert str(one) == "machine pool servers keeps Machines m-1, m-2"
 
 
-def test_an_option_of_the_driver_replaces_them_and_is_named() -> None:
+def test_driver_option_change_replaces_machines_and_names_option() -> None:
     (one,) = said(declared(pool()), declared(pool()), {"zone": "a"}, {"zone": "b", "size": "large"})
     assert (one.action, one.options, one.held) == ("replace", ("size", "zone"), False)
     assert str(one) == "machine pool servers would replace Machines m-1, m-2, because of size, zone"
 
 
-def test_a_pool_that_may_not_is_held_and_says_what_to_do() -> None:
+def test_in_place_only_pool_holds_replacement_with_advice() -> None:
     (one,) = said(declared(pool()), declared(pool(replacement="inPlaceOnly")), {}, {"zone": "b"})
     assert one.held
     assert "the pool's replacement is inPlaceOnly: revert the change, or set replacement to replace" in str(one)
 
 
-def test_where_there_is_no_machine_nothing_is_held() -> None:
+def test_pool_without_machines_is_not_held() -> None:
     raw = declared(pool(replacement="inPlaceOnly"))
     present = standing(raw, ())
     (one,) = consequence.consequences(desired(raw, servers={"zone": "b"}), present)
     assert (one.action, one.held) == ("replace", False)
 
 
-def test_pools_come_and_go() -> None:
+def test_added_and_removed_pools_are_reported() -> None:
     new, gone = said(declared(pool()), declared(pool("others")))
     assert (new.pool, new.action) == ("others", "create")
     assert (gone.pool, gone.action, gone.machines) == ("prairie-servers", "remove", ("m-1", "m-2"))
 
 
-def test_a_held_pool_keeps_what_its_machines_were_made_from_and_nothing_else() -> None:
+def test_held_pool_keeps_infrastructure_but_applies_labels() -> None:
     raw = declared(pool(replacement="inPlaceOnly", labels={"a": "b"}))
     before = standing(declared(pool()))["prairie-servers"]
     (wanted,) = desired(raw, servers={"zone": "b"}).pools
@@ -70,6 +70,6 @@ def test_a_held_pool_keeps_what_its_machines_were_made_from_and_nothing_else() -
     assert held.deployment["metadata"]["labels"]["a"] == "b"
 
 
-def test_a_crowd_is_counted() -> None:
+def test_long_machine_list_is_truncated_with_count() -> None:
     many = Consequence(pool="p", action="keep", machines=[f"m-{number}" for number in range(25)])
     assert str(many).endswith("m-9 and 15 more")

@@ -28,7 +28,7 @@ USUAL = cluster(pool("s", ETCD, CONTROL, quantity=3), pool("w", WORKER))
 SPLIT = cluster(pool("e", ETCD, quantity=3), pool("c", CONTROL, quantity=2), pool("a", WORKER), pool("b", WORKER))
 
 
-def test_servers_and_workers_are_the_pools_of_these_roles() -> None:
+def test_scale_selects_pools_by_role_or_name() -> None:
     assert scaled(USUAL, Scale(servers=5, workers=0)) == {"s": 5, "w": 0}
     assert scaled(cluster(pool("all", ETCD, CONTROL, WORKER)), Scale(servers=3)) == {"all": 3}
     assert scaled(SPLIT, Scale(pools={"a": 2, "e": 5})) == {"a": 2, "e": 5}
@@ -53,12 +53,12 @@ def test_servers_and_workers_are_the_pools_of_these_roles() -> None:
         ),
     ],
 )
-def test_nonsense_is_refused_in_words(obj: dict[str, Any], wanted: Scale, said: str) -> None:
+def test_invalid_scale_request_is_rejected(obj: dict[str, Any], wanted: Scale, said: str) -> None:
     with pytest.raises(BadRequest, match=said):
         scaled(obj, wanted)
 
 
-def test_a_patch_changes_the_number_alone_and_nothing_where_it_is_so() -> None:
+def test_scale_patch_changes_only_quantity() -> None:
     assert scale_patch(USUAL, {"s": 3, "w": 1}) == []
     patched = apply_json_patch(USUAL, scale_patch(USUAL, {"s": 3, "w": 4}))
     assert quantities(patched) == {"s": 3, "w": 4}
@@ -68,13 +68,13 @@ def test_a_patch_changes_the_number_alone_and_nothing_where_it_is_so() -> None:
         scale_patch(cluster(), {"w": 2})
 
 
-def test_a_version_is_changed_alone() -> None:
+def test_version_patch_changes_only_version() -> None:
     assert version_patch(USUAL, "v1.34.1+k3s1") == []
     patched = apply_json_patch(USUAL, version_patch(USUAL, "v1.35.0+k3s1"))
     assert patched == {**USUAL, "spec": {**USUAL["spec"], "kubernetesVersion": "v1.35.0+k3s1"}}
 
 
-def test_where_a_version_cannot_go_is_told_without_paths() -> None:
+def test_version_troubles_explain_unsupported_target() -> None:
     assert version_troubles(USUAL, "v1.35.0+k3s1", []) == []
     (told,) = version_troubles(USUAL, "v1.36.0+k3s1", [])
     assert told == "v1.36.0+k3s1 skips a minor version: the cluster is of v1.34.1+k3s1; upgrade to v1.35 first"

@@ -19,7 +19,7 @@ def objects(name: str) -> list[Json]:
 
 
 @pytest.mark.parametrize(("name", "machines"), [("nano.yaml", 5), ("k3s.yaml", 8)])
-def test_an_example_names_what_it_brings_and_becomes_as_many_machines_as_it_says(name: str, machines: int) -> None:
+def test_example_has_its_configs_and_expected_machine_count(name: str, machines: int) -> None:
     *brought, raw = objects(name)
     assert judging.complaints(read(raw)) == []
     made = desired(raw)

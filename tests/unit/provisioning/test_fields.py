@@ -33,24 +33,24 @@ class Outer(Part):
     inner: Inner = Inner()
 
 
-def test_every_field_has_been_decided_on() -> None:
+def test_field_table_covers_all_cluster_fields() -> None:
     assert len(ALL) > 200
     assert {"spec.rkeConfig.machinePools[].taints[].effect", "spec.rkeConfig.registries.mirrors{}.endpoint"} <= {
         row.path for row in ALL
     }
 
 
-def test_a_new_field_fails_until_it_is_decided_on() -> None:
+def test_undecided_field_raises() -> None:
     table = {Outer: {"inner": DONE}, Inner: {"known": DONE}}
     with pytest.raises(Undecided, match=r"Inner\.forgotten \(spec\.inner\.forgotten\)"):
         list(walk(table, Outer, "spec"))
 
 
-def test_whatever_is_not_done_says_why() -> None:
+def test_unsupported_fields_have_reason() -> None:
     assert [row.path for row in ALL if row.support != DONE and not row.support.why] == []
 
 
-def test_every_field_says_what_it_is() -> None:
+def test_every_field_has_documentation() -> None:
     assert [row.path for row in ALL if not row.doc] == []
 
 
@@ -66,20 +66,20 @@ REFUSED: dict[str, Any] = {
 }
 
 
-def test_the_table_and_this_test_name_the_same_refused_fields() -> None:
+def test_refused_fields_in_table_match_test() -> None:
     named = {row.path for row in walk(fields.CLUSTER, ClusterSpec, "spec") if row.support.how == "refused"}
     top = {path for path in named if path.count(".") == 1}
     assert top == {f"spec.{name}" for name in REFUSED}
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_field_that_does_nothing_here_is_refused_by_name(name: str) -> None:
+def test_unsupported_field_is_rejected_by_name(name: str) -> None:
     (complaint,) = fields.complaints(read({name: REFUSED[name]}))
     assert complaint.path == f"spec.{name}"
     assert "not supported" in complaint.detail
 
 
-def test_the_authorised_endpoint_is_refused_only_when_it_is_asked_for() -> None:
+def test_local_auth_endpoint_is_rejected_only_when_enabled() -> None:
     assert fields.complaints(read({"localClusterAuthEndpoint": {"enabled": False, "fqdn": "", "caCerts": ""}})) == []
     (complaint,) = fields.complaints(read({"localClusterAuthEndpoint": {"enabled": True}}))
     assert complaint.path == "spec.localClusterAuthEndpoint"
@@ -94,11 +94,11 @@ def test_the_authorised_endpoint_is_refused_only_when_it_is_asked_for() -> None:
         {"clusterAPIConfig": {"clusterName": ""}},
     ],
 )
-def test_manifests_that_spell_out_defaults_pass(spec: dict[str, Any]) -> None:
+def test_explicit_default_values_are_accepted(spec: dict[str, Any]) -> None:
     assert fields.complaints(read(spec)) == []
 
 
-def test_what_upstream_does_not_read_either_is_warned_of() -> None:
+def test_fields_ignored_upstream_are_warned() -> None:
     pool = {
         "name": "p",
         "displayName": "P",
@@ -113,12 +113,12 @@ def test_what_upstream_does_not_read_either_is_warned_of() -> None:
     ]
 
 
-def test_annotations_that_mean_nothing_here_are_warned_of() -> None:
+def test_unsupported_annotations_are_warned() -> None:
     name = "provisioning.cattle.io/rke2-prime-enabled"
     assert fields.warnings(read({}, **{name: "false"})) == []
     (said,) = fields.warnings(read({}, **{name: "true"}))
     assert name in said
 
 
-def test_metadata_is_everybodys() -> None:
+def test_metadata_is_accepted() -> None:
     assert fields.complaints(Cluster(metadata=ObjectMeta(name="c"))) == []

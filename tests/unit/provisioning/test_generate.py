@@ -13,7 +13,7 @@ from tests.unit.provisioning.clusters import declared, desired, pool, read
 Json = dict[str, Any]
 
 
-def test_what_the_user_says_of_nodes_reaches_the_control_plane_word_for_word() -> None:
+def test_node_configuration_is_copied_verbatim_to_control_plane() -> None:
     raw = declared(
         pool(),
         spec={"agentEnvVars": [{"name": "A", "value": "b"}]},
@@ -34,7 +34,7 @@ def test_what_the_user_says_of_nodes_reaches_the_control_plane_word_for_word() -
     assert made["metadata"]["labels"]["rke.cattle.io/init-node-machine-id"] == "m1"
 
 
-def test_everything_comes_after_what_owns_it_and_what_it_refers_to() -> None:
+def test_objects_are_generated_after_owners_and_references() -> None:
     made = desired(declared(pool(unhealthyNodeTimeout="1m")))
     assert [obj["kind"] for obj in made.objects] == [
         "Cluster",
@@ -73,7 +73,7 @@ def test_infrastructure_of_other_providers_is_passed_through() -> None:
     assert template["metadata"]["name"].startswith("prairie-w-")
 
 
-def test_what_a_driver_makes_for_the_whole_cluster_is_asked_of_the_rkecluster() -> None:
+def test_cluster_infrastructure_is_set_on_rkecluster() -> None:
     raw = declared(
         pool(),
         clusterInfrastructure={"driver": "nspawn", "options": {"a": 1}},
@@ -88,7 +88,7 @@ def test_what_a_driver_makes_for_the_whole_cluster_is_asked_of_the_rkecluster() 
 
 
 @pytest.mark.parametrize("paused", [False, True])
-def test_an_autoscaler_is_told_of_by_annotations(paused: bool) -> None:
+def test_autoscaler_is_configured_by_annotations(paused: bool) -> None:
     annotations = {"provisioning.cattle.io/cluster-autoscaler-paused": "true"} if paused else {}
     raw = declared(pool(autoscalingMinSize=1, autoscalingMaxSize=3), metadata={"annotations": annotations})
     made = desired(raw)
@@ -103,11 +103,11 @@ def test_an_autoscaler_is_told_of_by_annotations(paused: bool) -> None:
     )
 
 
-def test_without_autoscaling_nothing_is_said_of_it() -> None:
+def test_cluster_without_autoscaling_has_no_annotations() -> None:
     assert "annotations" not in desired(declared(pool())).cluster["metadata"]
 
 
-def test_the_credential_of_a_pool_beats_that_of_the_cluster() -> None:
+def test_pool_credential_overrides_cluster_credential() -> None:
     raw = declared(pool("a"), pool("b", cloudCredentialSecretName="own"), spec={"cloudCredentialSecretName": "shared"})
     made = {one.name: one.template for one in desired(raw).pools}
     for name, expected in (("a", "shared"), ("b", "own")):
@@ -128,11 +128,11 @@ def test_the_credential_of_a_pool_beats_that_of_the_cluster() -> None:
         (declared(pool("p", unhealthyNodeTimeout="soon")), "machine pool p: is not a duration"),
     ],
 )
-def test_what_cannot_be_made_is_told_in_the_words_of_the_manifest(raw: Json, words: str) -> None:
+def test_invalid_cluster_cannot_be_generated_with_reason(raw: Json, words: str) -> None:
     with pytest.raises(CannotBeMade, match=words):
         desired(raw)
 
 
-def test_all_that_is_wrong_is_told_at_once() -> None:
+def test_all_complaints_are_reported_at_once() -> None:
     raw = declared(pool("a", workerRole=False), pool("b", workerRole=False), spec={"kubernetesVersion": ""})
     assert len(generate.complaints(read(raw))) == 3

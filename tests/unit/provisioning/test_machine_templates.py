@@ -37,12 +37,12 @@ WORKED_OUT: list[tuple[str, Json, str]] = [
 
 
 @pytest.mark.parametrize(("deployment", "options", "expected"), WORKED_OUT)
-def test_the_hash_is_worked_out_as_rancher_does(deployment: str, options: Json, expected: str) -> None:
+def test_template_hash_matches_rancher(deployment: str, options: Json, expected: str) -> None:
     assert machine_templates.digest(deployment, options) == expected
 
 
 @given(st.dictionaries(st.text(max_size=5), st.one_of(st.text(max_size=5), st.integers(), st.booleans())))
-def test_the_order_of_options_does_not_matter(options: Json) -> None:
+def test_template_hash_ignores_option_order(options: Json) -> None:
     turned = dict(reversed(options.items()))
     assert machine_templates.digest("a-b", options) == machine_templates.digest("a-b", turned)
 
@@ -59,7 +59,7 @@ def test_labels_taints_and_credentials_are_outside_the_hash() -> None:
     assert name_of(pool(), size="large") != plain
 
 
-def test_what_is_no_option_of_the_driver_is_left_out() -> None:
+def test_unknown_config_fields_are_left_out_of_template() -> None:
     made = machine_templates.machine_template(
         "prairie", "prairie-servers", typed(pool(labels={"a": "b"})), "gold", material(size="large", stray=1)
     )
@@ -73,7 +73,7 @@ def test_what_is_no_option_of_the_driver_is_left_out() -> None:
     assert made["metadata"]["annotations"]["rke.cattle.io/cloned-from-name"] == "servers"
 
 
-def test_an_option_the_driver_has_learned_since_replaces_nobody_until_somebody_sets_it() -> None:
+def test_new_driver_option_changes_template_only_when_set() -> None:
     before = Material(config={"zone": "a"}, options={"zone": {}})
     pinned = machine_templates.pinned_options(typed(pool()), machine_templates.note(before.options))
     filled = Material(config={"zone": "a", "size": "small"}, options=OPTIONS, pinned=pinned)
@@ -84,14 +84,14 @@ def test_an_option_the_driver_has_learned_since_replaces_nobody_until_somebody_s
     assert machine_templates.options(fresh) == {"zone": "a", "size": "small"}, "a new pool takes what there is"
 
 
-def test_what_an_exported_manifest_pins_beats_what_was_noted() -> None:
+def test_dynamic_schema_spec_overrides_recorded_options() -> None:
     spec = msgspec.json.encode({"resourceFields": {"zone": {"type": "string"}}}).decode()
     assert machine_templates.pinned_options(typed(pool(dynamicSchemaSpec=spec)), "size") == {"zone"}
     with pytest.raises(ValueError, match="remove it"):
         machine_templates.pinned_options(typed(pool(dynamicSchemaSpec="{")), None)
 
 
-def test_which_options_differ_is_told_by_name() -> None:
+def test_differing_options_are_listed_by_name() -> None:
     def template(**options: Any) -> Json:
         return {"spec": {"template": {"spec": {**options, "common": {"labels": {"a": str(options)}}}}}}
 

@@ -17,7 +17,7 @@ def world(manifest: Manifest) -> World:
 
 
 @pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda each: each.name)
-def test_a_manifest_is_told_what_it_states_and_nothing_else(manifest: Manifest) -> None:
+def test_manifest_gets_exactly_its_stated_errors_and_warnings(manifest: Manifest) -> None:
     found = verdict(manifest.cluster, world=world(manifest))
     errors = [str(error) for error in found.errors]
     assert len(errors) == len(manifest.refused)
@@ -26,7 +26,7 @@ def test_a_manifest_is_told_what_it_states_and_nothing_else(manifest: Manifest) 
     assert [words for words in manifest.warned if not any(words in said for said in found.warnings)] == []
 
 
-def test_there_are_manifests_of_both_distributions_many_drivers_and_of_each_fate() -> None:
+def test_manifests_cover_distributions_drivers_and_outcomes() -> None:
     admitted = [each for each in MANIFESTS if not each.refused]
     versions = [parse_version(each.cluster["spec"]["kubernetesVersion"]) for each in admitted]
     assert {version.distro for version in versions} == {"k3s", "rke2"}

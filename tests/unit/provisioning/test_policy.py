@@ -69,7 +69,7 @@ def said(new: Json, old: Json, seen: World) -> list[str]:
     return [str(error) for error in verdict(new, old, seen, function=admit_config).errors]
 
 
-def test_an_edited_config_is_refused_with_the_machines_it_would_replace() -> None:
+def test_config_edit_that_replaces_machines_is_rejected_with_names() -> None:
     (complaint,) = said(config(size="large"), config(), world(kept(), config()))
     assert complaint.startswith("size: ")
     assert "Cluster fleet-default/prairie: machine pool all would replace Machines prairie-all-0, prairie-all-1" in (
@@ -79,22 +79,22 @@ def test_an_edited_config_is_refused_with_the_machines_it_would_replace() -> Non
     assert "set replacement to replace" in complaint
 
 
-def test_a_pool_without_the_policy_may_be_replaced() -> None:
+def test_pool_without_in_place_only_may_be_replaced() -> None:
     assert said(config(size="large"), config(), world(cluster(), config())) == []
 
 
-def test_what_is_not_an_option_replaces_nobody() -> None:
+def test_config_metadata_change_is_admitted() -> None:
     edited = config()
     edited["metadata"]["labels"] = {"a": "b"}
     assert said(edited, config(), world(kept(), config())) == []
 
 
-def test_nobody_is_asked_of_a_config_that_no_pool_with_machines_uses() -> None:
+def test_unused_config_may_be_changed() -> None:
     assert said(config("spare", size="large"), config("spare"), world(kept(), config(), config("spare"))) == []
     assert said(config(size="large"), config(), world(kept(), config(), machines=0)) == []
 
 
-def test_putting_back_what_the_machines_were_made_with_is_welcome() -> None:
+def test_reverting_config_to_machine_options_is_admitted() -> None:
     """The Config was changed while nobody watched."""
     seen = World(*[each for each in world(kept(), config())._objects if each[0] != "simconfigs"])
     seen.add("simconfigs", config(size="large"))
@@ -102,7 +102,7 @@ def test_putting_back_what_the_machines_were_made_with_is_welcome() -> None:
     assert said(config(size="huge"), config(size="large"), seen) != []
 
 
-def test_another_config_of_other_options_is_refused_at_the_cluster() -> None:
+def test_switch_to_config_with_other_options_is_rejected() -> None:
     old = kept()
     new = deepcopy(old)
     new["spec"]["rkeConfig"]["machinePools"][0]["machineConfigRef"]["name"] = "large"
@@ -113,7 +113,7 @@ def test_another_config_of_other_options_is_refused_at_the_cluster() -> None:
     assert "Machines prairie-all-0, prairie-all-1, because of size" in complaint
 
 
-def test_another_config_of_the_same_options_keeps_the_machines() -> None:
+def test_switch_to_config_with_same_options_is_admitted() -> None:
     old = kept()
     new = deepcopy(old)
     new["spec"]["rkeConfig"]["machinePools"][0]["machineConfigRef"]["name"] = "twin"
@@ -122,7 +122,7 @@ def test_another_config_of_the_same_options_keeps_the_machines() -> None:
     assert refused(new, old, seen) == []
 
 
-def test_what_is_held_already_does_not_hold_up_other_changes() -> None:
+def test_already_held_pool_does_not_block_other_changes() -> None:
     seen = World(*[each for each in world(cluster(), config())._objects if each[0] != "simconfigs"])
     seen.add("simconfigs", config(size="large"))
     turned_on = kept()
@@ -132,7 +132,7 @@ def test_what_is_held_already_does_not_hold_up_other_changes() -> None:
     assert refused(scaled, turned_on, seen) == []
 
 
-def test_whoever_lifts_the_policy_may_replace() -> None:
+def test_lifting_policy_allows_replacement() -> None:
     old = kept()
     new = deepcopy(old)
     new["spec"]["rkeConfig"]["machinePools"][0] |= {
@@ -144,7 +144,7 @@ def test_whoever_lifts_the_policy_may_replace() -> None:
     assert refused(new, old, seen) == []
 
 
-def test_everything_that_reaches_machines_in_place_is_allowed() -> None:
+def test_in_place_changes_are_admitted() -> None:
     old = kept()
     new = deepcopy(old)
     new["spec"]["kubernetesVersion"] = "v1.36.5+k3s1"
@@ -158,7 +158,7 @@ def test_everything_that_reaches_machines_in_place_is_allowed() -> None:
     assert refused(new, old, world(old, config())) == []
 
 
-def test_an_option_the_driver_has_learnt_since_counts_only_when_it_is_set() -> None:
+def test_new_driver_option_counts_only_when_set() -> None:
     obj = kept()
     seen = world(obj, config())
     newer = {**OPTIONS, "disk": {"type": "string", "default": "10G"}}
@@ -168,12 +168,12 @@ def test_an_option_the_driver_has_learnt_since_counts_only_when_it_is_set() -> N
     assert "because of disk" in said(config(disk="99G"), config(disk="10G"), seen)[0]
 
 
-def test_without_sight_of_the_definition_only_what_is_edited_now_counts() -> None:
+def test_config_edit_is_rejected_without_definition() -> None:
     seen = World(*[each for each in world(kept(), config())._objects if each[0] != "customresourcedefinitions"])
     assert said(config(size="large"), config(), seen) != []
 
 
-def test_what_cannot_be_seen_is_left_to_the_controller() -> None:
+def test_config_edit_is_admitted_when_objects_are_not_visible() -> None:
     def blind(*which: Any) -> Any:
         raise Unseen("nothing is watched here")
 
@@ -181,7 +181,7 @@ def test_what_cannot_be_seen_is_left_to_the_controller() -> None:
     assert admit_config(told).errors == ()
 
 
-def test_an_object_of_any_shape_is_answered() -> None:
+def test_malformed_cluster_objects_do_not_crash_policy() -> None:
     seen = world(kept(), config())
     seen.add(
         "clusters", {"apiVersion": CLUSTER.api_version, "metadata": {"name": "x", "namespace": NAMESPACE}, "spec": 3}

@@ -18,7 +18,7 @@ def deployment(**more: Any) -> Json:
     return pools.machine_deployment("prairie", typed(pool(**more)), infrastructure=TEMPLATE, bootstrap="b")
 
 
-def test_a_pool_that_says_nothing_is_one_machine_replaced_oldest_first_and_not_drained() -> None:
+def test_default_pool_has_one_replica_oldest_first_and_no_drain() -> None:
     made = deployment()
     spec = made["spec"]
     assert (spec["replicas"], spec["paused"], spec["deletion"]) == (1, False, {"order": "Oldest"})
@@ -42,7 +42,7 @@ def test_a_pool_that_says_nothing_is_one_machine_replaced_oldest_first_and_not_d
     assert pools.machine_health_check("prairie", typed(pool())) is None
 
 
-def test_labels_of_a_pool_cannot_take_the_place_of_those_that_controllers_read() -> None:
+def test_pool_labels_cannot_override_controller_labels() -> None:
     made = deployment(labels={"rke.cattle.io/etcd-role": "false", "cluster.x-k8s.io/cluster-name": "other", "a": "b"})
     labels = made["spec"]["template"]["metadata"]["labels"]
     assert labels["rke.cattle.io/etcd-role"] == "true"
@@ -50,12 +50,12 @@ def test_labels_of_a_pool_cannot_take_the_place_of_those_that_controllers_read()
     assert made["metadata"]["labels"]["a"] == labels["a"] == "b"
 
 
-def test_how_machines_are_replaced_is_the_users_to_say() -> None:
+def test_rolling_update_settings_are_copied() -> None:
     made = deployment(rollingUpdate={"maxUnavailable": "50%", "maxSurge": 0})
     assert made["spec"]["rollout"]["strategy"]["rollingUpdate"] == {"maxUnavailable": "50%", "maxSurge": 0}
 
 
-def test_labels_and_annotations_of_the_deployment_are_its_own() -> None:
+def test_deployment_labels_and_annotations_are_not_propagated() -> None:
     made = deployment(machineDeploymentLabels={"l": "1"}, machineDeploymentAnnotations={"x/y": "2"})
     assert made["metadata"]["labels"]["l"] == "1"
     assert made["metadata"]["annotations"] == {"x/y": "2"}
@@ -65,14 +65,14 @@ def test_labels_and_annotations_of_the_deployment_are_its_own() -> None:
 @pytest.mark.parametrize(
     ("said", "seconds"), [("90s", 90), ("1h30m", 5400), ("0", 0), ("-5m", 0), ("999999999h", 2**31 - 1)]
 )
-def test_durations_are_those_of_go(said: str, seconds: int) -> None:
+def test_drain_timeout_uses_go_duration_format(said: str, seconds: int) -> None:
     made = deployment(drainBeforeDelete=True, drainBeforeDeleteTimeout=said)
     assert made["spec"]["template"]["spec"]["deletion"] == {"nodeDrainTimeoutSeconds": seconds}
     with pytest.raises(BadDuration):
         pools.seconds("soon")
 
 
-def test_machines_are_healed_only_when_somebody_says_after_how_long() -> None:
+def test_health_check_is_created_only_with_timeout() -> None:
     said = pool(unhealthyNodeTimeout="5m", nodeStartupTimeout="0s", maxUnhealthy="2", unhealthyRange="[1-3]")
     made = pools.machine_health_check("prairie", typed(said))
     assert made is not None
@@ -91,12 +91,12 @@ def test_machines_are_healed_only_when_somebody_says_after_how_long() -> None:
 
 
 @pytest.mark.parametrize(("present", "expected"), [(None, 2), (1, 2), (3, 3), (9, 4)])
-def test_of_an_autoscaled_pool_the_number_stays_within_the_bounds(present: int | None, expected: int) -> None:
+def test_autoscaled_replicas_are_clamped_to_bounds(present: int | None, expected: int) -> None:
     made = deployment(autoscalingMinSize=2, autoscalingMaxSize=4)
     assert pools.with_replicas(made, present)["spec"]["replicas"] == expected
 
 
-def test_a_long_name_is_cut_with_a_piece_of_its_hash() -> None:
+def test_long_deployment_name_is_truncated_with_hash() -> None:
     name = pools.deployment_name("c" * 40, "p" * 40)
     assert len(name) == 63
     assert name.startswith("c" * 40 + "-p")

@@ -26,7 +26,7 @@ def machine(name: str, message: str = "", **more: Any) -> Machine:
     return Machine(metadata=found.metadata, spec=spec, status=status)
 
 
-def test_the_capi_cluster_is_asked_for_once_and_takes_the_rest_along() -> None:
+def test_capi_cluster_is_deleted_once_and_awaited() -> None:
     stage = removal.plan(
         Left(cluster=CapiCluster(metadata=metadata()), others=[(RKE_CONTROL_PLANE, RKEControlPlane())])
     )
@@ -36,21 +36,21 @@ def test_the_capi_cluster_is_asked_for_once_and_takes_the_rest_along() -> None:
     assert stage.waits
 
 
-def test_each_machine_says_what_holds_it_and_since_when() -> None:
+def test_wait_message_names_machine_reason_and_since() -> None:
     left = Left(cluster=CapiCluster(metadata=metadata(deleting=True)), machines=[machine("m-1", "the cloud is away")])
     lines = removal.plan(left).message.splitlines()
     assert lines[0].startswith("Machine ns/m-1: the cloud is away (since 2026-01-02T03:04:05Z)")
     assert "cluster.x-k8s.io ns/prairie" in lines[1]
 
 
-def test_a_crowd_is_cut_short() -> None:
+def test_long_wait_message_is_truncated() -> None:
     left = Left(cluster=CapiCluster(), machines=[machine(f"m-{number}") for number in range(9)])
     lines = removal.plan(left).message.splitlines()
     assert len(lines) == 6
     assert lines[-1] == "and 5 more"
 
 
-def test_what_is_left_without_the_capi_cluster_goes_in_order_and_owners_take_theirs_along() -> None:
+def test_remaining_objects_without_capi_cluster_are_deleted_in_order() -> None:
     owned = OwnerReference(kind=MACHINE_DEPLOYMENT.name, uid="d", controller=True)
     made: list[tuple[Kind[Any], Object]] = [
         (RKE_CONTROL_PLANE, RKEControlPlane(metadata=metadata())),
@@ -66,5 +66,5 @@ def test_what_is_left_without_the_capi_cluster_goes_in_order_and_owners_take_the
     assert removal.plan(Left(machines=[orphan])).delete == [(MACHINE, orphan)]
 
 
-def test_when_all_is_gone_there_is_nothing_to_wait_for() -> None:
+def test_removal_without_remaining_objects_waits_for_nothing() -> None:
     assert removal.plan(Left()).waits == ()

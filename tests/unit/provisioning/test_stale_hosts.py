@@ -26,14 +26,14 @@ def machine(name: str = "m", kind: str = "CustomMachine", reason: str = "NodeDel
     )
 
 
-def test_only_registered_hosts_whose_node_was_deleted_long_enough_ago() -> None:
+def test_only_custom_machines_with_long_deleted_node_are_stale() -> None:
     spared = [machine(kind="SimMachine"), machine(reason="NodeNotReady"), machine(deletion_timestamp=GONE), Machine()]
     gone = machine("gone")
     assert stale_hosts.find([*spared, gone], 60, NOW) == ([gone], None)
     assert stale_hosts.find([*spared, gone], 160, NOW) == ([], 60)
 
 
-def test_how_long_is_the_users_to_say() -> None:
+def test_grace_period_is_read_from_annotation() -> None:
     def of(annotation: str) -> float | None:
         key = "rke.cattle.io/delete-missing-custom-machines-after"
         return stale_hosts.grace_period(read(declared(metadata={"annotations": {key: annotation}})))

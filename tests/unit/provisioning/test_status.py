@@ -41,14 +41,14 @@ def control_plane(
     )
 
 
-def test_the_same_facts_give_the_same_bytes() -> None:
+def test_same_facts_give_identical_status() -> None:
     facts = Facts(control_plane=control_plane("Unknown", "waits"))
     first = said(facts)
     again = said(facts, msgspec.json.decode(msgspec.json.encode(first)))
     assert again == first
 
 
-def test_ready_is_what_the_control_plane_says_in_its_words() -> None:
+def test_ready_copies_control_plane_condition() -> None:
     found = said(Facts(control_plane=control_plane("Unknown", "waits for m-1")))
     for type in ("Ready", "Updated", "Provisioned"):
         assert of(found, type) == ("Unknown", "R", "waits for m-1")
@@ -57,7 +57,7 @@ def test_ready_is_what_the_control_plane_says_in_its_words() -> None:
     assert found["observedGeneration"] == 3
 
 
-def test_an_old_yes_of_the_control_plane_is_not_believed() -> None:
+def test_outdated_control_plane_ready_is_unknown() -> None:
     assert of(said(Facts(control_plane=control_plane("True", seen=0))), "Ready")[0] == "Unknown"
 
 
@@ -70,7 +70,7 @@ def test_ready_field_is_absent_while_the_condition_is_not_true(later: str) -> No
     assert "ready" not in found
 
 
-def test_conditions_carry_the_first_wait_and_the_control_plane_has_all() -> None:
+def test_conditions_carry_first_wait_message() -> None:
     first = Condition(type="Reconciled", status="Unknown", reason="R", message="Machine m-1: no agent (and 6 more)")
     plane = control_plane("Unknown", "non-ready etcd machine(s) m-1\nMachine m-1: no agent\nMachine m-2: no agent")
     plane = msgspec.structs.replace(
@@ -81,12 +81,12 @@ def test_conditions_carry_the_first_wait_and_the_control_plane_has_all() -> None
         assert of(found, type)[2] == "Machine m-1: no agent (and 6 more)"
 
 
-def test_of_a_failure_the_first_line_is_told() -> None:
+def test_failure_condition_carries_first_line() -> None:
     found = said(Facts(control_plane=control_plane("False", "Node n is not ready\nMachine m-1: waits")))
     assert of(found, "Ready") == ("False", "R", "Node n is not ready")
 
 
-def test_a_failure_that_only_a_person_can_end_stalls() -> None:
+def test_stalled_control_plane_stalls_cluster() -> None:
     plane = control_plane("False", "no further attempt is made", reason="MachineFailed", stalled=True)
     found = said(Facts(control_plane=plane))
     assert of(found, "Ready") == ("False", "MachineFailed", "no further attempt is made")
@@ -95,7 +95,7 @@ def test_a_failure_that_only_a_person_can_end_stalls() -> None:
     assert found["observedGeneration"] == 3
 
 
-def test_a_problem_reaches_every_condition_that_people_look_at() -> None:
+def test_generation_problem_sets_ready_and_stalled_conditions() -> None:
     found = said(Facts(not_made=Problem("Error", "there is no SimConfig x"), control_plane=control_plane("True")))
     for type in ("RKECluster", "Ready"):
         assert of(found, type) == ("False", "Error", "there is no SimConfig x")
@@ -108,14 +108,14 @@ def test_a_problem_reaches_every_condition_that_people_look_at() -> None:
     assert of(found, "Reconciling")[0] == "True"
 
 
-def test_held_is_said_while_it_is_so() -> None:
+def test_held_condition_is_present_only_while_held() -> None:
     held = Consequence(pool="p", action="replace", machines=["m"], options=["zone"], held=True)
     found = said(Facts(held=[held]))
     assert of(found, "Held") == ("True", "WouldReplaceMachines", str(held))
     assert "Held" not in {one["type"] for one in said(Facts(), found)["conditions"]}
 
 
-def test_exhausted_quota_stalls_a_cluster_whose_nodes_are_all_ready() -> None:
+def test_exceeded_quota_stalls_cluster_with_ready_nodes() -> None:
     growing = Condition(
         type="ScalingUp",
         status="True",

@@ -22,7 +22,7 @@ def event(name: str, time: str, reason: str = "PlanDelivered") -> Json:
     return {"metadata": {}, "involvedObject": about, "firstTimestamp": time, "reason": reason, "message": "first plan"}
 
 
-def test_moments_are_in_order_with_the_span_since_the_one_before_of_the_same_object() -> None:
+def test_moments_are_ordered_with_span_per_object() -> None:
     objects = [
         machine(("InfrastructureReady", "True", "2026-01-02T03:04:17Z")),
         machine(("InfrastructureReady", "True", "2026-01-02T03:04:20Z"), name="m-2"),
@@ -42,20 +42,20 @@ def test_events_of_other_clusters_are_left_out() -> None:
     assert [one.what for one in found.moments] == ["created"]
 
 
-def test_a_milestone_that_is_lost_again_says_why() -> None:
+def test_lost_milestone_shows_reason() -> None:
     lost = machine(("NodeReady", "False", "2026-01-02T03:09:00Z"))
     lost["status"]["conditions"][0]["reason"] = "KubeletStopped"
     assert timeline("ns/c", [lost], [], NOW).moments[-1].what == "not NodeReady: KubeletStopped"
 
 
-def test_a_machine_tells_how_long_each_stage_took_and_which_it_is_in() -> None:
+def test_machine_course_lists_finished_and_current_stages() -> None:
     objects = [machine(("InfrastructureReady", "True", "2026-01-02T03:04:17Z"))]
     (course,) = timeline("ns/c", objects, [], NOW).machines
     in_plan = Stage(name="plan", seconds=343.0, over=False)
     assert course == Course(machine="m-1", stages=[Stage(name="server", seconds=17.0), in_plan])
 
 
-def test_a_stage_that_was_gone_through_again_is_not_given_a_wrong_length() -> None:
+def test_repeated_stage_omits_unknown_durations() -> None:
     """Its server was ready again after the plan had been applied: how long the plan took is no longer known."""
     objects = [
         machine(

@@ -23,17 +23,17 @@ def test_an_object_is_judged_by_its_summary() -> None:
     assert tree.judge(obj).well
 
 
-def test_what_it_waits_for_is_told_in_its_own_words_with_since_when() -> None:
+def test_waiting_judgement_has_message_and_since() -> None:
     said = tree.judge(thing("Machine", "m", ("Ready", "False", "the server is being made")))
     assert (said.state, said.message, said.since) == ("waiting", "the server is being made", THEN)
 
 
-def test_held_comes_before_ready() -> None:
+def test_held_condition_precedes_ready() -> None:
     said = tree.judge(thing("Cluster", "c", ("Ready", "True", ""), ("Held", "True", "pool w would be replaced")))
     assert (said.state, said.message) == ("held", "pool w would be replaced")
 
 
-def test_a_deletion_that_says_nothing_is_told_by_its_finalizers() -> None:
+def test_deletion_without_message_names_finalizers() -> None:
     said = tree.judge(thing("Machine", "m", deletionTimestamp=THEN, finalizers=["machine.cluster.x-k8s.io"]))
     assert (said.state, said.message, said.since) == ("deleting", "waiting for machine.cluster.x-k8s.io", THEN)
 
@@ -44,12 +44,12 @@ def test_without_a_summary_the_oldest_complaint_counts() -> None:
     assert tree.judge(obj).message == "old"
 
 
-def test_an_object_nobody_has_looked_at_is_not_called_well() -> None:
+def test_object_without_status_is_unknown() -> None:
     assert tree.judge({"kind": "Machine", "metadata": {"name": "m"}}).state == "unknown"
     assert tree.judge({"kind": "NspawnConfig", "metadata": {"name": "m"}}).well
 
 
-def test_the_chain_ends_at_what_everything_waits_for() -> None:
+def test_blocking_chain_ends_at_root_cause() -> None:
     server = tree.branch(thing("NspawnMachine", "m-1", ("Ready", "False", "the image is not there")))
     waiting = tree.branch(thing("Machine", "m-1", ("Ready", "False", "waits for its server")), [server])
     fine = tree.branch(thing("Machine", "m-0", ("Ready", "True", "")))
@@ -64,17 +64,17 @@ def test_the_chain_ends_at_what_everything_waits_for() -> None:
     ]
 
 
-def test_nothing_blocks_what_is_well() -> None:
+def test_ready_cluster_has_no_blocker() -> None:
     assert blocker.blocking(tree.branch(thing("Cluster", "c", ("Ready", "True", "")))) == []
 
 
-def test_a_root_that_is_not_well_by_itself_is_its_own_reason() -> None:
+def test_unready_root_with_ready_children_blocks_itself() -> None:
     plane = tree.branch(thing("RKEControlPlane", "c", ("Ready", "True", "")))
     root = tree.branch(thing("Cluster", "c", ("Ready", "False", "no pool has the role etcd")), [plane])
     assert blocker.blocking(root) == [root]
 
 
-def test_what_is_held_is_told_before_what_waits() -> None:
+def test_held_object_is_reported_before_waiting_object() -> None:
     waits = tree.branch(thing("RKECluster", "c", ("Ready", "False", "later")))
     held = tree.branch(thing("RKEControlPlane", "c", ("Held", "True", "no quorum")))
     root = tree.branch(thing("Cluster", "c", ("Ready", "False", "")), [waits, held])
@@ -89,7 +89,7 @@ def _cluster_whose_control_plane_says(message: str, *, server_ready: str) -> tre
     return tree.branch(thing("Cluster", "c", ("Ready", "False", "not yet")), [plane, pool])
 
 
-def test_the_chain_goes_on_at_the_machine_that_the_control_plane_speaks_of() -> None:
+def test_blocking_chain_continues_at_machine_named_by_control_plane() -> None:
     root = _cluster_whose_control_plane_says("non-ready etcd machine(s) c-w-1", server_ready="False")
     assert [str(one) for one in blocker.blocking(root)] == [
         "Cluster c",
@@ -99,12 +99,12 @@ def test_the_chain_goes_on_at_the_machine_that_the_control_plane_speaks_of() -> 
     ]
 
 
-def test_a_machine_that_has_its_server_waits_for_the_control_plane_and_not_the_other_way_round() -> None:
+def test_provisioned_machine_does_not_block_control_plane() -> None:
     root = _cluster_whose_control_plane_says("configuring c-w-1: waiting for probes", server_ready="True")
     assert [str(one) for one in blocker.blocking(root)] == ["Cluster c", "RKEControlPlane c"]
 
 
-def test_an_object_that_has_not_seen_its_last_change_is_not_ready_yet() -> None:
+def test_object_with_outdated_observed_generation_is_waiting() -> None:
     obj = thing("Cluster", "c", ("Ready", "True", ""), generation=2)
     obj["status"]["observedGeneration"] = 1
     assert tree.judge(obj).state == "waiting"
@@ -112,18 +112,18 @@ def test_an_object_that_has_not_seen_its_last_change_is_not_ready_yet() -> None:
     assert tree.judge(obj).well
 
 
-def test_machines_that_come_or_go_are_waited_for_also_while_enough_are_available() -> None:
+def test_scaling_deployment_is_waiting_although_available() -> None:
     said = tree.judge(thing("MachineDeployment", "w", ("Available", "True", ""), ("ScalingUp", "True", "from 2 to 3")))
     assert (said.state, said.message) == ("waiting", "from 2 to 3")
 
 
-def test_what_comes_next_is_what_the_object_says_of_it() -> None:
+def test_next_step_comes_from_object_message() -> None:
     text = f"Machine c/m: no server (since {THEN}); another attempt is made in 30s; see remuda machine logs m"
     leaf = tree.branch(thing("Machine", "m", ("Ready", "False", f"not ready: m\n{text}")))
     assert blocker.then([leaf]) == "another attempt is made in 30s; see remuda machine logs m"
 
 
-def test_what_comes_next_is_told_also_of_an_object_that_does_not_say() -> None:
+def test_next_step_has_default_without_object_message() -> None:
     assert "by itself" in blocker.then([tree.branch(thing("Machine", "m", ("Ready", "False", "no Node yet")))])
     gone = tree.missing("DockerCluster", "m", thing("Cluster", "c"))
     assert gone is not None

@@ -71,7 +71,7 @@ class Story:
 
 
 @virtually
-async def test_done_is_done() -> None:
+async def test_done_outcome_is_not_requeued() -> None:
     story = Story(DONE)
     assert await story.tell() == [0.0]
     assert story.controller.idle
@@ -79,7 +79,7 @@ async def test_done_is_done() -> None:
 
 
 @virtually
-async def test_again_comes_back_then() -> None:
+async def test_again_outcome_requeues_after_its_delay() -> None:
     story = Story(Again(30.0), Again(10.0))
     assert await story.tell() == [0.0, 30.0, 40.0]
     assert (story.counted("requeue_after"), story.counted("success")) == (2, 1)
@@ -87,7 +87,7 @@ async def test_again_comes_back_then() -> None:
 
 
 @virtually
-async def test_whoever_waits_for_time_says_why() -> None:
+async def test_timed_requeue_records_its_reason() -> None:
     story = Story(Again(30.0, "the certificate is renewed then"))
     await story.tell(1)
     wait = story.controller.waits[A]
@@ -101,7 +101,7 @@ async def test_whoever_waits_for_time_says_why() -> None:
 
 
 @virtually
-async def test_blocked_waits_for_an_event_and_remembers_since_when() -> None:
+async def test_blocked_outcome_waits_for_event_and_keeps_start_time() -> None:
     blocked = Blocked("WaitingForPod", "Pod ns/p", "the Pod is not there")
     story = Story(blocked, msgspec.structs.replace(blocked, message="the Pod is starting"), DONE)
     assert await story.tell(50) == [0.0]
@@ -114,7 +114,7 @@ async def test_blocked_waits_for_an_event_and_remembers_since_when() -> None:
 
 
 @virtually
-async def test_waiting_for_something_else_begins_a_new_wait() -> None:
+async def test_new_blocked_reason_starts_a_new_wait() -> None:
     story = Story(Blocked("One", "Pod ns/p", ""), Blocked("Other", "Pod ns/p", ""))
     await story.tell(50)
     await story.tell(50)
@@ -122,12 +122,12 @@ async def test_waiting_for_something_else_begins_a_new_wait() -> None:
 
 
 @virtually
-async def test_blocked_on_what_cannot_be_watched_looks_again() -> None:
+async def test_blocked_with_check_after_is_requeued() -> None:
     assert await Story(Blocked("Away", "Cluster ns/c", "no answer", check_after=20.0)).tell() == [0.0, 20.0]
 
 
 @virtually
-async def test_failures_back_off_and_success_forgets_them() -> None:
+async def test_failures_back_off_and_success_resets_backoff() -> None:
     fails = Retryable("not yet")
     story = Story(fails, fails, fails, DONE, fails)
     times = await story.tell(100)
@@ -143,14 +143,14 @@ async def test_failures_back_off_and_success_forgets_them() -> None:
 
 
 @virtually
-async def test_a_conflict_runs_again_at_once() -> None:
+async def test_conflict_is_requeued_immediately() -> None:
     lost = conflict("", "configmaps", "a")
     story = Story(lost, lost, lost)
     assert await story.tell() == [0.0, 0.0, 0.0, 0.0]
     assert (story.counted("requeue"), story.counted("error")) == (3, 0)
 
 
-def test_conflicts_are_quiet_until_they_do_not_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_conflicts_are_logged_only_after_ten_in_a_row(caplog: pytest.LogCaptureFixture) -> None:
     async def tell() -> None:
         story = Story(*[conflict("", "configmaps", "a")] * 10)
         times = await story.tell()
@@ -161,7 +161,7 @@ def test_conflicts_are_quiet_until_they_do_not_end(caplog: pytest.LogCaptureFixt
     assert [record.getMessage()[:22] for record in caplog.records] == ["10 conflicts in a row:"]
 
 
-def test_a_name_that_is_taken_is_a_failure_and_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_already_exists_error_is_logged_as_failure(caplog: pytest.LogCaptureFixture) -> None:
     async def tell() -> None:
         story = Story(already_exists("", "configmaps", "a"))
         assert len(await story.tell()) == 2
@@ -171,7 +171,7 @@ def test_a_name_that_is_taken_is_a_failure_and_is_told(caplog: pytest.LogCapture
     assert "already exists; retry in" in caplog.text
 
 
-def test_a_terminal_error_waits_for_a_change_of_the_object(caplog: pytest.LogCaptureFixture) -> None:
+def test_terminal_error_waits_for_object_change(caplog: pytest.LogCaptureFixture) -> None:
     async def tell() -> None:
         story = Story(Retryable("first"), Terminal("the name cannot be used"))
         assert len(await story.tell()) == 2
@@ -190,7 +190,7 @@ def test_a_terminal_error_waits_for_a_change_of_the_object(caplog: pytest.LogCap
     ("error", "traced"),
     [(StatusError(500, "InternalError", "broken"), False), (OSError("unplugged"), False), (KeyError("typo"), True)],
 )
-def test_only_errors_nobody_foresaw_are_shown_with_their_origin(
+def test_only_unexpected_errors_are_logged_with_traceback(
     error: Exception, traced: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def tell() -> None:
@@ -201,7 +201,7 @@ def test_only_errors_nobody_foresaw_are_shown_with_their_origin(
     assert (caplog.records[0].exc_info is not None) == traced
 
 
-def test_a_reconcile_that_does_not_end_is_ended(caplog: pytest.LogCaptureFixture) -> None:
+def test_hanging_reconcile_times_out_and_is_retried(caplog: pytest.LogCaptureFixture) -> None:
     async def tell() -> None:
         story = Story()
         turns: list[float] = []
@@ -226,7 +226,7 @@ def test_a_reconcile_that_does_not_end_is_ended(caplog: pytest.LogCaptureFixture
 
 
 @virtually
-async def test_one_key_runs_once_at_a_time_and_all_of_them_at_most_so_many() -> None:
+async def test_key_never_runs_concurrently_and_concurrency_is_limited() -> None:
     running: set[Key] = set()
     most = 0
 
@@ -255,7 +255,7 @@ async def test_one_key_runs_once_at_a_time_and_all_of_them_at_most_so_many() -> 
 
 
 @virtually
-async def test_events_of_a_moment_are_seen_in_one_go() -> None:
+async def test_rapid_events_are_coalesced() -> None:
     story = Story(interval=0.1)
     for _ in range(50):
         story.controller.enqueue(A)
@@ -265,7 +265,7 @@ async def test_events_of_a_moment_are_seen_in_one_go() -> None:
 
 
 @virtually
-async def test_a_delayed_wish_comes_then() -> None:
+async def test_delayed_enqueue_runs_after_its_delay() -> None:
     story = Story()
     story.controller.enqueue(A, after=42.0)
     await asyncio.sleep(100)
@@ -282,7 +282,7 @@ def by_owner(obj: Object) -> list[Key]:
 
 
 @virtually
-async def test_a_watched_object_brings_in_whom_it_points_to_and_whom_it_pointed_to_before() -> None:
+async def test_watch_enqueues_current_and_previous_owners() -> None:
     seen: list[str] = []
 
     async def note(key: Key) -> Outcome:
@@ -306,7 +306,7 @@ async def test_a_watched_object_brings_in_whom_it_points_to_and_whom_it_pointed_
 
 
 @virtually
-async def test_an_informer_that_is_gone_is_not_mistaken_for_a_new_one() -> None:
+async def test_collected_informer_is_not_mistaken_for_a_new_informer() -> None:
     controller = Story().controller
     for _ in range(3):
         informer = Informer(msgspec.json.Decoder(Object).decode, CONFIG_MAP.target)
@@ -318,7 +318,7 @@ async def test_an_informer_that_is_gone_is_not_mistaken_for_a_new_one() -> None:
 
 
 @virtually
-async def test_stopping_lets_what_runs_finish_within_its_time() -> None:
+async def test_controller_stop_waits_for_running_reconciles_until_timeout() -> None:
     finished: list[Key] = []
 
     async def works(key: Key) -> Outcome:

@@ -40,21 +40,21 @@ async def resource_version(engine: Engine, name: str) -> str:
     return str(found["metadata"]["resourceVersion"])
 
 
-async def test_what_is_missing_is_created_and_served(engine: Engine) -> None:
+async def test_missing_definitions_are_created_and_served(engine: Engine) -> None:
     await install(engine.client, [ours("widgets"), ours("gadgets")])
     for plural in ("widgets", "gadgets"):
         created = await engine.create(Target("test.io/v1", plural), "default", {"metadata": {"name": "x"}})
         assert created["kind"] == plural.removesuffix("s").capitalize()
 
 
-async def test_installing_again_writes_nothing(engine: Engine) -> None:
+async def test_reinstalling_definitions_writes_nothing(engine: Engine) -> None:
     await install(engine.client, [ours("widgets")])
     before, taken = await resource_version(engine, "widgets.test.io"), INSTALL.taken
     await install(engine.client, [ours("widgets")])
     assert (await resource_version(engine, "widgets.test.io"), INSTALL.taken) == (before, taken)
 
 
-async def test_what_differs_is_updated_and_what_others_said_stays(engine: Engine) -> None:
+async def test_changed_definition_is_updated_and_foreign_metadata_stays(engine: Engine) -> None:
     await install(engine.client, [ours("widgets")])
     await engine.patch(CRDS, "", "widgets.test.io", {"metadata": {"labels": {"team": "a"}, "annotations": {"b": "c"}}})
     changed = ours("widgets", shortNames=["wd"])
@@ -65,7 +65,7 @@ async def test_what_differs_is_updated_and_what_others_said_stays(engine: Engine
     assert found["metadata"]["annotations"] == {"b": "c"}
 
 
-async def test_a_property_that_is_no_more_is_taken_away(engine: Engine) -> None:
+async def test_removed_schema_property_is_deleted_from_definition(engine: Engine) -> None:
     wanted = ours("widgets")
     fuller = deepcopy(wanted)
     fuller["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["extra"] = {"type": "string"}
@@ -75,7 +75,7 @@ async def test_a_property_that_is_no_more_is_taken_away(engine: Engine) -> None:
     assert found["spec"] == wanted["spec"]
 
 
-async def test_nothing_is_written_where_somebody_else_is_at_home(engine: Engine) -> None:
+async def test_foreign_definition_prevents_all_writes(engine: Engine) -> None:
     await engine.define(definition("gadgets"))
     with pytest.raises(ForeignDefinitions, match=r"gadgets\.test\.io: already installed by another program") as refused:
         await install(engine.client, [ours("widgets"), ours("gadgets")])
@@ -83,13 +83,13 @@ async def test_nothing_is_written_where_somebody_else_is_at_home(engine: Engine)
     assert engine.find(CRDS, "", "widgets.test.io") is None
 
 
-async def test_a_name_that_is_taken_is_said_at_once(engine: Engine) -> None:
+async def test_name_conflict_raises_not_established(engine: Engine) -> None:
     await engine.define(definition("gadgets", shortNames=["wd"]))
     with pytest.raises(NotEstablished, match=r"widgets\.test\.io is not served: .*wd"):
         await install(engine.client, [ours("widgets", shortNames=["wd"])])
 
 
-async def test_a_server_that_never_serves_it_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+async def test_unserved_definition_times_out(tmp_path: Path) -> None:
     engine = await Engine.open(tmp_path / "data", upkeep=False)
     try:
         with pytest.raises(NotEstablished, match=r"widgets\.test\.io is not served: the server has not reported"):
@@ -98,7 +98,7 @@ async def test_a_server_that_never_serves_it_is_not_waited_for_for_ever(tmp_path
         await engine.close()
 
 
-async def test_the_wait_ends_when_the_server_serves_it(tmp_path: Path) -> None:
+async def test_install_returns_when_definition_is_served(tmp_path: Path) -> None:
     engine = await Engine.open(tmp_path / "data", upkeep=False)
     try:
         installing = asyncio.create_task(install(engine.client, [ours("widgets")]))
@@ -110,7 +110,7 @@ async def test_the_wait_ends_when_the_server_serves_it(tmp_path: Path) -> None:
         await engine.close()
 
 
-async def test_a_definition_on_its_way_out_is_not_taken_for_one_that_stays(engine: Engine) -> None:
+async def test_deleting_definition_raises_not_established(engine: Engine) -> None:
     held = ours("widgets")
     held["metadata"]["finalizers"] = ["test.io/hold"]
     await engine.create(CRDS, "", held)
@@ -142,33 +142,33 @@ class Racing:
         return await self._engine.client.update(target, namespace, name, obj, **more)
 
 
-async def test_two_processes_may_install_at_once(engine: Engine) -> None:
+async def test_concurrent_install_updates_definition_created_meanwhile(engine: Engine) -> None:
     await install(Racing(engine, ours("widgets")), [ours("widgets", shortNames=["wd"])])
     found = engine.find(CRDS, "", "widgets.test.io") or {}
     assert found["spec"]["names"]["shortNames"] == ["wd"]
 
 
-async def test_a_lost_race_of_updates_is_run_again(engine: Engine) -> None:
+async def test_conflicting_definition_update_is_retried(engine: Engine) -> None:
     await install(engine.client, [ours("widgets")])
     await install(Racing(engine, {}), [ours("widgets", shortNames=["wd"])])
     found = engine.find(CRDS, "", "widgets.test.io") or {}
     assert found["spec"]["names"]["shortNames"] == ["wd"]
 
 
-async def test_a_stranger_who_was_faster_is_left_alone(engine: Engine) -> None:
+async def test_foreign_definition_created_meanwhile_is_not_overwritten(engine: Engine) -> None:
     with pytest.raises(ForeignDefinitions):
         await install(Racing(engine, definition("widgets")), [ours("widgets", shortNames=["wd"])])
     assert "shortNames" not in (engine.find(CRDS, "", "widgets.test.io") or {})["spec"]["names"]
 
 
-async def test_what_the_server_refuses_is_passed_on(engine: Engine) -> None:
+async def test_rejected_definition_raises_the_server_error(engine: Engine) -> None:
     wrong = ours("widgets")
     wrong["spec"]["scope"] = "Elsewhere"
     with pytest.raises(StatusError, match="Elsewhere"):
         await install(engine.client, [wrong])
 
 
-async def test_a_revision_keeps_what_it_was_read_with(engine: Engine) -> None:
+async def test_revised_definition_keeps_resource_version(engine: Engine) -> None:
     created = loads(await engine.client.create(CRDS, "", ours("widgets")))
     assert revised(created, ours("widgets")) is None
     revision = revised(created, ours("widgets", shortNames=["wd"]))
@@ -197,7 +197,7 @@ class LateWinner(Racing):
         await self._engine.create(CRDS, "", rival)
 
 
-async def test_a_race_leaves_the_loop_to_whoever_won_it(engine: Engine) -> None:
+async def test_lost_install_race_backs_off_exponentially(engine: Engine) -> None:
     racing = LateWinner(engine, ours("widgets"))
     await install(racing, [ours("widgets")])
     assert engine.find(CRDS, "", "widgets.test.io") is not None

@@ -44,7 +44,7 @@ def draft(spec: Json | None = None, status: Json | None = None, **metadata: Any)
 
 
 @given(before=st.none() | PARTS, after=PARTS, status_before=st.none() | PARTS, status_after=PARTS)
-def test_the_patches_lead_from_what_was_read_to_what_is_wanted(
+def test_draft_patches_transform_base_into_desired_object(
     before: Json | None, after: Json, status_before: Json | None, status_after: Json
 ) -> None:
     changed = draft(before, status_before)
@@ -62,7 +62,7 @@ def test_the_patches_lead_from_what_was_read_to_what_is_wanted(
 
 
 @given(spec=st.none() | PARTS, status=st.none() | PARTS)
-def test_nothing_changed_is_no_patch_even_after_looking_everywhere(spec: Json | None, status: Json | None) -> None:
+def test_unchanged_draft_has_no_patches(spec: Json | None, status: Json | None) -> None:
     untouched = draft(spec, status)
     assert untouched.spec == (spec or {})
     assert untouched.status == (status or {})
@@ -72,14 +72,14 @@ def test_nothing_changed_is_no_patch_even_after_looking_everywhere(spec: Json | 
     assert untouched.patches() == ({}, {})
 
 
-def test_fields_nobody_knows_stay_and_null_is_no_zero() -> None:
+def test_draft_keeps_unknown_fields_and_distinguishes_zero_from_null() -> None:
     changed = draft({"unknown": {"deep": [1, {"x": 0}]}, "mine": 1}, {"other": 0})
     changed.spec["mine"] = 0
     del changed.status["other"]
     assert changed.patches() == ({"spec": {"mine": 0}}, {"status": {"other": None}})
 
 
-def test_finalizers() -> None:
+def test_draft_adds_and_removes_finalizers_once() -> None:
     changed = draft(finalizers=["first"])
     assert changed.add_finalizer("second")
     assert not changed.add_finalizer("second")
@@ -89,7 +89,7 @@ def test_finalizers() -> None:
     assert changed.patches()[0] == {"metadata": {"finalizers": ["second"]}}
 
 
-def test_owners_are_told_apart_by_uid_and_keep_their_places() -> None:
+def test_draft_owner_references_are_matched_by_uid_in_place() -> None:
     first = {"apiVersion": "v1", "kind": "A", "name": "a", "uid": "1"}
     changed = draft(ownerReferences=[first, {**first, "uid": "2", "name": "old"}])
     changed.set_owner(OwnerReference(api_version="v1", kind="A", name="new", uid="2", controller=True))
@@ -105,7 +105,7 @@ def test_owners_are_told_apart_by_uid_and_keep_their_places() -> None:
     assert [owner["uid"] for owner in changed.metadata["ownerReferences"]] == ["2", "3"]
 
 
-def test_labels_and_annotations() -> None:
+def test_draft_sets_and_removes_labels_and_annotations() -> None:
     changed = draft(labels={"keep": "1", "drop": "2"})
     changed.set_label("new", "3")
     changed.set_label("drop", None)
@@ -113,7 +113,7 @@ def test_labels_and_annotations() -> None:
     assert changed.patches()[0] == {"metadata": {"labels": {"new": "3", "drop": None}, "annotations": {"note": ""}}}
 
 
-def test_what_it_is() -> None:
+def test_draft_exposes_key_resource_version_and_deletion() -> None:
     assert draft().key == Key("ns", "n")
     assert draft().resource_version == "7"
     assert not draft().deleting
@@ -143,7 +143,7 @@ async def node(client: Client) -> Draft:
     return Draft(NODES.target, await client.create(NODES.target, "", obj))
 
 
-async def test_saving_writes_each_part_once_and_returns_what_is_there_now(client: Client, counting: Counting) -> None:
+async def test_save_writes_object_and_status_once_and_returns_stored_object(client: Client, counting: Counting) -> None:
     changed = await node(client)
     changed.set_label("colour", "red")
     changed.spec["unschedulable"] = True
@@ -157,15 +157,13 @@ async def test_saving_writes_each_part_once_and_returns_what_is_there_now(client
     assert found["spec"]["podCIDR"] == "10.0.0.0/24"
 
 
-async def test_saving_what_has_not_changed_asks_for_nothing(client: Client, counting: Counting) -> None:
+async def test_saving_unchanged_draft_sends_no_request(client: Client, counting: Counting) -> None:
     unchanged = await node(client)
     assert await save(counting, unchanged, SAVE) == unchanged.value  # type: ignore[arg-type]
     assert counting.patched == []
 
 
-async def test_a_change_of_status_alone_is_one_write_and_a_lost_race_is_a_conflict(
-    client: Client, counting: Counting
-) -> None:
+async def test_status_change_is_one_write_and_stale_draft_conflicts(client: Client, counting: Counting) -> None:
     first = await node(client)
     second = Draft(NODES.target, first.value)
     first.status["phase"] = "Running"
@@ -179,9 +177,7 @@ async def test_a_change_of_status_alone_is_one_write_and_a_lost_race_is_a_confli
     assert counting.patched == ["status"]
 
 
-async def test_an_object_that_its_last_finalizer_ends_gets_no_status_any_more(
-    client: Client, counting: Counting
-) -> None:
+async def test_removing_last_finalizer_skips_status_write(client: Client, counting: Counting) -> None:
     obj = config_map("held", finalizers=["example.com/ours"])
     await client.create(CONFIG_MAP.target, "default", obj)
     ending = Draft(CONFIG_MAP.target, await client.delete(CONFIG_MAP.target, "default", "held"))

@@ -79,7 +79,7 @@ async def lease(client: Client) -> Lease:
 
 
 @virtually
-async def test_the_first_leads_and_renews_and_the_second_waits(server: ApiServer) -> None:
+async def test_first_candidate_leads_and_renews_while_second_waits(server: ApiServer) -> None:
     client = server.client()
     first, second = Candidate(client, "first"), Candidate(client, "second")
     await asyncio.sleep(60)
@@ -98,7 +98,7 @@ async def test_the_first_leads_and_renews_and_the_second_waits(server: ApiServer
 
 
 @virtually
-async def test_another_takes_over_within_the_time_of_the_lease_when_the_leader_dies(server: ApiServer) -> None:
+async def test_candidate_takes_over_within_lease_duration_after_leader_death(server: ApiServer) -> None:
     client = server.client()
     first, second = Candidate(client, "first"), Candidate(client, "second")
     await asyncio.sleep(30)
@@ -113,7 +113,7 @@ async def test_another_takes_over_within_the_time_of_the_lease_when_the_leader_d
 
 
 @virtually
-async def test_a_leader_that_resigns_is_followed_at_the_next_attempt(server: ApiServer) -> None:
+async def test_resigned_lease_is_acquired_at_next_attempt(server: ApiServer) -> None:
     client = server.client()
     first, second = Candidate(client, "first"), Candidate(client, "second")
     await asyncio.sleep(30)
@@ -126,7 +126,7 @@ async def test_a_leader_that_resigns_is_followed_at_the_next_attempt(server: Api
 
 
 @virtually
-async def test_who_does_not_hold_the_lease_resigns_nothing(server: ApiServer) -> None:
+async def test_resign_by_non_holder_keeps_the_lease(server: ApiServer) -> None:
     client = server.client()
     first = Candidate(client, "first")
     await asyncio.sleep(5)
@@ -137,7 +137,7 @@ async def test_who_does_not_hold_the_lease_resigns_nothing(server: ApiServer) ->
 
 
 @virtually
-async def test_a_leader_cut_off_stops_before_anybody_else_starts(server: ApiServer) -> None:
+async def test_disconnected_leader_stops_before_new_leader_starts(server: ApiServer) -> None:
     client = server.client()
     loop = asyncio.get_running_loop()
     first, second = Candidate(client, "first"), Candidate(client, "second")
@@ -159,7 +159,7 @@ async def test_a_leader_cut_off_stops_before_anybody_else_starts(server: ApiServ
 
 
 @virtually
-async def test_a_leader_may_act_until_its_time_is_over_and_not_a_moment_longer(server: ApiServer) -> None:
+async def test_leader_permit_is_denied_once_lease_has_expired(server: ApiServer) -> None:
     first = Candidate(server.client(), "first")
     await asyncio.sleep(30)
     first.link.down = True
@@ -175,7 +175,7 @@ async def test_a_leader_may_act_until_its_time_is_over_and_not_a_moment_longer(s
 
 
 @virtually
-async def test_short_interruptions_cost_nobody_the_lead(server: ApiServer) -> None:
+async def test_short_interruptions_keep_leadership(server: ApiServer) -> None:
     first = Candidate(server.client(), "first")
     await asyncio.sleep(10)
     for _ in range(5):
@@ -189,7 +189,7 @@ async def test_short_interruptions_cost_nobody_the_lead(server: ApiServer) -> No
 
 
 @virtually
-async def test_an_answer_that_takes_too_long_is_no_renewal(server: ApiServer) -> None:
+async def test_slow_renewal_response_loses_leadership(server: ApiServer) -> None:
     first = Candidate(server.client(), "first")
     await asyncio.sleep(10)
     first.link.slow = 30.0
@@ -200,7 +200,7 @@ async def test_an_answer_that_takes_too_long_is_no_renewal(server: ApiServer) ->
 
 
 @virtually
-async def test_a_lease_taken_away_is_noticed_and_its_new_holder_named(server: ApiServer) -> None:
+async def test_stolen_lease_loses_leadership_and_names_new_holder(server: ApiServer) -> None:
     client = server.client()
     first = Candidate(client, "first")
     await asyncio.sleep(10)
@@ -212,7 +212,7 @@ async def test_a_lease_taken_away_is_noticed_and_its_new_holder_named(server: Ap
 
 
 @virtually
-async def test_a_lease_that_is_deleted_is_made_again_by_its_leader(server: ApiServer) -> None:
+async def test_deleted_lease_is_recreated_by_its_leader(server: ApiServer) -> None:
     client = server.client()
     first = Candidate(client, "first")
     await asyncio.sleep(10)
@@ -224,7 +224,7 @@ async def test_a_lease_that_is_deleted_is_made_again_by_its_leader(server: ApiSe
 
 
 @virtually
-async def test_the_clocks_of_others_mean_nothing(server: ApiServer) -> None:
+async def test_lease_timestamps_of_other_holders_are_ignored(server: ApiServer) -> None:
     """A lease renewed, so it says, in another century is respected for as long as it lasts from now."""
     client = server.client()
     for times in ("1999-01-01T00:00:00.000000Z", "2199-01-01T00:00:00.000000Z"):
@@ -240,7 +240,7 @@ async def test_the_clocks_of_others_mean_nothing(server: ApiServer) -> None:
 
 
 @virtually
-async def test_a_process_that_comes_back_by_the_same_name_leads_at_once(server: ApiServer) -> None:
+async def test_restarted_process_with_same_identity_leads_immediately(server: ApiServer) -> None:
     client = server.client()
     first = Candidate(client, "pod-0")
     await asyncio.sleep(10)
@@ -253,7 +253,7 @@ async def test_a_process_that_comes_back_by_the_same_name_leads_at_once(server: 
 
 
 @virtually
-async def test_fields_others_have_put_into_the_lease_stay(server: ApiServer) -> None:
+async def test_foreign_lease_labels_are_kept(server: ApiServer) -> None:
     client = server.client()
     first = Candidate(client, "first")
     await asyncio.sleep(10)
@@ -298,21 +298,21 @@ TROUBLES = st.tuples(
 
 @settings(max_examples=20)
 @given(st.lists(TROUBLES, min_size=1, max_size=8))
-def test_no_two_lead_at_once_whatever_happens_to_their_links(seed: list[tuple[int, str, float]]) -> None:
+def test_two_candidates_never_lead_at_once_under_link_failures(seed: list[tuple[int, str, float]]) -> None:
     trouble(seed)
 
 
 @pytest.mark.parametrize(("lease_seconds", "renew", "retry"), [(10, 10, 2), (15, 2, 2), (15, 10, 0)])
-def test_times_that_make_no_sense_are_refused(lease_seconds: float, renew: float, retry: float) -> None:
+def test_inconsistent_election_durations_are_rejected(lease_seconds: float, renew: float, retry: float) -> None:
     with pytest.raises(ValueError, match="must be greater than renew_seconds"):
         ElectionSettings(lease_seconds=lease_seconds, renew_seconds=renew, retry_seconds=retry)
 
 
-def test_no_two_processes_are_the_same() -> None:
+def test_election_identities_are_unique() -> None:
     assert own_identity() != own_identity()
 
 
-async def test_it_says_what_a_server_refuses(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+async def test_election_logs_forbidden_lease_access(client: Client, caplog: pytest.LogCaptureFixture) -> None:
     class Forbidding:
         async def get(self, *args: Any, **options: Any) -> bytes:
             raise StatusError(403, "Forbidden", "leases are forbidden")
@@ -325,7 +325,7 @@ async def test_it_says_what_a_server_refuses(client: Client, caplog: pytest.LogC
 
 
 @virtually
-async def test_a_server_that_says_nothing_of_the_lease_is_a_problem_after_its_time(server: ApiServer) -> None:
+async def test_unreachable_lease_is_reported_as_problem_after_lease_duration(server: ApiServer) -> None:
     leader, follower = Candidate(server.client(), "leader"), Candidate(server.client(), "follower")
     await asyncio.sleep(60)
     assert (leader.election.problem(), follower.election.problem()) == ("", "")

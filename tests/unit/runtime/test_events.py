@@ -29,7 +29,7 @@ def counts(events: list[Json]) -> dict[str, int]:
     return {event["reason"]: event["count"] for event in events}
 
 
-async def test_an_event_is_found_under_its_object(client: Client) -> None:
+async def test_event_refers_to_its_object(client: Client) -> None:
     thing = await create(client, "a")
     events = Events(client, "tester")
     events.start()
@@ -51,7 +51,7 @@ async def test_an_event_is_found_under_its_object(client: Client) -> None:
     assert found["metadata"]["name"].startswith("a.")
 
 
-async def test_an_object_without_a_namespace_has_its_events_in_default(client: Client) -> None:
+async def test_event_of_cluster_scoped_object_is_in_default_namespace(client: Client) -> None:
     events = Events(client, "tester")
     events.start()
     events.normal(Reference("v1", "Node", "", "n"), "Seen", "here it is")
@@ -61,7 +61,7 @@ async def test_an_object_without_a_namespace_has_its_events_in_default(client: C
 
 
 @virtually
-async def test_what_is_said_again_is_counted_in_the_same_event(server: ApiServer) -> None:
+async def test_repeated_event_increments_count(server: ApiServer) -> None:
     client = server.client()
     events = Events(client, "tester")
     events.start()
@@ -77,7 +77,7 @@ async def test_what_is_said_again_is_counted_in_the_same_event(server: ApiServer
 
 
 @virtually
-async def test_a_series_whose_event_is_no_longer_kept_begins_anew(server: ApiServer) -> None:
+async def test_repeated_event_is_recreated_after_deletion(server: ApiServer) -> None:
     client = server.client()
     events = Events(client, "tester")
     events.start()
@@ -94,7 +94,7 @@ async def test_a_series_whose_event_is_no_longer_kept_begins_anew(server: ApiSer
 
 
 @virtually
-async def test_an_object_that_talks_too_much_is_cut_short_and_others_are_not(server: ApiServer) -> None:
+async def test_events_are_rate_limited_per_object(server: ApiServer) -> None:
     client = server.client()
     events = Events(client, "tester")
     events.start()
@@ -135,7 +135,7 @@ def refused(*moods: Exception | None) -> tuple[Refusing, Events]:
 
 
 @virtually
-async def test_a_server_that_is_away_for_a_moment_gets_the_event_later() -> None:
+async def test_event_write_is_retried_after_server_errors() -> None:
     server, events = refused(OSError("away"), StatusError(503, "ServiceUnavailable", "later"))
     events.start()
     events.normal(ABOUT, "Said", "something")
@@ -148,7 +148,7 @@ async def test_a_server_that_is_away_for_a_moment_gets_the_event_later() -> None
 
 
 @virtually
-async def test_an_event_nobody_takes_is_given_up_and_the_next_has_its_chance() -> None:
+async def test_event_is_dropped_after_five_failed_writes() -> None:
     server, events = refused(*[OSError("away")] * 5)
     events.start()
     events.normal(ABOUT, "First", "lost")
@@ -161,7 +161,7 @@ async def test_an_event_nobody_takes_is_given_up_and_the_next_has_its_chance() -
 
 
 @virtually
-async def test_an_event_that_may_not_be_written_is_not_tried_again() -> None:
+async def test_forbidden_event_is_not_retried() -> None:
     server, events = refused(StatusError(403, "Forbidden", "the namespace is going"))
     events.start()
     events.normal(ABOUT, "Said", "in vain")
@@ -171,7 +171,7 @@ async def test_an_event_that_may_not_be_written_is_not_tried_again() -> None:
 
 
 @virtually
-async def test_the_newest_are_dropped_when_too_many_wait() -> None:
+async def test_events_beyond_queue_limit_are_dropped() -> None:
     server, events = refused()
     for number in range(1200):
         events.normal(Reference("v1", "ConfigMap", "default", f"a{number}"), "Said", "something")
@@ -183,7 +183,7 @@ async def test_the_newest_are_dropped_when_too_many_wait() -> None:
 
 
 @virtually
-async def test_the_end_waits_briefly_for_what_is_not_written_yet() -> None:
+async def test_closing_flushes_pending_events() -> None:
     server, events = refused()
     events.start()
     for number in range(20):
@@ -193,7 +193,7 @@ async def test_the_end_waits_briefly_for_what_is_not_written_yet() -> None:
 
 
 @virtually
-async def test_the_end_does_not_wait_for_a_server_that_hangs() -> None:
+async def test_closing_does_not_wait_for_hanging_server() -> None:
     server, events = refused()
 
     async def hangs(*args: Any, **options: Any) -> bytes:
@@ -207,7 +207,7 @@ async def test_the_end_does_not_wait_for_a_server_that_hangs() -> None:
     assert asyncio.get_running_loop().time() < 5
 
 
-def test_long_messages_are_cut() -> None:
+def test_long_event_messages_are_truncated() -> None:
     async def say() -> None:
         server, events = refused()
         events.start()
@@ -220,7 +220,7 @@ def test_long_messages_are_cut() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "n" * 253])
-def test_an_object_is_referred_to_by_what_identifies_it(name: str) -> None:
+def test_event_reference_identifies_the_object(name: str) -> None:
     metadata = ObjectMeta(namespace="ns", name=name, uid="u")
     assert reference(ConfigMap(api_version="v1", kind="ConfigMap", metadata=metadata)) == Reference(
         "v1", "ConfigMap", "ns", name, "u"

@@ -66,7 +66,7 @@ async def yields() -> None:
     await asyncio.to_thread(time.sleep, 0.2)
 
 
-def test_who_computes_too_long_is_named_with_the_place() -> None:
+def test_guard_reports_long_computation_with_stack() -> None:
     (offence,) = watched(computes)
     assert (offence.what, offence.waited) == ("task ours (computes)", False)
     assert offence.seconds > 0.24
@@ -75,7 +75,7 @@ def test_who_computes_too_long_is_named_with_the_place() -> None:
     assert str(offence).startswith(f"task ours (computes) computed for {offence.seconds * 1000:.0f} ms")
 
 
-def test_an_offence_is_traced_to_the_file_of_the_task_wherever_it_was_looked_at() -> None:
+def test_guard_attributes_offence_to_file_of_task() -> None:
     """A look may come when only the interpreter's own code is on the stack, as when a task ends and wakes who waits."""
     (offence,) = watched(computes)
     assert offence.place == __file__
@@ -117,18 +117,18 @@ def waiting() -> Iterator[Waiting]:
 
 
 @pytest.mark.parametrize("how", ["sleeps", "waits_for_a_lock", "waits_for_a_child"])
-def test_who_waits_in_the_loop_is_caught_at_it(how: str, waiting: Waiting) -> None:
+def test_guard_reports_blocking_wait(how: str, waiting: Waiting) -> None:
     (offence,) = watched(getattr(waiting, how), waiting.end)
     assert (offence.what, offence.waited) == (f"task ours (Waiting.{how})", True)
     assert how in offence.stack[0]
     assert "waited for" in str(offence)
 
 
-def test_who_lets_others_have_their_turn_is_not() -> None:
+def test_guard_ignores_task_that_yields() -> None:
     assert watched(yields) == []
 
 
-def test_a_busy_machine_is_nobodys_fault() -> None:
+def test_guard_ignores_delays_of_a_busy_machine() -> None:
     """Callbacks are slow here by the clock, because others have the processors."""
     processors = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(processors)})
@@ -156,7 +156,7 @@ def test_a_busy_machine_is_nobodys_fault() -> None:
 @pytest.mark.parametrize(
     ("load", "allowed"), [("0.50 0.40 0.30 1/200 99", 1.0), ("64.0 0.40 0.30 1/200 99", 3.0), ("0.1 0 0 99/200 9", 3.0)]
 )
-def test_neighbours_on_the_same_core_are_allowed_for(
+def test_guard_slowdown_allowance_depends_on_load_average(
     load: str, allowed: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "loadavg").write_text(load)
@@ -165,7 +165,7 @@ def test_neighbours_on_the_same_core_are_allowed_for(
     assert guard._slowdown() == allowed
 
 
-def test_a_thread_that_is_late_to_start_is_not_held_against_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guard_ignores_wait_for_runnable_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """asyncio waits for a new thread to begin: on a busy machine, as long as a processor takes to come to it."""
     monkeypatch.setattr(guard, "_state", lambda thread: "S" if thread == threading.main_thread().native_id else "R")
     monkeypatch.setattr(guard, "_seconds_of", lambda thread: 0.0)
@@ -183,7 +183,7 @@ def test_a_thread_that_is_late_to_start_is_not_held_against_the_loop(monkeypatch
         thread.join()
 
 
-def test_a_watchdog_that_queues_for_a_processor_is_not_held_against_the_loop() -> None:
+def test_guard_subtracts_watchdog_queueing_time() -> None:
     """The watchdog may hold the interpreter lock while it queues; the loop's thread then sleeps."""
     judging = Guard(lambda offence: None)
     idle = guard._Work(own=0.0, others=0.0, watchdog=0.0, runnable=False)
@@ -192,7 +192,7 @@ def test_a_watchdog_that_queues_for_a_processor_is_not_held_against_the_loop() -
     assert judging._has_waited(0.10, idle, idle._replace(watchdog=0.04))
 
 
-def test_a_thread_that_does_not_let_go_of_the_interpreter_is_not_held_against_the_loop() -> None:
+def test_guard_ignores_wait_for_interpreter_lock() -> None:
     text = json.dumps([{"name": str(number), "value": [number] * 10} for number in range(30_000)])
     over = threading.Event()
 
@@ -214,7 +214,7 @@ def test_a_thread_that_does_not_let_go_of_the_interpreter_is_not_held_against_th
         thread.join()
 
 
-def test_collecting_garbage_is_nobodys_fault() -> None:
+def test_guard_ignores_garbage_collection() -> None:
     heap = [[{"number": number}] for number in range(300_000)]
     spent: list[float] = []
 
@@ -229,7 +229,7 @@ def test_collecting_garbage_is_nobodys_fault() -> None:
     assert heap
 
 
-def test_importing_at_first_use_is_paid_once(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_guard_ignores_first_import(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "slow_to_import.py").write_text(
         "import time\nuntil = time.thread_time() + 0.2\nwhile time.thread_time() < until: pass\n"
     )
@@ -259,21 +259,21 @@ def test_callbacks_are_watched_as_tasks_are() -> None:
     ]
 
 
-def test_loops_of_other_threads_are_left_alone() -> None:
+def test_guard_ignores_loops_of_other_threads() -> None:
     async def beside() -> None:
         await asyncio.to_thread(lambda: asyncio.run(computes_unseen()))
 
     assert watched(beside) == []
 
 
-def test_the_limit_can_be_set() -> None:
+def test_guard_limit_is_configurable() -> None:
     offences: list[Offence] = []
     with guarded(offences.append, limit_seconds=0.5):
         asyncio.run(computes_unseen())
     assert offences == []
 
 
-def test_one_guard_at_a_time_and_nothing_left_of_it() -> None:
+def test_only_one_guard_can_run_and_stop_restores_asyncio() -> None:
     plain = asyncio.Handle._run
     with guarded(lambda offence: None):
         assert asyncio.Handle._run is not plain
@@ -285,13 +285,11 @@ def test_one_guard_at_a_time_and_nothing_left_of_it() -> None:
 
 
 @pytest.mark.parametrize(("value", "on"), [("", False), ("0", False), ("1", True), ("yes", True)])
-def test_it_is_switched_on_in_the_program_by_its_variable(
-    value: str, on: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_guard_is_enabled_by_environment_variable(value: str, on: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(guard.VARIABLE, value)
     assert wanted() is on
 
 
-def test_an_offence_can_be_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_guard_offence_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     log_offence(Offence("task x (y)", 0.123, False))
     assert "task x (y) computed for 123 ms in the event loop:\n  (no stack" in caplog.text

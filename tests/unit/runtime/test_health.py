@@ -8,7 +8,7 @@ import pytest
 from remuda.runtime.health import HealthServer
 
 
-async def test_alive_ready_and_counted() -> None:
+async def test_health_server_serves_healthz_readyz_and_metrics() -> None:
     problems = {"caches": "", "lease": ""}
     checks = {name: (lambda name=name: problems[name]) for name in problems}
     server = HealthServer(checks, lambda: b"a_total 1\n")
@@ -34,7 +34,7 @@ async def test_alive_ready_and_counted() -> None:
         await server.stop()
 
 
-async def test_a_port_that_is_taken_is_an_error() -> None:
+async def test_health_server_port_in_use_raises_os_error() -> None:
     first, second = HealthServer({}, bytes), HealthServer({}, bytes)
     await first.start("127.0.0.1", 0)
     try:

@@ -242,7 +242,7 @@ def names(found: Informer[Object]) -> list[str]:
     return [obj.metadata.name for obj in found.all()]
 
 
-async def test_what_bore_a_deleted_name_before_is_not_shown_by_a_watch_that_lags() -> None:
+async def test_lagging_watch_does_not_show_earlier_incarnation_of_deleted_object() -> None:
     def incarnation(uid: str, revision: int) -> bytes:
         metadata = {"namespace": "default", "name": "a", "uid": uid, "resourceVersion": str(revision)}
         return msgspec.json.encode({"kind": "ConfigMap", "metadata": metadata})
@@ -260,7 +260,7 @@ async def test_what_bore_a_deleted_name_before_is_not_shown_by_a_watch_that_lags
     assert names(lagging) == ["a"]
 
 
-async def test_a_cache_of_a_part_does_not_take_in_what_is_outside_it() -> None:
+async def test_filtered_informer_ignores_objects_outside_its_selector() -> None:
     part = informer(namespace="ours", selector=parse_label_selector("colour=red"))
     part.observe(thing("elsewhere", 1, namespace="theirs", colour="red"))
     part.observe(thing("blue", 2, namespace="ours", colour="blue"))
@@ -268,7 +268,7 @@ async def test_a_cache_of_a_part_does_not_take_in_what_is_outside_it() -> None:
     assert names(part) == ["red"]
 
 
-async def test_a_listener_that_fails_keeps_nobody_from_hearing() -> None:
+async def test_failing_listener_does_not_block_other_listeners() -> None:
     heard: list[tuple[bool, bool, bool]] = []
     told = informer()
 
@@ -283,7 +283,7 @@ async def test_a_listener_that_fails_keeps_nobody_from_hearing() -> None:
     assert heard == [(False, True, True), (True, True, False), (True, False, False)]
 
 
-async def test_whoever_has_stopped_listening_is_told_nothing_more() -> None:
+async def test_removed_listener_receives_no_changes() -> None:
     told = informer()
     heard: list[object] = []
 
@@ -297,7 +297,7 @@ async def test_whoever_has_stopped_listening_is_told_nothing_more() -> None:
     assert len(heard) == 1
 
 
-async def test_whoever_listens_later_is_told_of_what_is_there() -> None:
+async def test_late_listener_receives_existing_objects() -> None:
     filled = informer()
     filled.replace([thing("a", 1), thing("b", 2)], 2)
     heard: list[str] = []
@@ -305,14 +305,14 @@ async def test_whoever_listens_later_is_told_of_what_is_there() -> None:
     assert heard == ["a True", "b True"]
 
 
-async def test_an_index_declared_too_late_is_refused() -> None:
+async def test_index_declared_after_sync_is_rejected() -> None:
     filled = informer()
     filled.replace([thing("a", 1)], 1)
     with pytest.raises(RuntimeError, match="must be declared before"):
         filled.index("late", lambda obj: ())
 
 
-async def test_an_index_with_the_same_value_twice_lets_go_of_the_object_once() -> None:
+async def test_index_with_duplicate_values_releases_object() -> None:
     filled = informer()
     filled.index("twice", lambda obj: ("x", "x"))
     filled.replace([thing("a", 1)], 1)
@@ -321,7 +321,7 @@ async def test_an_index_with_the_same_value_twice_lets_go_of_the_object_once() -
     assert filled.keys("twice", "x") == []
 
 
-async def test_what_is_kept_is_what_the_transform_leaves() -> None:
+async def test_informer_stores_transformed_objects() -> None:
     def bare(value: bytes) -> bytes:
         obj = msgspec.json.decode(value)
         del obj["metadata"]["labels"]
@@ -335,7 +335,7 @@ async def test_what_is_kept_is_what_the_transform_leaves() -> None:
     assert b"labels" not in (lean.raw("default", "a") or b"")
 
 
-async def test_a_namespace_being_deleted_is_still_there_although_its_metadata_hold_nothing() -> None:
+async def test_deleting_namespace_without_finalizers_stays_in_cache() -> None:
     namespaces = Informer(msgspec.json.Decoder(Object).decode, CONFIG_MAP.target._replace(plural="namespaces"))
     ending: Mapping[str, Any] = {
         "name": "n",
@@ -347,7 +347,7 @@ async def test_a_namespace_being_deleted_is_still_there_although_its_metadata_ho
     assert names(namespaces) == ["n"]
 
 
-async def test_bookmarks_move_the_watch_and_nothing_else() -> None:
+async def test_bookmark_advances_revision_without_adding_objects() -> None:
     marked = informer()
     assert marked.change(Change("BOOKMARK", msgspec.json.encode({"metadata": {"resourceVersion": "9"}}))) == 9
     assert len(marked) == 0
@@ -355,7 +355,7 @@ async def test_bookmarks_move_the_watch_and_nothing_else() -> None:
     assert names(marked) == [], "the watch is past it: the object has been deleted since"
 
 
-async def test_our_deletes_are_seen_at_once_on_the_engine(client: Client) -> None:
+async def test_own_deletes_are_reflected_in_cache_immediately(client: Client) -> None:
     caches = Caches(client)
     things = caches.of(CONFIG_MAP)
     await caches.start()
@@ -388,7 +388,7 @@ def counting() -> Informer[Counted]:
     return Informer(Kind("v1", "Counted", "counted", Counted).decode, CONFIG_MAP.target)
 
 
-async def test_an_object_that_cannot_be_read_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+async def test_undecodable_object_does_not_hide_other_objects(caplog: pytest.LogCaptureFixture) -> None:
     found = counting()
     found.replace([counted("a", 1, 1), counted("bad", 2, "many"), counted("c", 3, 3)], 3)
     assert found.synced.is_set()
@@ -404,7 +404,7 @@ async def test_an_object_that_cannot_be_read_hides_no_other(caplog: pytest.LogCa
     assert [obj.count for obj in found.all()] == [1, 5, 3]
 
 
-async def test_an_object_that_can_no_longer_be_read_is_not_taken_for_gone() -> None:
+async def test_object_that_becomes_undecodable_keeps_last_state() -> None:
     found = counting()
     heard: list[Counted | None] = []
     found.listen(lambda before, after, initial: heard.append(after))
@@ -417,14 +417,14 @@ async def test_an_object_that_can_no_longer_be_read_is_not_taken_for_gone() -> N
     assert (found.all(), found.unreadable, heard[1:]) == ([], {}, [None])
 
 
-async def test_what_could_not_be_read_and_is_gone_is_forgotten() -> None:
+async def test_deleted_undecodable_object_is_removed_from_unreadable() -> None:
     found = counting()
     found.replace([counted("a", 1, "many")], 1)
     found.replace([], 2)
     assert found.unreadable == {}
 
 
-async def test_an_index_that_fails_on_one_object_hides_no_other() -> None:
+async def test_index_failure_on_one_object_does_not_hide_other_objects() -> None:
     found = counting()
     found.index("share", lambda obj: (str(12 // obj.count),))
     found.replace([counted("a", 1, 0), counted("b", 2, 4)], 2)

@@ -44,13 +44,13 @@ def create_machine(ledger: Ledger, key: Key) -> None:
     ledger.wrote(SET, "create", MACHINE.target, *key, "")
 
 
-def test_a_machine_has_an_account_from_its_creation_on(ledger: Ledger) -> None:
+def test_ledger_opens_account_at_machine_creation(ledger: Ledger) -> None:
     create_machine(ledger, M)
     assert ledger.writes_of(M) == 1
     assert [span.phase for span in ledger.timeline(M)] == [BEFORE]
 
 
-def test_writes_belong_to_the_machine_of_the_reconcile_else_to_the_one_of_that_name(ledger: Ledger) -> None:
+def test_ledger_attributes_writes_by_reconcile_or_object_name(ledger: Ledger) -> None:
     create_machine(ledger, M)
     ledger.wrote(SET, "create", DOCKER, *M, "")
     ledger.wrote(Running("docker", "DockerMachine", M), "patch", DOCKER, *M, "status")
@@ -66,7 +66,7 @@ def test_writes_belong_to_the_machine_of_the_reconcile_else_to_the_one_of_that_n
     }
 
 
-def test_what_belongs_to_no_machine_counts_for_all_of_them(ledger: Ledger) -> None:
+def test_unattributed_writes_are_shared_by_all_machines(ledger: Ledger) -> None:
     create_machine(ledger, M)
     create_machine(ledger, Key("ns", "other"))
     for _ in range(4):
@@ -77,13 +77,13 @@ def test_what_belongs_to_no_machine_counts_for_all_of_them(ledger: Ledger) -> No
     assert ledger.writes_by["cluster", "patch clusters/status"] == 4
 
 
-def test_a_name_in_another_namespace_is_another_machine(ledger: Ledger) -> None:
+def test_ledger_distinguishes_machines_by_namespace(ledger: Ledger) -> None:
     create_machine(ledger, M)
     ledger.wrote(SET, "create", DOCKER, "elsewhere", "m", "")
     assert ledger.writes_of(M) == 1
 
 
-def test_only_one_kind_is_followed(ledger: Ledger) -> None:
+def test_ledger_follows_only_one_kind(ledger: Ledger) -> None:
     with pytest.raises(ValueError, match="the ledger does not follow Cluster"):
         ledger.writes_per("Cluster")
     assert ledger.writes_per("Machine") == 0.0
@@ -94,7 +94,7 @@ def test_only_one_kind_is_followed(ledger: Ledger) -> None:
     assert (idle.writes, idle.reconciles) == (1, 1)
 
 
-def test_phases_have_their_time_writes_and_reconciles(ledger: Ledger, time: Time) -> None:
+def test_ledger_records_duration_writes_and_reconciles_per_phase(ledger: Ledger, time: Time) -> None:
     create_machine(ledger, M)
     time.now += 2
     ledger.phase(M, "Provisioning")
@@ -113,13 +113,13 @@ def test_phases_have_their_time_writes_and_reconciles(ledger: Ledger, time: Time
     assert ledger.writes_of(M) == 2
 
 
-def test_a_timeline_is_the_readers_own(ledger: Ledger) -> None:
+def test_ledger_timeline_is_a_copy(ledger: Ledger) -> None:
     create_machine(ledger, M)
     ledger.timeline(M)[0].writes.clear()
     assert ledger.writes_of(M) == 1
 
 
-def test_totals_are_metrics(time: Time) -> None:
+def test_ledger_totals_are_exported_as_metrics(time: Time) -> None:
     metrics = Metrics()
     ledger = Ledger(metrics)
     ledger.follow(MACHINE)
@@ -132,7 +132,7 @@ def test_totals_are_metrics(time: Time) -> None:
     assert found("remuda_phase_seconds_sum", {"kind": "Machine", "phase": BEFORE}) == 12
 
 
-def test_memory_is_bounded_and_what_is_used_stays() -> None:
+def test_ledger_evicts_least_recently_used_accounts() -> None:
     ledger = Ledger(most_accounts=3)
     ledger.follow(MACHINE)
     for number in range(10):
@@ -144,7 +144,7 @@ def test_memory_is_bounded_and_what_is_used_stays() -> None:
     assert ledger.writes_per("Machine") == 2.0
 
 
-def test_a_machine_that_goes_to_and_fro_keeps_its_latest_phases(time: Time) -> None:
+def test_ledger_keeps_only_latest_phases_of_a_machine(time: Time) -> None:
     ledger = Ledger()
     ledger.follow(MACHINE)
     for turn in range(100):

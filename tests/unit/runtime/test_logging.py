@@ -170,7 +170,7 @@ def test_concurrent_reconciles_never_mix(lines: LogLines) -> None:
     assert {line["step"] for line in said} == {SADDLE.name}
 
 
-def test_each_reconcile_has_another_id(lines: LogLines) -> None:
+def test_each_reconcile_has_a_unique_id(lines: LogLines) -> None:
     async def reconcile(key: Key) -> Outcome:
         library.info("here")
         return DONE
@@ -210,7 +210,7 @@ def test_background_task_does_not_keep_the_reconcile_that_started_it(lines: LogL
 # ---- steps -----------------------------------------------------------------------------------------------------------
 
 
-def test_step_that_acted_is_one_line_with_its_writes(lines: LogLines) -> None:
+def test_acting_step_logs_one_line_with_its_writes(lines: LogLines) -> None:
     async def main() -> None:
         async with SADDLE:
             note_write("create", "machines", "ns", "m-1", "")
@@ -224,7 +224,7 @@ def test_step_that_acted_is_one_line_with_its_writes(lines: LogLines) -> None:
 
 
 @pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
-def test_step_that_failed_has_no_line_but_the_failure_names_it(lines: LogLines, level: int) -> None:
+def test_failed_step_is_named_only_in_the_failure_line(lines: LogLines, level: int) -> None:
     logging.getLogger().setLevel(level)
 
     async def reconcile(key: Key) -> Outcome:
@@ -244,7 +244,7 @@ def test_step_that_failed_has_no_line_but_the_failure_names_it(lines: LogLines, 
     assert line["message"].startswith("reconcile failed: bucked off; retry in ")
 
 
-def test_step_says_nothing_where_info_is_disabled(lines: LogLines) -> None:
+def test_step_logs_nothing_when_info_is_disabled(lines: LogLines) -> None:
     async def main() -> None:
         async with SADDLE:
             note_write("create", "machines", "ns", "m-1", "")
@@ -279,7 +279,7 @@ def test_outcome_is_logged_only_when_it_changes(lines: LogLines) -> None:
     assert {line["level"] for line in lines.all} == {"info"}
 
 
-def test_wait_for_a_moment_is_logged_as_debug(lines: LogLines) -> None:
+def test_timed_wait_is_logged_as_debug(lines: LogLines) -> None:
     logging.getLogger().setLevel(logging.DEBUG)
     rest = Again(60.0, "rests until noon")
     outcomes(lines, rest, rest, Again(60.0))
@@ -287,7 +287,7 @@ def test_wait_for_a_moment_is_logged_as_debug(lines: LogLines) -> None:
     assert said == [("debug", "waiting: rests until noon (Time)"), ("debug", "done")]
 
 
-def test_object_that_the_message_names_is_not_named_twice(lines: LogLines) -> None:
+def test_blocked_message_does_not_repeat_object_name(lines: LogLines) -> None:
     assert outcomes(lines, Blocked("Thirsty", "Trough ns/t", "Trough ns/t is empty")) == [
         "waiting: Trough ns/t is empty (Thirsty)"
     ]
@@ -305,7 +305,7 @@ def test_recovery_after_a_failure_is_logged(lines: LogLines) -> None:
     ]
 
 
-def test_nothing_is_kept_of_keys_that_are_done(lines: LogLines) -> None:
+def test_completed_keys_leave_no_wait_or_failure_state(lines: LogLines) -> None:
     things: list[Controller] = []
 
     async def story() -> None:

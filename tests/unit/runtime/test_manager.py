@@ -64,7 +64,7 @@ async def answer(client: Client, name: str) -> str | None:
     return found.data.get("answer")
 
 
-async def test_it_works_from_start_to_end_and_leaves_nothing(client: Client) -> None:
+async def test_manager_reconciles_and_leaves_no_tasks_after_stop(client: Client) -> None:
     before = everything()
     await create(client, "early", {"question": "now?"})
     answering = Answering(client)
@@ -81,7 +81,7 @@ async def test_it_works_from_start_to_end_and_leaves_nothing(client: Client) -> 
     assert everything() - before == set()
 
 
-async def test_nothing_is_written_when_nothing_is_to_be_done(client: Client) -> None:
+async def test_repeated_reconcile_without_changes_writes_nothing(client: Client) -> None:
     answering = Answering(client)
     await answering.manager.start()
     answering.manager.lead()
@@ -96,7 +96,7 @@ async def test_nothing_is_written_when_nothing_is_to_be_done(client: Client) -> 
     await answering.manager.stop()
 
 
-async def test_deletes_through_its_client_are_seen_at_once(client: Client) -> None:
+async def test_writes_of_manager_client_are_visible_in_cache_immediately(client: Client) -> None:
     answering = Answering(client)
     manager = answering.manager
     await manager.start()
@@ -118,7 +118,7 @@ async def test_deletes_through_its_client_are_seen_at_once(client: Client) -> No
     await manager.stop()
 
 
-async def test_controller_follows_the_cache_it_is_given_also_while_it_is_empty(client: Client) -> None:
+async def test_controller_follows_given_empty_cache(client: Client) -> None:
     manager, seen = Manager(client, name="remuda"), list[str]()
 
     async def reconcile(key: Key) -> Outcome:
@@ -137,13 +137,13 @@ async def test_controller_follows_the_cache_it_is_given_also_while_it_is_empty(c
     assert seen == ["this"]
 
 
-async def test_two_controllers_of_one_name_are_a_mistake(client: Client) -> None:
+async def test_duplicate_controller_name_is_rejected(client: Client) -> None:
     manager = Answering(client).manager
     with pytest.raises(ValueError, match="two controllers are called answer"):
         manager.controller("answer", CONFIG_MAP, lambda key: asyncio.sleep(0, DONE))
 
 
-async def test_what_controllers_share_ends_after_them(client: Client) -> None:
+async def test_at_end_callbacks_run_after_controllers_stop(client: Client) -> None:
     answering = Answering(client)
     ended: list[bool] = []
 
@@ -159,7 +159,7 @@ async def test_what_controllers_share_ends_after_them(client: Client) -> None:
     assert ended == [True]
 
 
-async def test_what_begins_at_the_start_finds_full_caches_and_comes_before_the_lead(client: Client) -> None:
+async def test_at_start_callbacks_run_with_synced_caches_before_leading(client: Client) -> None:
     await create(client, "a")
     answering = Answering(client)
     told: list[str] = []
@@ -178,7 +178,7 @@ async def test_what_begins_at_the_start_finds_full_caches_and_comes_before_the_l
     assert told == ["start", "lead"]
 
 
-async def test_a_start_that_cannot_be_finished_is_given_up_when_told_and_leaves_nothing(client: Client) -> None:
+async def test_stopping_an_unfinished_start_leaves_no_tasks(client: Client) -> None:
     before = everything()
     manager = Manager(client)
     manager.caches.of(Kind("example.com/v1", "Widget", "widgets", Object))
@@ -193,7 +193,7 @@ async def test_a_start_that_cannot_be_finished_is_given_up_when_told_and_leaves_
     await until(lambda: everything() <= before)  # the engine starts tasks of its own meanwhile, which end
 
 
-async def test_an_error_at_the_start_is_the_caller_s_and_leaves_nothing(
+async def test_start_error_is_raised_to_caller_and_leaves_no_tasks(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = everything()
@@ -229,7 +229,7 @@ async def sleep_until(true: Callable[[], object]) -> None:
 
 
 @virtually
-async def test_of_two_replicas_one_works_and_the_other_takes_over(server: ApiServer) -> None:
+async def test_second_replica_takes_over_when_leader_stops(server: ApiServer) -> None:
     client = server.client()
     one, other = Replica(server, "one"), Replica(server, "other")
     await create(client, "a", {"question": "who?"})
@@ -248,7 +248,7 @@ async def test_of_two_replicas_one_works_and_the_other_takes_over(server: ApiSer
 
 
 @virtually
-async def test_whoever_loses_the_lead_drops_everything_at_once_and_says_so(server: ApiServer) -> None:
+async def test_manager_that_loses_leadership_stops_immediately(server: ApiServer) -> None:
     client = server.client()
     before = everything()
     replica = Replica(server, "one", slow=50.0)
@@ -266,7 +266,7 @@ async def test_whoever_loses_the_lead_drops_everything_at_once_and_says_so(serve
 
 
 @virtually
-async def test_a_process_that_stood_still_for_too_long_acts_no_more(server: ApiServer) -> None:
+async def test_manager_suspended_past_its_lease_writes_nothing(server: ApiServer) -> None:
     client = server.client()
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
@@ -282,7 +282,7 @@ async def test_a_process_that_stood_still_for_too_long_acts_no_more(server: ApiS
 
 
 @virtually
-async def test_the_lease_is_held_until_the_last_reconcile_has_ended(server: ApiServer) -> None:
+async def test_lease_is_held_until_last_reconcile_has_finished(server: ApiServer) -> None:
     client = server.client()
     replica = Replica(server, "one", slow=8.0)
     await create(client, "a", {"question": "who?"})
@@ -296,7 +296,7 @@ async def test_the_lease_is_held_until_the_last_reconcile_has_ended(server: ApiS
 
 
 @virtually
-async def test_a_replica_that_never_led_ends_when_it_is_told(server: ApiServer) -> None:
+async def test_standby_replica_stops_on_request(server: ApiServer) -> None:
     one = Replica(server, "one")
     await asyncio.sleep(5)
     other = Replica(server, "other")
@@ -308,7 +308,7 @@ async def test_a_replica_that_never_led_ends_when_it_is_told(server: ApiServer) 
     await one.running
 
 
-async def test_a_manager_of_one_namespace_sees_no_other(client: Client) -> None:
+async def test_namespaced_manager_caches_only_its_namespace(client: Client) -> None:
     await client.create(CONFIG_MAP.target, "kube-system", {"metadata": {"name": "elsewhere"}})
     manager = Manager(client, namespace="default")
     things = manager.caches.of(CONFIG_MAP)
@@ -320,7 +320,7 @@ async def test_a_manager_of_one_namespace_sees_no_other(client: Client) -> None:
     await manager.stop()
 
 
-async def test_what_the_server_refuses_is_neither_shown_nor_booked(client: Client) -> None:
+async def test_rejected_write_is_neither_cached_nor_counted(client: Client) -> None:
     manager = Manager(client)
     things = manager.caches.of(CONFIG_MAP)
     await manager.start()

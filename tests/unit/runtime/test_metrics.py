@@ -47,7 +47,7 @@ def test_reconciles_are_counted_by_outcome_and_time() -> None:
     assert found["workqueue_work_duration_seconds_count{controller=things,name=things}"] == 6
 
 
-def test_a_queue_is_read_when_somebody_asks() -> None:
+def test_queue_metrics_are_read_at_scrape_time() -> None:
     metrics = Metrics()
     queue = Counter()
     metrics.follow_queue("things", queue)
@@ -67,7 +67,7 @@ def test_a_queue_is_read_when_somebody_asks() -> None:
     assert found("controller_runtime_max_concurrent_reconciles", CONTROLLER) == 10
 
 
-def test_requests_and_leadership() -> None:
+def test_request_and_leadership_metrics_are_recorded() -> None:
     metrics = Metrics()
     exchanged = metrics.requests_to("10.0.0.1:6443")
     for code in ("200", "200", "404"):
@@ -81,14 +81,14 @@ def test_requests_and_leadership() -> None:
     assert samples(metrics)["leader_election_master_status{name=remuda}"] == 0
 
 
-def test_two_managers_in_one_process_do_not_meet() -> None:
+def test_metrics_of_two_managers_are_separate() -> None:
     one, other = Metrics(), Metrics()
     one.added("things")
     assert other.registry.get_sample_value("workqueue_adds_total", QUEUE) is None
     assert one.controller("things") is one.controller("things")
 
 
-def test_only_what_was_counted_is_shown() -> None:
+def test_created_series_are_not_exported() -> None:
     """Prometheus has no use for the moment each series was made."""
     metrics = Metrics()
     metrics.added("things")

@@ -16,7 +16,7 @@ def moment(outcome: Outcome) -> float | None:
 
 
 @given(outcomes=st.lists(st.just(DONE) | AGAIN | BLOCKED, max_size=5))
-def test_the_earliest_moment_wins_and_the_first_thing_that_blocks_is_named(outcomes: list[Outcome]) -> None:
+def test_combined_outcome_has_earliest_time_and_first_blocker(outcomes: list[Outcome]) -> None:
     together = soonest(*outcomes)
     moments = [when for outcome in outcomes if (when := moment(outcome)) is not None]
     assert moment(together) == (min(moments) if moments else None)
@@ -28,7 +28,7 @@ def test_the_earliest_moment_wins_and_the_first_thing_that_blocks_is_named(outco
         assert together in (outcomes or [DONE])
 
 
-def test_nothing_is_done() -> None:
+def test_soonest_of_outcomes_covers_empty_done_again_and_blocked() -> None:
     assert soonest() == DONE
     assert soonest(DONE, DONE) == DONE
     assert soonest(Again(5, "later"), Again(2, "soon"), DONE) == Again(2, "soon")

@@ -167,7 +167,7 @@ class Hands:
 
 
 @virtually
-async def test_what_has_just_happened_goes_before_what_a_list_brought() -> None:
+async def test_normal_priority_keys_run_before_low_priority_keys() -> None:
     hands = Hands(workers=1)
     for key in ("a", "b", "c"):
         hands.queue.add(key, LOW)
@@ -182,7 +182,7 @@ async def test_what_has_just_happened_goes_before_what_a_list_brought() -> None:
 
 
 @virtually
-async def test_a_key_added_again_while_it_waits_runs_once() -> None:
+async def test_waiting_key_added_again_runs_once() -> None:
     hands = Hands(workers=1)
     for _ in range(5):
         hands.queue.add("a")
@@ -193,7 +193,7 @@ async def test_a_key_added_again_while_it_waits_runs_once() -> None:
 
 
 @virtually
-async def test_what_happens_during_a_run_brings_the_key_back_once_after_the_least_interval() -> None:
+async def test_key_added_while_running_runs_again_once_after_interval() -> None:
     loop = asyncio.get_running_loop()
     hands = Hands(interval=0.1)
     hands.queue.open()
@@ -209,7 +209,7 @@ async def test_what_happens_during_a_run_brings_the_key_back_once_after_the_leas
 
 
 @virtually
-async def test_a_delay_is_shortened_by_an_earlier_wish_and_not_lengthened_by_a_later_one() -> None:
+async def test_earliest_delay_of_a_key_takes_precedence() -> None:
     hands = Hands()
     hands.queue.open()
     hands.queue.add_after("a", 10)
@@ -223,7 +223,7 @@ async def test_a_delay_is_shortened_by_an_earlier_wish_and_not_lengthened_by_a_l
 
 
 @virtually
-async def test_failures_wait_longer_each_time_and_forgiven_ones_not_at_all() -> None:
+async def test_failures_back_off_and_forgiven_failures_do_not() -> None:
     hands = Hands(backoff=Backoff(first=1.0, most=5.0))
     hands.queue.open()
     delays = [hands.queue.failed("a") for _ in range(6)]
@@ -234,7 +234,7 @@ async def test_failures_wait_longer_each_time_and_forgiven_ones_not_at_all() -> 
 
 
 @virtually
-async def test_a_closed_queue_starts_nothing_and_leaves_no_timer() -> None:
+async def test_closed_queue_starts_no_keys() -> None:
     hands = Hands(interval=0.1)
     hands.queue.open()
     hands.queue.add("running")
@@ -249,7 +249,7 @@ async def test_a_closed_queue_starts_nothing_and_leaves_no_timer() -> None:
 
 
 @virtually
-async def test_it_tells_how_long_keys_wait_and_work_takes() -> None:
+async def test_queue_reports_wait_and_work_durations() -> None:
     waited: list[float] = []
     hands = Hands(workers=1, waited=waited.append)
     hands.queue.open()
@@ -263,7 +263,7 @@ async def test_it_tells_how_long_keys_wait_and_work_takes() -> None:
     assert (hands.queue.unfinished_seconds(), hands.queue.longest_seconds()) == (0.0, 0.0)
 
 
-def test_a_back_off_is_spread_by_the_chance_of_the_simulation() -> None:
+def test_backoff_jitter_is_determined_by_seed() -> None:
     async def draw() -> list[float]:
         return [Backoff().seconds(n) for n in range(1, 9)]
 
@@ -272,7 +272,7 @@ def test_a_back_off_is_spread_by_the_chance_of_the_simulation() -> None:
     assert 0.0 < random_source.between(0.1, 0.2) < 0.3
 
 
-def test_on_the_loop_of_the_program_too() -> None:
+def test_queue_works_on_uvloop() -> None:
     """uvloop has its own handles, and others for what is due at once."""
     started: list[str] = []
 

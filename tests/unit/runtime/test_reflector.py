@@ -59,7 +59,7 @@ async def watched(client: Client) -> AsyncIterator[Watched]:
     await watching.caches.close()
 
 
-async def test_it_lists_and_then_follows(client: Client, watched: Watched) -> None:
+async def test_reflector_lists_once_and_then_watches(client: Client, watched: Watched) -> None:
     await create(client, "a")
     await until(lambda: watched.names() == ["a"])
     await client.delete(CONFIG_MAP.target, OURS, "a")
@@ -68,7 +68,7 @@ async def test_it_lists_and_then_follows(client: Client, watched: Watched) -> No
     assert (watched.flaky.lists, watched.flaky.watches) == (1, 1)
 
 
-async def test_a_watch_that_ends_is_taken_up_where_it_stopped(client: Client, watched: Watched) -> None:
+async def test_ended_watch_is_resumed_without_missing_events(client: Client, watched: Watched) -> None:
     await create(client, "a")
     await until(lambda: watched.names() == ["a"])
     watched.flaky.cut()
@@ -81,9 +81,7 @@ async def test_a_watch_that_ends_is_taken_up_where_it_stopped(client: Client, wa
     assert watched.caches.errors == {}
 
 
-async def test_lost_history_is_replaced_by_a_list_at_once_and_deletions_are_worked_out(
-    client: Client, watched: Watched
-) -> None:
+async def test_expired_watch_is_relisted_and_deletions_are_detected(client: Client, watched: Watched) -> None:
     await create(client, "a")
     await create(client, "b")
     await until(lambda: watched.names() == ["a", "b"])
@@ -96,7 +94,7 @@ async def test_lost_history_is_replaced_by_a_list_at_once_and_deletions_are_work
     assert watched.heard.count("+b") == 1, "what has not changed is not told again"
 
 
-async def test_a_connection_that_breaks_is_reported_until_it_works_again(client: Client, watched: Watched) -> None:
+async def test_broken_connection_is_reported_until_restored(client: Client, watched: Watched) -> None:
     await until(lambda: watched.flaky.watches == 1)
     watched.flaky.cut(ConnectionResetError("reset by peer"))
     await until(lambda: watched.caches.errors)
@@ -108,7 +106,7 @@ async def test_a_connection_that_breaks_is_reported_until_it_works_again(client:
 
 
 @virtually
-async def test_a_server_that_is_away_is_asked_ever_more_seldom(server: ApiServer) -> None:
+async def test_unreachable_server_is_polled_with_backoff(server: ApiServer) -> None:
     flaky = Flaky(server.client())
     watching = Watched(flaky)
     flaky.failing = [OSError("no route to host")] * 1000
@@ -123,7 +121,7 @@ async def test_a_server_that_is_away_is_asked_ever_more_seldom(server: ApiServer
 
 
 @virtually
-async def test_a_watch_that_ends_as_soon_as_it_begins_is_not_asked_for_in_a_tight_loop(server: ApiServer) -> None:
+async def test_immediately_ending_watch_is_retried_with_backoff(server: ApiServer) -> None:
     flaky = Flaky(server.client())
     watching = Watched(flaky)
     await watching.caches.start()
@@ -140,7 +138,7 @@ async def test_a_watch_that_ends_as_soon_as_it_begins_is_not_asked_for_in_a_tigh
 
 
 @virtually
-async def test_watches_that_are_refused_wait_longer_each_time_although_lists_work(server: ApiServer) -> None:
+async def test_forbidden_watch_is_retried_with_backoff_although_lists_succeed(server: ApiServer) -> None:
     class Forbidding(Flaky):
         async def watch(self, *args, **options):  # type: ignore[no-untyped-def]
             self.watches += 1
@@ -169,7 +167,7 @@ class Garbled(Flaky):
 
 
 @virtually
-async def test_unreadable_watch_is_replaced_by_lists_logged_and_reported_until_it_can_be_read(
+async def test_unreadable_watch_falls_back_to_lists_until_readable(
     server: ApiServer,
 ) -> None:
     warnings: list[str] = []
@@ -199,7 +197,7 @@ async def test_unreadable_watch_is_replaced_by_lists_logged_and_reported_until_i
 
 
 @virtually
-async def test_unreadable_watch_between_readable_events_does_not_cause_a_list_each_moment(server: ApiServer) -> None:
+async def test_partly_unreadable_watch_is_relisted_with_backoff(server: ApiServer) -> None:
     class Half(Flaky):
         async def watch(self, *args, **options):  # type: ignore[no-untyped-def]
             self.watches += 1
@@ -215,7 +213,7 @@ async def test_unreadable_watch_between_readable_events_does_not_cause_a_list_ea
 
 
 @virtually
-async def test_event_without_an_object_is_an_unreadable_watch(server: ApiServer) -> None:
+async def test_event_without_object_makes_watch_unreadable(server: ApiServer) -> None:
     class Odd(Flaky):
         value = b""
 
@@ -234,7 +232,7 @@ async def test_event_without_an_object_is_an_unreadable_watch(server: ApiServer)
         await watching.caches.close()
 
 
-async def test_a_kind_known_only_now_is_filled_when_it_is_asked_for(client: Client) -> None:
+async def test_ensure_fills_cache_of_undeclared_kind(client: Client) -> None:
     caches = Caches(client)
     await caches.start()
     await create(client, "a")
@@ -244,7 +242,7 @@ async def test_a_kind_known_only_now_is_filled_when_it_is_asked_for(client: Clie
     await caches.close()
 
 
-async def test_a_kind_that_does_not_exist_is_said_to_at_once_and_noticed_when_it_appears(client: Client) -> None:
+async def test_ensure_of_missing_kind_raises_and_recovers_when_kind_appears(client: Client) -> None:
     caches = Caches(client)
     await caches.start()
     for _ in range(2):
@@ -258,7 +256,7 @@ async def test_a_kind_that_does_not_exist_is_said_to_at_once_and_noticed_when_it
 
 
 @virtually
-async def test_a_first_list_that_takes_too_long_keeps_nobody_waiting(server: ApiServer) -> None:
+async def test_ensure_times_out_on_slow_first_list(server: ApiServer) -> None:
     class Silent(Flaky):
         async def list(self, *args, **options):  # type: ignore[no-untyped-def]
             await asyncio.Event().wait()
@@ -275,7 +273,7 @@ class Numbered(Object):
     data: Mapping[str, int] = {}
 
 
-async def test_an_object_that_cannot_be_read_is_reported_and_the_cache_is_filled(client: Client) -> None:
+async def test_undecodable_object_is_reported_and_cache_is_synced(client: Client) -> None:
     await create(client, "bad", {"number": "seven"})
     await create(client, "good")
     caches = Caches(client)
@@ -291,7 +289,7 @@ async def test_an_object_that_cannot_be_read_is_reported_and_the_cache_is_filled
     await caches.close()
 
 
-async def test_parts_of_one_resource_are_held_apart_and_see_only_their_own(client: Client) -> None:
+async def test_caches_with_different_selectors_are_separate(client: Client) -> None:
     caches = Caches(client)
     red = caches.of(CONFIG_MAP, label_selector="colour=red")
     blue = caches.of(CONFIG_MAP, label_selector="colour=blue")
@@ -306,7 +304,7 @@ async def test_parts_of_one_resource_are_held_apart_and_see_only_their_own(clien
     await caches.close()
 
 
-async def test_cache_without_selector_is_refused_where_only_parts_exist(client: Client) -> None:
+async def test_cache_without_selector_is_rejected_when_only_filtered_caches_exist(client: Client) -> None:
     caches = Caches(client)
     caches.of(CONFIG_MAP, label_selector="colour=red")
     for known in ("'colour=red'", "'colour=red', 'colour=blue'"):
@@ -317,7 +315,7 @@ async def test_cache_without_selector_is_refused_where_only_parts_exist(client: 
         caches.of(CONFIG_MAP, label_selector="colour=blue")
 
 
-async def test_whole_cache_answers_for_its_parts_in_any_order(client: Client) -> None:
+async def test_unfiltered_cache_is_used_for_later_filtered_requests(client: Client) -> None:
     caches = Caches(client)
     red = caches.of(CONFIG_MAP, label_selector="colour=red")
     await caches.start()

@@ -69,7 +69,7 @@ def over_http(server: ApiServer) -> HttpClient:
     return HttpClient(kubeconfig.load(server.kubeconfig))
 
 
-async def test_a_wanted_cluster_is_connected_and_its_nodes_are_known(workload: ApiServer) -> None:
+async def test_wanted_cluster_is_connected_and_its_nodes_are_cached(workload: ApiServer) -> None:
     inside = workload.client()
     await inside.create(NODE.target, "", node("a", "cloud://a"))
     remote = RemoteClusters(lambda key: asyncio.sleep(0, over_http(workload)), settings=QUICK)
@@ -94,7 +94,7 @@ async def test_a_wanted_cluster_is_connected_and_its_nodes_are_known(workload: A
     assert remote.look(C).connected is False
 
 
-async def test_a_server_that_goes_is_noticed_and_one_that_comes_back_is_used(tmp_path: Path) -> None:
+async def test_lost_server_is_detected_and_reconnected_when_restarted(tmp_path: Path) -> None:
     settings = ServerSettings(data_dir=tmp_path / "w", port=0)
     server = await ApiServer.start(settings)
     current = [server]
@@ -116,9 +116,7 @@ async def test_a_server_that_goes_is_noticed_and_one_that_comes_back_is_used(tmp
     await current[0].stop()
 
 
-async def test_what_an_attempt_came_to_is_told_in_the_words_of_who_knows_the_way(
-    workload: ApiServer, blackhole: int
-) -> None:
+async def test_connect_error_uses_explainer_message(workload: ApiServer, blackhole: int) -> None:
     access = msgspec.structs.replace(kubeconfig.load(workload.kubeconfig), server=f"https://127.0.0.1:{blackhole}")
     remote = RemoteClusters(lambda key: asyncio.sleep(0, HttpClient(access)), settings=IMPATIENT)
     remote.explained_by(lambda cluster, why: f"{cluster} has no tunnel; {why}")
@@ -127,7 +125,7 @@ async def test_what_an_attempt_came_to_is_told_in_the_words_of_who_knows_the_way
     await remote.close()
 
 
-async def test_a_cluster_that_swallows_everything_keeps_nobody_waiting(workload: ApiServer, blackhole: int) -> None:
+async def test_unresponsive_cluster_does_not_delay_other_clusters(workload: ApiServer, blackhole: int) -> None:
     access = msgspec.structs.replace(kubeconfig.load(workload.kubeconfig), server=f"https://127.0.0.1:{blackhole}")
 
     async def dial(cluster: Key) -> Client:
@@ -146,9 +144,7 @@ async def test_a_cluster_that_swallows_everything_keeps_nobody_waiting(workload:
         await remote.close()
 
 
-async def test_attempts_to_connect_to_clusters_that_swallow_everything_fail_in_time(
-    workload: ApiServer, blackhole: int
-) -> None:
+async def test_connection_attempts_to_unresponsive_clusters_time_out(workload: ApiServer, blackhole: int) -> None:
     access = msgspec.structs.replace(kubeconfig.load(workload.kubeconfig), server=f"https://127.0.0.1:{blackhole}")
     remote = RemoteClusters(lambda key: asyncio.sleep(0, HttpClient(access)), settings=IMPATIENT)
     holes = [Key("ns", f"hole-{number}") for number in range(20)]
@@ -159,7 +155,7 @@ async def test_attempts_to_connect_to_clusters_that_swallow_everything_fail_in_t
     await remote.close()
 
 
-async def test_what_is_forgotten_leaves_nothing(workload: ApiServer) -> None:
+async def test_forgotten_cluster_leaves_no_tasks_or_connections(workload: ApiServer) -> None:
     before = {task.get_name() for task in asyncio.all_tasks()}
     closed: list[Key] = []
 
@@ -228,7 +224,7 @@ class Model:
 
 
 @virtually
-async def test_probes_are_spread_around_ten_seconds(server: ApiServer) -> None:
+async def test_probe_interval_is_jittered_around_ten_seconds(server: ApiServer) -> None:
     model = Model(server)
     remote = RemoteClusters(model.dial)
     remote.want(C)
@@ -245,7 +241,7 @@ async def test_probes_are_spread_around_ten_seconds(server: ApiServer) -> None:
 
 
 @virtually
-async def test_nodes_whose_watch_cannot_be_read_are_listed_and_it_is_reported_once(server: ApiServer) -> None:
+async def test_unreadable_node_watch_falls_back_to_lists_and_is_reported_once(server: ApiServer) -> None:
     class Garbled(Model):
         garbled = 0
 
@@ -279,7 +275,7 @@ async def test_nodes_whose_watch_cannot_be_read_are_listed_and_it_is_reported_on
 
 
 @virtually
-async def test_a_cluster_is_down_after_the_fifth_failed_probe_in_a_row(server: ApiServer) -> None:
+async def test_cluster_is_disconnected_after_five_failed_probes(server: ApiServer) -> None:
     model = Model(server)
     remote = RemoteClusters(model.dial)
     hearing = Hearing(remote)
@@ -307,7 +303,7 @@ async def test_a_cluster_is_down_after_the_fifth_failed_probe_in_a_row(server: A
 
 
 @virtually
-async def test_four_failed_probes_are_forgotten_by_the_next_that_works(server: ApiServer) -> None:
+async def test_successful_probe_resets_failure_count(server: ApiServer) -> None:
     model = Model(server)
     remote = RemoteClusters(model.dial)
     hearing = Hearing(remote)
@@ -326,7 +322,7 @@ async def test_four_failed_probes_are_forgotten_by_the_next_that_works(server: A
 
 
 @virtually
-async def test_the_first_failed_probe_and_the_next_that_works_are_reported(server: ApiServer) -> None:
+async def test_probe_listener_is_called_on_first_failure_and_recovery(server: ApiServer) -> None:
     model = Model(server)
     remote = RemoteClusters(model.dial)
     told: list[int] = []
@@ -346,7 +342,7 @@ async def test_the_first_failed_probe_and_the_next_that_works_are_reported(serve
 
 
 @virtually
-async def test_a_server_that_does_not_know_the_probe_answers(server: ApiServer) -> None:
+async def test_probe_404_counts_as_success(server: ApiServer) -> None:
     model = Model(server)
     model.error = StatusError(404, "NotFound", "there is nothing at this path")
     remote = RemoteClusters(model.dial)
@@ -358,7 +354,7 @@ async def test_a_server_that_does_not_know_the_probe_answers(server: ApiServer) 
 
 
 @virtually
-async def test_a_probe_that_hangs_has_failed_after_five_seconds(server: ApiServer) -> None:
+async def test_hanging_probes_disconnect_the_cluster(server: ApiServer) -> None:
     model = Model(server)
     remote = RemoteClusters(model.dial)
     remote.want(C)
@@ -371,7 +367,7 @@ async def test_a_probe_that_hangs_has_failed_after_five_seconds(server: ApiServe
 
 
 @virtually
-async def test_refused_credentials_are_replaced_at_once(server: ApiServer) -> None:
+async def test_unauthorized_probe_reconnects_immediately(server: ApiServer) -> None:
     model = Model(server)
     remote = RemoteClusters(model.dial)
     remote.want(C)
@@ -387,7 +383,7 @@ async def test_refused_credentials_are_replaced_at_once(server: ApiServer) -> No
 
 
 @virtually
-async def test_attempts_to_connect_back_off_to_thirty_seconds_and_a_nudge_is_heard(server: ApiServer) -> None:
+async def test_connection_attempts_back_off_to_thirty_seconds_until_nudged(server: ApiServer) -> None:
     model = Model(server)
     model.dial_error = StatusError(404, "NotFound", 'secrets "c-kubeconfig" not found')
     remote = RemoteClusters(model.dial)
@@ -407,7 +403,7 @@ async def test_attempts_to_connect_back_off_to_thirty_seconds_and_a_nudge_is_hea
 
 
 @virtually
-async def test_a_nudge_leads_by_the_new_way_also_where_the_old_one_still_works(server: ApiServer) -> None:
+async def test_nudge_switches_to_new_connection_and_closes_old_connection_later(server: ApiServer) -> None:
     old, new = Model(server), Model(server)
     ways = [old, new]
     remote = RemoteClusters(lambda cluster: ways.pop(0).dial(cluster))
@@ -429,7 +425,7 @@ async def test_a_nudge_leads_by_the_new_way_also_where_the_old_one_still_works(s
 
 
 @virtually
-async def test_a_way_that_was_replaced_is_closed_with_all_others(server: ApiServer) -> None:
+async def test_replaced_connection_is_closed_on_shutdown(server: ApiServer) -> None:
     old, new = Model(server), Model(server)
     ways = [old, new]
     remote = RemoteClusters(lambda cluster: ways.pop(0).dial(cluster))
@@ -442,7 +438,7 @@ async def test_a_way_that_was_replaced_is_closed_with_all_others(server: ApiServ
 
 
 @virtually
-async def test_a_cluster_whose_nodes_may_not_be_listed_is_not_connected(server: ApiServer) -> None:
+async def test_cluster_with_forbidden_node_list_is_not_connected(server: ApiServer) -> None:
     model = Model(server)
 
     async def refuse(*args: Any, **options: Any) -> Any:
@@ -459,7 +455,7 @@ async def test_a_cluster_whose_nodes_may_not_be_listed_is_not_connected(server: 
 
 
 @virtually
-async def test_heartbeats_of_nodes_are_told_to_nobody(server: ApiServer) -> None:
+async def test_node_heartbeats_do_not_notify_listeners(server: ApiServer) -> None:
     client = server.client()
     await client.create(NODE.target, "", node("a", "cloud://a"))
     model = Model(server)
@@ -479,7 +475,7 @@ async def test_heartbeats_of_nodes_are_told_to_nobody(server: ApiServer) -> None
 
 
 @virtually
-async def test_a_listener_that_fails_harms_nobody(server: ApiServer) -> None:
+async def test_failing_listener_does_not_affect_connection_or_other_listeners(server: ApiServer) -> None:
     model = Model(server)
     remote = RemoteClusters(model.dial)
 
@@ -496,7 +492,7 @@ async def test_a_listener_that_fails_harms_nobody(server: ApiServer) -> None:
 
 
 @virtually
-async def test_a_thousand_idle_clusters_do_nothing_but_probe(server: ApiServer) -> None:
+async def test_thousand_idle_clusters_only_probe_with_low_cpu_usage(server: ApiServer) -> None:
     model = Model(server)
     remote = RemoteClusters(model.dial)
     for number in range(1000):
@@ -513,7 +509,7 @@ async def test_a_thousand_idle_clusters_do_nothing_but_probe(server: ApiServer) 
 
 
 @virtually
-async def test_of_many_clusters_one_that_fails_is_asked_as_often_as_of_few(server: ApiServer) -> None:
+async def test_failing_cluster_among_many_is_probed_at_full_rate(server: ApiServer) -> None:
     well, ill = Model(server), Model(server)
 
     async def dial(cluster: Key) -> Client:
@@ -533,7 +529,7 @@ async def test_of_many_clusters_one_that_fails_is_asked_as_often_as_of_few(serve
     await remote.close()
 
 
-def test_ballast_is_what_nobody_reads() -> None:
+def test_cached_nodes_omit_managed_fields_and_images() -> None:
     whole = {
         "metadata": {"name": "a", "managedFields": [{"manager": "kubelet"}], "labels": {"x": "y"}},
         "spec": {"providerID": "cloud://a"},
@@ -558,7 +554,7 @@ class TellingNode(Node):
 TOLD_NODE = Kind("v1", "Node", "nodes", TellingNode, namespaced=False)
 
 
-async def test_a_node_with_a_time_that_was_never_set_is_known(workload: ApiServer) -> None:
+async def test_node_with_null_condition_times_is_cached(workload: ApiServer) -> None:
     """As Go writes such a Node."""
     inside = workload.client()
     await inside.create(NODE.target, "", node("a", "cloud://a"))

@@ -59,17 +59,17 @@ def crashing(at: str, once: str = "") -> tuple[int, str, str]:
         ("*@4", "w0 o0 ", "test.other:after"),
     ],
 )
-def test_the_process_dies_there_and_says_where(at: str, said: str, point: str) -> None:
+def test_process_crashes_at_configured_step_and_names_crash_point(at: str, said: str, point: str) -> None:
     assert crashing(at) == (-signal.SIGKILL, said, f"{CRASHED} {point}")
 
 
-def test_where_somebody_has_died_nobody_else_does(tmp_path: Path) -> None:
+def test_crash_point_is_used_only_once_per_directory(tmp_path: Path) -> None:
     both = "test.write:before,test.other:after"
     assert [crashing(both, str(tmp_path))[1] for _ in range(3)] == ["", "w0 o0 ", "w0 o0 w1 o1 w2 o2 taken 3"]
     assert {path.name for path in tmp_path.iterdir()} == set(both.split(","))
 
 
-def test_a_forked_process_can_be_told_where_to_die() -> None:
+def test_crash_point_can_be_set_programmatically() -> None:
     told = SCRIPT.replace(
         "asyncio.run", "from remuda.runtime.steps import crash_at\ncrash_at('test.other@2')\nasyncio.run"
     )
@@ -77,11 +77,11 @@ def test_a_forked_process_can_be_told_where_to_die() -> None:
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, "w0 o0 w1 o1 ")
 
 
-def test_a_step_that_failed_was_not_taken_and_kills_nobody() -> None:
+def test_failed_step_is_not_counted_and_does_not_crash() -> None:
     assert crashing("test.write@4") == (0, "w0 o0 w1 o1 w2 o2 taken 3", "")
 
 
-async def test_a_step_is_not_taken_without_permission() -> None:
+async def test_step_is_not_taken_without_permit() -> None:
     act = step("test-permit.act", "acts")
     done: list[int] = []
 
@@ -100,7 +100,7 @@ async def test_a_step_is_not_taken_without_permission() -> None:
     assert (done, act.taken) == ([0, 1], 2)
 
 
-def test_names_are_unique_and_known() -> None:
+def test_step_names_are_unique_and_listed() -> None:
     mine = step("test-steps.mine", "is declared by this test")
     with pytest.raises(ValueError, match=r"two steps are called test-steps\.mine"):
         step("test-steps.mine", "again")

@@ -11,7 +11,7 @@ from remuda.runtime.tasks import Stopped, Tasks, ended, unless
 from tests.unit.runtime.things import virtually
 
 
-async def test_all_of_it_ends_with_its_owner() -> None:
+async def test_closing_owner_cancels_its_tasks() -> None:
     tasks = Tasks()
     forever = tasks.spawn("forever", asyncio.Event().wait())
     assert (len(tasks), forever.get_name()) == (1, "forever")
@@ -20,7 +20,7 @@ async def test_all_of_it_ends_with_its_owner() -> None:
     assert len(tasks) == 0
 
 
-async def test_an_error_nobody_waits_for_is_logged_with_the_name_of_the_task(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unawaited_task_error_is_logged_with_task_name(caplog: pytest.LogCaptureFixture) -> None:
     async def fails() -> None:
         raise ValueError("of all things")
 
@@ -33,7 +33,7 @@ async def test_an_error_nobody_waits_for_is_logged_with_the_name_of_the_task(cap
 
 
 @virtually
-async def test_what_is_under_way_may_come_to_its_end_but_not_for_ever() -> None:
+async def test_finish_waits_for_tasks_until_timeout() -> None:
     tasks = Tasks()
     short = tasks.spawn("short", asyncio.sleep(1, "done"))
     long = tasks.spawn("long", asyncio.sleep(100))
@@ -47,7 +47,7 @@ async def test_what_is_under_way_may_come_to_its_end_but_not_for_ever() -> None:
     assert asyncio.get_running_loop().time() == 5
 
 
-async def test_ending_a_task_waits_until_it_has_cleared_up() -> None:
+async def test_ended_waits_for_task_cleanup() -> None:
     cleared = False
 
     async def works() -> None:
@@ -65,11 +65,11 @@ async def test_ending_a_task_waits_until_it_has_cleared_up() -> None:
     await ended(task)
 
 
-async def test_work_that_is_done_in_time_gives_what_it_found() -> None:
+async def test_unless_returns_result_of_finished_work() -> None:
     assert await unless(asyncio.Event(), asyncio.sleep(0, "found")) == "found"
 
 
-async def test_work_that_fails_says_so_itself() -> None:
+async def test_unless_raises_error_of_failed_work() -> None:
     async def fails() -> None:
         raise ValueError("of all things")
 
@@ -78,7 +78,7 @@ async def test_work_that_fails_says_so_itself() -> None:
 
 
 @virtually
-async def test_work_is_given_up_when_the_end_comes_first() -> None:
+async def test_unless_cancels_work_when_stop_is_set() -> None:
     stop, cleared = asyncio.Event(), asyncio.Event()
 
     async def forever() -> None:

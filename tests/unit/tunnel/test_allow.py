@@ -19,7 +19,7 @@ from remuda.tunnel.allow import NOTHING, Allow, Target
         ("unix//run/a.sock", "unix", "/run/a.sock", Target("unix", "/run/a.sock", 0)),
     ],
 )
-def test_what_a_rule_says_is_allowed(rule: str, network: str, address: str, target: Target) -> None:
+def test_address_matching_a_rule_is_allowed(rule: str, network: str, address: str, target: Target) -> None:
     assert Allow([rule]).target(network, address) == target
     assert NOTHING.target(network, address) is None
 
@@ -39,7 +39,7 @@ def test_what_a_rule_says_is_allowed(rule: str, network: str, address: str, targ
         ("unix//run/a.sock", "unix", "/run/a.sock2"),
     ],
 )
-def test_what_is_near_a_rule_is_not(rule: str, network: str, address: str) -> None:
+def test_address_not_matching_a_rule_is_denied(rule: str, network: str, address: str) -> None:
     assert Allow([rule]).target(network, address) is None
 
 
@@ -59,7 +59,7 @@ def test_what_is_near_a_rule_is_not(rule: str, network: str, address: str) -> No
         ("unix", "/run/../etc/a.sock"),
     ],
 )
-def test_what_is_no_address_is_said_to_be_none(network: str, address: str) -> None:
+def test_invalid_address_raises_value_error(network: str, address: str) -> None:
     with pytest.raises(ValueError):
         Allow(["tcp/0.0.0.0/0:*", "unix//run/a.sock"]).target(network, address)
 
@@ -80,6 +80,6 @@ def test_what_is_no_address_is_said_to_be_none(network: str, address: str) -> No
         "unix/a",
     ],
 )
-def test_what_is_no_rule_is_named(rule: str) -> None:
+def test_invalid_allow_rule_raises_value_error(rule: str) -> None:
     with pytest.raises(ValueError, match="invalid allow rule"):
         Allow([rule])

@@ -20,11 +20,11 @@ def _headers(request: bytes) -> dict[str, str]:
     return dict(line.split(": ", 1) for line in request.decode().strip().split("\r\n")[1:])
 
 
-def test_the_proof_is_that_of_the_standard() -> None:
+def test_accept_value_matches_rfc_6455_example() -> None:
     assert accept_value("dGhlIHNhbXBsZSBub25jZQ==") == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 
 
-def test_both_ends_agree_and_what_follows_the_answer_is_kept() -> None:
+def test_handshake_completes_and_keeps_bytes_after_the_response() -> None:
     opening = ClientHandshake("manager:8443", "/v3/connect?x=1", [("X-Tunnel-ID", "c-1")])
     assert opening.request.startswith(b"GET /v3/connect?x=1 HTTP/1.1\r\nHost: manager:8443\r\n")
     headers = _headers(opening.request)
@@ -37,7 +37,7 @@ def test_both_ends_agree_and_what_follows_the_answer_is_kept() -> None:
     assert (again.done, again.rest) == (True, b"frames")
 
 
-def test_two_requests_have_two_keys() -> None:
+def test_each_handshake_request_has_a_new_key() -> None:
     assert ClientHandshake("a", "/").request != ClientHandshake("a", "/").request
 
 
@@ -54,9 +54,7 @@ def test_two_requests_have_two_keys() -> None:
         ),
     ],
 )
-def test_a_refusal_tells_its_status_its_text_and_when_to_come_again(
-    answer: bytes, text: str, wait: float | None
-) -> None:
+def test_handshake_rejection_carries_status_text_and_retry_after(answer: bytes, text: str, wait: float | None) -> None:
     whole = b"HTTP/1.1 " + answer
     opening = ClientHandshake("manager", "/")
     assert not opening.feed(whole[:-1])
@@ -65,14 +63,14 @@ def test_a_refusal_tells_its_status_its_text_and_when_to_come_again(
     assert (caught.value.status, caught.value.text, caught.value.retry_after) == (int(answer[:3]), text, wait)
 
 
-def test_a_refusal_without_a_length_is_told_when_the_connection_ends() -> None:
+def test_handshake_rejection_without_length_is_reported_at_connection_end() -> None:
     opening = ClientHandshake("manager", "/")
     assert not opening.feed(b"HTTP/1.1 502 Bad Gateway\r\n\r\n<html>no manager</html>")
     assert str(opening.ended()) == "502: <html>no manager</html>"
     assert "before the server responded" in str(ClientHandshake("manager", "/").ended())
 
 
-def test_an_endless_refusal_is_cut() -> None:
+def test_long_handshake_rejection_text_is_truncated() -> None:
     opening = ClientHandshake("manager", "/")
     with pytest.raises(HandshakeRefused) as caught:
         opening.feed(b"HTTP/1.1 500 Oh\r\n\r\n" + b"x" * 100_000)
@@ -89,19 +87,19 @@ def test_an_endless_refusal_is_cut() -> None:
         b"x" * 100_000,
     ],
 )
-def test_an_answer_that_is_no_websocket_is_an_error(answer: bytes) -> None:
+def test_non_websocket_response_raises_handshake_error(answer: bytes) -> None:
     with pytest.raises(HandshakeError):
         ClientHandshake("manager", "/").feed(answer)
 
 
-def test_an_extension_nobody_asked_for_is_an_error() -> None:
+def test_unrequested_websocket_extension_raises_handshake_error() -> None:
     opening = ClientHandshake("manager", "/")
     answer = accepted("GET", _headers(opening.request))
     with pytest.raises(HandshakeError, match="extension"):
         opening.feed(answer[:-2] + b"Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n")
 
 
-def test_a_header_of_two_lines_is_never_sent() -> None:
+def test_handshake_header_with_line_break_is_rejected() -> None:
     with pytest.raises(ValueError, match="contains a line break"):
         ClientHandshake("manager", "/", [("Authorization", "Bearer x\r\nX-Tunnel-ID: other")])
 
@@ -116,7 +114,7 @@ def test_a_header_of_two_lines_is_never_sent() -> None:
         {"Sec-WebSocket-Key": "é not base64"},
     ],
 )
-def test_a_request_that_asks_for_no_websocket_gets_none(change: dict[str, str]) -> None:
+def test_non_websocket_request_is_rejected(change: dict[str, str]) -> None:
     with pytest.raises(HandshakeError):
         accepted("GET", {**_REQUEST, **change})
     with pytest.raises(HandshakeError):
@@ -124,7 +122,7 @@ def test_a_request_that_asks_for_no_websocket_gets_none(change: dict[str, str]) 
 
 
 @given(st.binary(max_size=300))
-def test_any_answer_is_waited_for_refused_or_an_error(answer: bytes) -> None:
+def test_arbitrary_handshake_response_raises_only_handshake_errors(answer: bytes) -> None:
     opening = ClientHandshake("manager", "/")
     try:
         opening.feed(b"HTTP/1.1 " + answer)

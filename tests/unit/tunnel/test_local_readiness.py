@@ -13,14 +13,14 @@ from remuda.tunnel.websocket_client import Place, Proxy, Unreachable, parse, pro
 LARGEST = lambda low, high: high  # noqa: E731
 
 
-def test_the_bound_doubles_up_to_the_longest_and_starts_over() -> None:
+def test_backoff_doubles_up_to_maximum_and_resets() -> None:
     back_off = BackOff(Waits(first=0.5, longest=10.0), LARGEST)
     assert [back_off.next() for _ in range(7)] == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
     back_off.reset()
     assert back_off.next() == 0.5
 
 
-def test_the_wait_is_anything_up_to_the_bound() -> None:
+def test_backoff_wait_is_uniformly_random_up_to_the_bound() -> None:
     chance = random.Random(7)
     waits = []
     for _ in range(2000):
@@ -33,7 +33,7 @@ def test_the_wait_is_anything_up_to_the_bound() -> None:
     assert 4.5 < sum(waits) / len(waits) < 5.5
 
 
-def test_a_server_that_says_when_is_obeyed_within_reason_and_is_no_reason_to_wait_longer_the_next_time() -> None:
+def test_backoff_honors_capped_retry_after_without_doubling() -> None:
     back_off = BackOff(Waits(first=0.5), LARGEST)
     assert back_off.next(3.0) == 3.5
     assert back_off.next(1e6) == 300.5
@@ -41,7 +41,7 @@ def test_a_server_that_says_when_is_obeyed_within_reason_and_is_no_reason_to_wai
     assert back_off.next(3.0) == 4.0
 
 
-def test_a_rate_lets_in_so_many_and_turns_the_rest_away_for_a_time_that_grows() -> None:
+def test_accept_rate_admits_burst_and_assigns_growing_waits() -> None:
     rate = AcceptRate(per_second=100.0, at_once=50)
     answers = [rate.wait(0.0, lambda: 0.999) for _ in range(1050)]
     assert answers[:50] == [0] * 50
@@ -51,7 +51,7 @@ def test_a_rate_lets_in_so_many_and_turns_the_rest_away_for_a_time_that_grows() 
     assert rate.wait(0.02, lambda: 0.0) == 0
 
 
-def test_a_thousand_that_come_at_once_are_all_in_within_fifteen_seconds() -> None:
+def test_thousand_simultaneous_clients_are_admitted_within_fifteen_seconds() -> None:
     """Each waits as it is told and as a client of ours does."""
     chance = random.Random(3)
     rate = AcceptRate()
@@ -70,7 +70,7 @@ def test_a_thousand_that_come_at_once_are_all_in_within_fifteen_seconds() -> Non
     assert now < 15.0
 
 
-def test_five_thousand_are_spread_by_what_they_are_told() -> None:
+def test_accept_rate_spreads_retries_of_five_thousand_clients() -> None:
     chance = random.Random(5)
     rate = AcceptRate(per_second=50.0, at_once=50)
     waits = [rate.wait(0.0, chance.random) for _ in range(5000)]
@@ -88,12 +88,12 @@ def test_five_thousand_are_spread_by_what_they_are_told() -> None:
         ("wss://[fd00::1]:9345/v1-rke2/connect?x=1", Place("fd00::1", 9345, "/v1-rke2/connect?x=1")),
     ],
 )
-def test_urls_are_read(url: str, place: Place) -> None:
+def test_tunnel_url_is_parsed(url: str, place: Place) -> None:
     assert parse(url) == place
 
 
 @pytest.mark.parametrize("url", ["ws://a/", "http://a/", "wss:///x", "a.example", "wss://user:secret@a/", ""])
-def test_there_is_no_tunnel_without_tls_or_with_a_password_in_its_url(url: str) -> None:
+def test_tunnel_url_without_tls_or_with_credentials_is_rejected(url: str) -> None:
     with pytest.raises(ValueError):
         parse(url)
 
@@ -112,10 +112,12 @@ def test_there_is_no_tunnel_without_tls_or_with_a_password_in_its_url(url: str) 
         ({"HTTPS_PROXY": "http://p:3128", "NO_PROXY": "other.example"}, "a.example", Proxy("p", 3128, "")),
     ],
 )
-def test_the_proxy_of_the_environment_is_used(environment: dict[str, str], host: str, proxy: Proxy | None) -> None:
+def test_proxy_is_selected_from_environment_variables(
+    environment: dict[str, str], host: str, proxy: Proxy | None
+) -> None:
     assert proxy_for(Place(host, 443, "/"), environment) == proxy
 
 
-def test_a_proxy_nobody_can_use_is_said_to_be_one() -> None:
+def test_unsupported_proxy_scheme_raises_unreachable() -> None:
     with pytest.raises(Unreachable, match="HTTPS_PROXY"):
         proxy_for(Place("a.example", 443, "/"), {"HTTPS_PROXY": "socks5://p"})

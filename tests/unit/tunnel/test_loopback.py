@@ -39,7 +39,7 @@ async def talk(place: Place, address: str, text: bytes = b"hello") -> bytes:
     return answer
 
 
-async def test_what_is_written_comes_back(place: Place) -> None:
+async def test_stream_echoes_data_through_the_tunnel(place: Place) -> None:
     await place.client()
     assert await talk(place, await place.service(pipe)) == b"hello"
 
@@ -67,7 +67,7 @@ async def test_megabytes_pass_unchanged_in_both_directions(place: Place) -> None
     assert got.digest() == sent.digest()
 
 
-async def test_many_streams_at_once(place: Place) -> None:
+async def test_concurrent_streams_all_complete(place: Place) -> None:
     await place.client()
     address = await place.service(pipe)
     texts = [str(number).encode() * 500 for number in range(60)]
@@ -77,7 +77,7 @@ async def test_many_streams_at_once(place: Place) -> None:
     assert session.mux.opened == session.mux.closed == 60
 
 
-async def test_an_end_of_the_service_arrives_after_its_last_byte(place: Place) -> None:
+async def test_service_close_arrives_after_its_last_byte(place: Place) -> None:
     async def farewell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"x" * 500_000)
         await writer.drain()
@@ -89,7 +89,7 @@ async def test_an_end_of_the_service_arrives_after_its_last_byte(place: Place) -
         assert len(await reader.read()) == 500_000
 
 
-async def test_our_end_reaches_the_service_after_our_last_byte(place: Place) -> None:
+async def test_server_side_close_reaches_the_service_after_the_last_byte(place: Place) -> None:
     got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -104,7 +104,7 @@ async def test_our_end_reaches_the_service_after_our_last_byte(place: Place) -> 
         assert await got == b"y" * 500_000
 
 
-async def test_a_service_that_breaks_off_is_not_taken_for_one_that_has_ended(place: Place) -> None:
+async def test_service_reset_raises_connection_reset_instead_of_eof(place: Place) -> None:
     async def resets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -118,14 +118,14 @@ async def test_a_service_that_breaks_off_is_not_taken_for_one_that_has_ended(pla
             await reader.read()
 
 
-async def test_a_closed_port_is_told_at_the_dial(place: Place) -> None:
+async def test_dial_to_closed_port_raises_dial_error(place: Place) -> None:
     await place.client()
     with pytest.raises(DialError, match="connection refused"):
         await place.open("127.0.0.1:1")
     assert await talk(place, await place.service(pipe)) == b"hello"
 
 
-async def test_what_the_client_does_not_allow_is_not_dialled_and_costs_nothing_else(place: Place) -> None:
+async def test_disallowed_address_is_not_dialed_and_session_stays_usable(place: Place) -> None:
     address = await place.service(pipe)
     await place.client(allow=(f"tcp/{address}",))
     for other in ("127.0.0.1:1", "localhost:80", "169.254.169.254:80"):
@@ -134,7 +134,7 @@ async def test_what_the_client_does_not_allow_is_not_dialled_and_costs_nothing_e
     assert await talk(place, address) == b"hello"
 
 
-async def test_a_reader_that_stops_holds_up_nobody_and_loses_nothing(place: Place) -> None:
+async def test_stalled_reader_blocks_no_other_stream_and_loses_no_data(place: Place) -> None:
     async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             for _ in range(400):
@@ -159,7 +159,7 @@ async def test_a_reader_that_stops_holds_up_nobody_and_loses_nothing(place: Plac
     writer.close()
 
 
-async def test_a_service_that_reads_nothing_pauses_its_writer(place: Place) -> None:
+async def test_service_that_stops_reading_pauses_the_writer(place: Place) -> None:
     held: list[asyncio.StreamWriter] = []
 
     async def deaf(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -194,7 +194,7 @@ async def test_a_service_that_reads_nothing_pauses_its_writer(place: Place) -> N
 # Sessions
 
 
-async def test_a_session_displaces_only_the_same_nodes(place: Place) -> None:
+async def test_new_session_displaces_only_the_session_of_the_same_node(place: Place) -> None:
     await place.client("one")
     await place.client("two")
     first = {session.key.node: session for session in place.sessions.of("corral")}
@@ -207,7 +207,7 @@ async def test_a_session_displaces_only_the_same_nodes(place: Place) -> None:
     assert place.sessions.last_end(Key("corral", "one")) is None
 
 
-async def test_a_dial_goes_on_to_another_node_when_one_cannot(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_dial_fails_over_to_another_node(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remuda.tunnel.session_table._FAILED_SECONDS", WAIT)
     address = await place.service(pipe)
     await place.client("able", allow=(f"tcp/{address}",))
@@ -219,19 +219,19 @@ async def test_a_dial_goes_on_to_another_node_when_one_cannot(place: Place, monk
     assert unable.mux.opened == 1  # and not again at once
 
 
-async def test_the_reason_names_every_node_that_was_tried(place: Place) -> None:
+async def test_dial_error_names_every_node_tried(place: Place) -> None:
     await place.client("one", allow=())
     await place.client("two")
     with pytest.raises(DialError, match=r"corral:two: .*refused; corral:one: connect not allowed"):
         await place.open("127.0.0.1:1")
 
 
-async def test_no_tunnel_is_said_in_the_words_of_upstream(place: Place) -> None:
+async def test_dial_without_session_uses_upstream_error_message(place: Place) -> None:
     with pytest.raises(DialError, match="failed to find Session for client corral"):
         await place.open("127.0.0.1:1")
 
 
-async def test_streams_end_when_their_session_does_and_say_why(place: Place) -> None:
+async def test_streams_end_with_the_session_and_report_its_reason(place: Place) -> None:
     client = await place.client()
     reader, _ = await place.open(await place.service(pipe))
     await place.stop(client)
@@ -243,7 +243,7 @@ async def test_streams_end_when_their_session_does_and_say_why(place: Place) -> 
     assert "the client is stopping" in place.events[-1].reason
 
 
-async def test_a_client_comes_back_when_the_server_does_and_knows_why_it_was_away(place: Place) -> None:
+async def test_client_reconnects_after_server_restart_and_keeps_disconnect_reason(place: Place) -> None:
     address = await place.service(pipe)
     client = await place.client()
     await place.stop_serving()
@@ -256,7 +256,7 @@ async def test_a_client_comes_back_when_the_server_does_and_knows_why_it_was_awa
     assert client.status.last_disconnect_reason
 
 
-async def test_a_cut_without_a_word_is_noticed_and_the_client_comes_back(place: Place) -> None:
+async def test_silent_connection_loss_is_detected_and_client_reconnects(place: Place) -> None:
     """The client's thread stands still, as a process that was stopped or a link that carries nothing."""
     client = await place.client()
     session = place.sessions.of("corral")[0]
@@ -287,19 +287,19 @@ async def test_a_cut_without_a_word_is_noticed_and_the_client_comes_back(place: 
 # Who may
 
 
-async def test_a_wrong_token_is_refused_as_upstream_does(place: Place) -> None:
+async def test_wrong_token_is_rejected_with_upstream_message(place: Place) -> None:
     client, _ = place.start(place.settings(token="wrong"))
     await eventually(lambda: client.status.attempts > 0)
     assert client.status.last_disconnect_reason.endswith("401: failed authentication")
 
 
-async def test_an_authorizer_that_objects_is_quoted(place: Place) -> None:
+async def test_authorizer_rejection_message_reaches_the_client(place: Place) -> None:
     client, _ = place.start(place.settings("bad"))
     await eventually(lambda: client.status.attempts > 0)
     assert client.status.last_disconnect_reason.endswith("400: no such node")
 
 
-async def test_a_request_that_is_no_websocket_is_refused_after_its_sender_is_known(place: Place) -> None:
+async def test_non_websocket_request_is_authenticated_before_rejection(place: Place) -> None:
     trust = ssl.create_default_context(cadata=place.authority.pem.decode())
     url = f"https://127.0.0.1:{place.port}/v3/connect"
     async with aiohttp.ClientSession() as http:
@@ -310,7 +310,7 @@ async def test_a_request_that_is_no_websocket_is_refused_after_its_sender_is_kno
             assert "websocket" in await answer.text()
 
 
-async def test_too_many_at_once_are_told_when_to_come_back_and_do(place: Place) -> None:
+async def test_rate_limited_clients_get_503_and_reconnect_later(place: Place) -> None:
     rate = HaltedRate(per_second=1.0, at_once=1)
     await place.stop_serving()
     await place.serve(rate=rate)
@@ -335,7 +335,7 @@ class HaltedRate(AcceptRate):
         return super().wait(self.now, chance)
 
 
-async def test_nothing_is_sent_to_a_server_the_authorities_do_not_vouch_for(place: Place) -> None:
+async def test_client_rejects_server_certificate_from_unknown_ca(place: Place) -> None:
     settings = place.settings()._replace(authorities=Authority("others").pem.decode())
     client, _ = place.start(settings)
     await eventually(lambda: client.status.attempts > 0)
@@ -343,7 +343,7 @@ async def test_nothing_is_sent_to_a_server_the_authorities_do_not_vouch_for(plac
     assert not place.events
 
 
-async def test_a_change_of_the_authority_strands_nobody_who_was_told_before(place: Place) -> None:
+async def test_client_trusting_both_cas_reconnects_after_ca_rotation(place: Place) -> None:
     new = Authority("tunnels-2")
     client, _ = place.start(place.settings()._replace(authorities=place.authority.pem.decode() + new.pem.decode()))
     await eventually(lambda: client.status.connected_to)
@@ -352,7 +352,7 @@ async def test_a_change_of_the_authority_strands_nobody_who_was_told_before(plac
     await eventually(lambda: place.sessions.has("corral") and client.status.connected_to)
 
 
-async def test_a_second_url_is_used_when_the_first_is_gone_and_kept_while_it_works(place: Place) -> None:
+async def test_client_falls_back_to_second_url_and_keeps_using_the_working_url(place: Place) -> None:
     settings = place.settings()._replace(urls=("wss://127.0.0.1:1/v3/connect", place.url))
     client, told = place.start(settings)
     await eventually(lambda: client.status.connected_to == place.url)
@@ -361,7 +361,7 @@ async def test_a_second_url_is_used_when_the_first_is_gone_and_kept_while_it_wor
     assert sum(":1/" in status.last_disconnect_reason for status in told if not status.connected_to) == 1
 
 
-async def test_settings_are_asked_again_before_each_round(place: Place) -> None:
+async def test_client_reloads_settings_before_each_connect_round(place: Place) -> None:
     wrong, right = place.settings(token="old"), place.settings()
     current = [wrong]
     client, _ = place.start(lambda: current[0])
@@ -370,7 +370,7 @@ async def test_settings_are_asked_again_before_each_round(place: Place) -> None:
     await eventually(lambda: client.status.connected_to)
 
 
-async def test_a_client_is_refused_whatever_it_asks_the_server_to_dial_unless_listed(place: Place) -> None:
+async def test_server_denies_client_dials_unless_the_address_is_allowed(place: Place) -> None:
     address = await place.service(pipe)
     for allow in (None, Allow([f"tcp/{address}"])):
         if allow is not None:
@@ -414,7 +414,7 @@ def _asked_from_within(session, address: str) -> list:
 # HTTP through it
 
 
-async def test_http_and_https_go_through_with_their_certificates_checked(place: Place) -> None:
+async def test_http_and_https_work_through_tunnel_with_certificate_verification(place: Place) -> None:
     async def hello(request: web.Request) -> web.Response:
         return web.Response(text=f"{request.scheme} {request.path} {len(await request.read())}")
 
@@ -459,15 +459,15 @@ async def test_http_and_https_go_through_with_their_certificates_checked(place: 
     "story",
     [
         test_megabytes_pass_unchanged_in_both_directions,
-        test_many_streams_at_once,
-        test_a_reader_that_stops_holds_up_nobody_and_loses_nothing,
-        test_a_service_that_reads_nothing_pauses_its_writer,
-        test_streams_end_when_their_session_does_and_say_why,
-        test_a_client_comes_back_when_the_server_does_and_knows_why_it_was_away,
-        test_http_and_https_go_through_with_their_certificates_checked,
+        test_concurrent_streams_all_complete,
+        test_stalled_reader_blocks_no_other_stream_and_loses_no_data,
+        test_service_that_stops_reading_pauses_the_writer,
+        test_streams_end_with_the_session_and_report_its_reason,
+        test_client_reconnects_after_server_restart_and_keeps_disconnect_reason,
+        test_http_and_https_work_through_tunnel_with_certificate_verification,
     ],
 )
-def test_the_same_on_uvloop(story, tmp_path: Path) -> None:
+def test_tunnel_scenarios_pass_on_uvloop(story, tmp_path: Path) -> None:
     async def tell() -> None:
         place = Place(tmp_path)
         await place.serve()
@@ -483,7 +483,7 @@ def test_the_same_on_uvloop(story, tmp_path: Path) -> None:
 # Counts
 
 
-async def test_what_was_counted_is_under_upstreams_names_and_survives_the_session(place: Place) -> None:
+async def test_metrics_use_upstream_names_and_outlive_the_session(place: Place) -> None:
     registry = CollectorRegistry()
     registry.register(place.sessions.metrics)
     client = await place.client()
@@ -507,7 +507,7 @@ async def test_what_was_counted_is_under_upstreams_names_and_survives_the_sessio
     assert 'total_remove_websocket_session{clientkey="corral:roan",peer="false"} 1.0' in text
 
 
-async def test_what_is_forgotten_is_gone(place: Place) -> None:
+async def test_forget_removes_sessions_and_last_end_of_cluster(place: Place) -> None:
     await place.client()
     place.sessions.forget("corral")
     assert not place.sessions.has("corral")

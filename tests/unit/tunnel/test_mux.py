@@ -81,7 +81,7 @@ def both() -> tuple[Mux, Mux, Stream, Reader, Stream, Reader]:
 # Streams
 
 
-def test_a_stream_is_asked_for_and_data_may_follow_at_once() -> None:
+def test_open_sends_connect_and_data_without_waiting() -> None:
     server, _ = make()
     stream = server.open("tcp", "127.0.0.1:80")
     stream.write(b"hello")
@@ -91,7 +91,7 @@ def test_a_stream_is_asked_for_and_data_may_follow_at_once() -> None:
     ]
 
 
-def test_data_that_comes_before_the_dial_has_ended_is_kept() -> None:
+def test_data_received_before_dial_completes_is_buffered() -> None:
     client, asked = make(client=True)
     hear(client, 2, protocol.CONNECT, b"tcp/127.0.0.1:80")
     hear(client, 2, protocol.DATA, b"early")
@@ -100,7 +100,7 @@ def test_data_that_comes_before_the_dial_has_ended_is_kept() -> None:
     assert reader.got == b"early"
 
 
-def test_an_end_that_tells_that_it_is_connected_is_heard_once() -> None:
+def test_repeated_confirm_notifies_the_consumer_once() -> None:
     server, client, _, at_server, far, _ = both()
     far.confirm()
     far.confirm()
@@ -108,7 +108,7 @@ def test_an_end_that_tells_that_it_is_connected_is_heard_once() -> None:
     assert at_server.openings == 1
 
 
-def test_numbers_of_the_two_ends_never_meet() -> None:
+def test_client_and_server_stream_numbers_never_collide() -> None:
     server, _ = make()
     client, _ = make(client=True)
     theirs = {client.open("tcp", "a:1").number for _ in range(20)}
@@ -117,7 +117,7 @@ def test_numbers_of_the_two_ends_never_meet() -> None:
     assert min(theirs | ours) > 1 << 32
 
 
-def test_a_closed_stream_sends_all_it_was_given_then_one_end() -> None:
+def test_closed_stream_sends_pending_data_then_a_single_eof() -> None:
     server, client, near, _, _, at_client = both()
     near.write(b"x" * 250)
     near.close()
@@ -133,7 +133,7 @@ def test_a_closed_stream_sends_all_it_was_given_then_one_end() -> None:
     assert not client.streams
 
 
-def test_a_failed_stream_says_why_and_sends_nothing_more() -> None:
+def test_failed_stream_sends_its_reason_and_drops_pending_data() -> None:
     server, client, near, _, _, at_client = both()
     near.write(b"x" * 50)
     near.fail("broken")
@@ -142,7 +142,7 @@ def test_a_failed_stream_says_why_and_sends_nothing_more() -> None:
     assert at_client.ends == ["broken"]
 
 
-def test_the_end_is_told_after_the_last_byte_was_taken_and_once() -> None:
+def test_stream_end_is_delivered_once_after_the_last_byte() -> None:
     _, client, _, _, far, at_client = both()
     at_client.takes = 0
     hear(client, far.number, protocol.DATA, b"rest")
@@ -158,7 +158,7 @@ def test_the_end_is_told_after_the_last_byte_was_taken_and_once() -> None:
     assert (bytes(at_client.got), at_client.ends) == (b"rest", ["EOF"])
 
 
-def test_an_error_of_an_unknown_stream_is_never_answered() -> None:
+def test_error_pause_and_resume_for_unknown_stream_are_ignored() -> None:
     server, _ = make()
     hear(server, 77, protocol.ERROR, b"EOF")
     hear(server, 77, protocol.PAUSE)
@@ -166,7 +166,7 @@ def test_an_error_of_an_unknown_stream_is_never_answered() -> None:
     assert said(server) == []
 
 
-def test_data_of_an_unknown_stream_is_answered_once() -> None:
+def test_data_for_unknown_stream_is_answered_with_a_single_error() -> None:
     server, _ = make()
     for _ in range(5):
         hear(server, 77, protocol.DATA, b"x")
@@ -175,7 +175,7 @@ def test_data_of_an_unknown_stream_is_answered_once() -> None:
     assert text.startswith(b"connection not found")
 
 
-def test_a_number_given_again_ends_the_stream_that_had_it() -> None:
+def test_reused_stream_number_ends_the_previous_stream() -> None:
     client, asked = make(client=True)
     hear(client, 2, protocol.CONNECT, b"tcp/a:1")
     old = Reader(asked[0])
@@ -189,20 +189,20 @@ def test_a_number_given_again_ends_the_stream_that_had_it() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"tcp", b"tcp/" + b"x" * 300, b""])
-def test_a_connect_nobody_understands_costs_that_stream_alone(payload: bytes) -> None:
+def test_malformed_connect_fails_only_its_own_stream(payload: bytes) -> None:
     client, asked = make(client=True)
     hear(client, 2, protocol.CONNECT, payload)
     assert [(number, kind) for number, kind, _ in said(client)] == [(2, protocol.ERROR)]
     assert asked == []
 
 
-def test_an_end_that_answers_no_connects_refuses_that_stream_alone() -> None:
+def test_connect_without_dial_handler_is_denied() -> None:
     server = Mux(client=False, now=0.0)
     hear(server, 2, protocol.CONNECT, b"tcp/a:1")
     assert said(server) == [(2, protocol.ERROR, b"connect not allowed")]
 
 
-def test_more_streams_than_allowed_are_refused_one_by_one() -> None:
+def test_streams_above_the_limit_are_rejected_individually() -> None:
     client, asked = make(client=True)
     for number in range(2, 16, 2):
         hear(client, number, protocol.CONNECT, b"tcp/a:1")
@@ -213,7 +213,7 @@ def test_more_streams_than_allowed_are_refused_one_by_one() -> None:
 # Back-pressure
 
 
-def test_a_reader_that_is_slow_pauses_its_stream_and_resumes_it_when_nearly_empty() -> None:
+def test_slow_reader_pauses_stream_and_resumes_when_buffer_drains() -> None:
     _, client, _, _, far, at_client = both()
     at_client.takes = 0
     for _ in range(11):
@@ -227,7 +227,7 @@ def test_a_reader_that_is_slow_pauses_its_stream_and_resumes_it_when_nearly_empt
     assert said(client) == [(far.number, protocol.RESUME, b"")]
 
 
-def test_a_paused_stream_waits_while_others_go_on() -> None:
+def test_paused_stream_does_not_block_other_streams() -> None:
     server, _ = make()
     one, two = server.open("tcp", "a:1"), server.open("tcp", "a:1")
     said(server)
@@ -239,7 +239,7 @@ def test_a_paused_stream_waits_while_others_go_on() -> None:
     assert said(server) == [(one.number, protocol.DATA, b"1")]
 
 
-def test_a_pause_between_writing_and_sending_holds_the_data() -> None:
+def test_pause_before_sending_holds_written_data() -> None:
     server, _ = make()
     stream = server.open("tcp", "a:1")
     stream.write(b"x")
@@ -249,7 +249,7 @@ def test_a_pause_between_writing_and_sending_holds_the_data() -> None:
     assert [kind for _, kind, _ in said(server)] == [protocol.DATA]
 
 
-def test_to_be_paused_and_to_pause_are_two_things() -> None:
+def test_pause_state_is_independent_in_each_direction() -> None:
     _, client, _, _, far, at_client = both()
     at_client.takes = 0
     hear(client, far.number, protocol.PAUSE)
@@ -263,7 +263,7 @@ def test_to_be_paused_and_to_pause_are_two_things() -> None:
     assert said(client) == [(far.number, protocol.DATA, b"y")]
 
 
-def test_to_have_paused_does_not_hold_what_is_written() -> None:
+def test_pausing_the_peer_does_not_block_own_writes() -> None:
     _, client, _, _, far, at_client = both()
     at_client.takes = 0
     hear(client, far.number, protocol.DATA, b"x" * 1001)
@@ -272,7 +272,7 @@ def test_to_have_paused_does_not_hold_what_is_written() -> None:
     assert said(client) == [(far.number, protocol.DATA, b"y")]
 
 
-def test_ends_that_paused_each_other_and_both_close_still_send_the_rest() -> None:
+def test_mutually_paused_streams_flush_pending_data_on_close() -> None:
     server, client, near, near_reader, far, far_reader = both()
     near_reader.takes = far_reader.takes = 0
     for stream in (near, far):
@@ -287,7 +287,7 @@ def test_ends_that_paused_each_other_and_both_close_still_send_the_rest() -> Non
     assert server.streams == client.streams == {}
 
 
-def test_an_end_that_does_not_pause_loses_that_stream_and_no_other() -> None:
+def test_peer_ignoring_pause_loses_only_the_overflowing_stream() -> None:
     server, client, near, _, far, at_client = both()
     other = server.open("tcp", "a:1")
     carry(server, client)
@@ -303,7 +303,7 @@ def test_an_end_that_does_not_pause_loses_that_stream_and_no_other() -> None:
 CROWDED = SMALL._replace(crowded_above=2000)
 
 
-def test_what_is_held_for_one_that_may_not_have_heard_yet_slows_down_the_reading() -> None:
+def test_large_buffer_of_just_paused_stream_slows_down_reading() -> None:
     server, _ = make(limits=CROWDED)
     stream = server.open("tcp", "a:1")
     reader = Reader(stream, takes=0)
@@ -320,7 +320,7 @@ def test_what_is_held_for_one_that_may_not_have_heard_yet_slows_down_the_reading
     assert len(reader.got) == 2002
 
 
-def test_one_that_has_obeyed_keeps_its_stream_however_long_that_holds_much_and_slows_nobody_down() -> None:
+def test_full_stream_of_obedient_peer_is_kept_and_does_not_slow_reading() -> None:
     server, _ = make(limits=CROWDED)
     stream, other = server.open("tcp", "a:1"), server.open("tcp", "a:2")
     Reader(stream, takes=0)
@@ -334,7 +334,7 @@ def test_one_that_has_obeyed_keeps_its_stream_however_long_that_holds_much_and_s
     assert set(server.streams) == {stream.number, other.number}
 
 
-def test_a_writer_is_told_to_wait_and_when_there_is_room_again() -> None:
+def test_writer_is_blocked_when_buffer_is_full_and_notified_when_drained() -> None:
     server, _ = make()
     stream = server.open("tcp", "a:1")
     reader = Reader(stream)
@@ -345,7 +345,7 @@ def test_a_writer_is_told_to_wait_and_when_there_is_room_again() -> None:
     assert reader.rooms == 1
 
 
-def test_where_many_wait_each_waits_with_less_and_all_are_told_when_there_is_room() -> None:
+def test_total_unsent_limit_blocks_writers_and_notifies_waiting_writers() -> None:
     server, _ = make(limits=SMALL._replace(all_unsent=700))
     readers = [Reader(server.open("tcp", "a:1")) for _ in range(4)]
     said(server)
@@ -360,7 +360,7 @@ def test_where_many_wait_each_waits_with_less_and_all_are_told_when_there_is_roo
     assert readers[0].stream.write(b"x" * 250)
 
 
-def test_small_writes_travel_together_and_large_ones_in_chunks() -> None:
+def test_small_writes_are_coalesced_and_large_writes_are_chunked() -> None:
     server, _ = make()
     stream = server.open("tcp", "a:1")
     said(server)
@@ -373,7 +373,7 @@ def test_small_writes_travel_together_and_large_ones_in_chunks() -> None:
 # Order
 
 
-def test_streams_take_turns_and_what_is_urgent_goes_first() -> None:
+def test_control_messages_are_sent_before_stream_data() -> None:
     server, _ = make()
     one, two = server.open("tcp", "a:1"), server.open("tcp", "a:1")
     said(server)
@@ -390,14 +390,14 @@ def test_streams_take_turns_and_what_is_urgent_goes_first() -> None:
     assert kinds == [protocol.ERROR, protocol.DATA, protocol.DATA]
 
 
-def test_a_flood_of_pings_is_answered_by_the_last_pong() -> None:
+def test_ping_flood_is_answered_with_a_single_pong() -> None:
     server, _ = make()
     for number in range(1000):
         server.receive(PING, str(number).encode(), 0.0)
     assert sent(server) == [(PONG, b"999")]
 
 
-def test_an_end_that_asks_much_and_reads_nothing_ends_the_session() -> None:
+def test_peer_that_never_reads_replies_ends_the_session() -> None:
     client, _ = make(client=True)
     for number in range(100):
         hear(client, number, protocol.CONNECT, b"bad")
@@ -409,7 +409,7 @@ def test_an_end_that_asks_much_and_reads_nothing_ends_the_session() -> None:
 # Lists of streams
 
 
-def test_a_stream_opened_while_a_list_was_on_its_way_lives() -> None:
+def test_stream_opened_during_sync_is_not_closed() -> None:
     server, _ = make()
     server.tick(1.0, blocked=False)
     stream = server.open("tcp", "a:1")
@@ -421,7 +421,7 @@ def test_a_stream_opened_while_a_list_was_on_its_way_lives() -> None:
     assert len(reader.ends) == 1
 
 
-def test_a_stream_missing_in_two_lists_is_closed_without_a_word() -> None:
+def test_stream_missing_from_two_syncs_is_closed_without_a_message() -> None:
     server, _ = make()
     server.tick(1.0, blocked=False)
     reader = Reader(server.open("tcp", "a:1"))
@@ -432,7 +432,7 @@ def test_a_stream_missing_in_two_lists_is_closed_without_a_word() -> None:
     assert said(server) == []
 
 
-def test_a_client_lists_its_streams_every_minute() -> None:
+def test_client_sends_sync_list_every_minute() -> None:
     client, _ = make(client=True)
     hear(client, 9, protocol.CONNECT, b"tcp/a:1")
     hear(client, 5, protocol.CONNECT, b"tcp/a:1")
@@ -446,7 +446,7 @@ def test_a_client_lists_its_streams_every_minute() -> None:
     assert lists == [protocol.sync_list([5, 9])] * 2
 
 
-def test_a_server_sends_no_lists() -> None:
+def test_server_sends_no_sync_lists() -> None:
     server, _ = make()
     for now in range(5, 200, 5):
         server.receive(PONG, b"", now)
@@ -457,7 +457,7 @@ def test_a_server_sends_no_lists() -> None:
 # Life signs
 
 
-def test_a_client_pings_every_ten_seconds_with_nothing_in_it() -> None:
+def test_client_sends_empty_ping_every_ten_seconds() -> None:
     client, _ = make(client=True)
     pings = 0
     for now in range(1, 61):
@@ -469,7 +469,7 @@ def test_a_client_pings_every_ten_seconds_with_nothing_in_it() -> None:
     assert pings == 6
 
 
-def test_a_server_pings_only_who_is_silent() -> None:
+def test_server_pings_only_a_silent_client() -> None:
     server, _ = make()
     server.receive(PING, b"", 4.0)
     server.tick(10.0, blocked=False)
@@ -478,7 +478,7 @@ def test_a_server_pings_only_who_is_silent() -> None:
     assert sent(server) == [(PING, b"")]
 
 
-def test_an_end_that_is_silent_is_gone() -> None:
+def test_silent_peer_raises_tunnel_lost() -> None:
     server, _ = make(timing=Timing(heard_within=30.0))
     for now in range(5, 31, 5):
         server.tick(float(now), blocked=False)
@@ -487,14 +487,14 @@ def test_an_end_that_is_silent_is_gone() -> None:
 
 
 @pytest.mark.parametrize("sign", [(PING, b""), (PONG, b""), (BINARY, b"\x02\x00\x0c")])
-def test_everything_it_sends_is_a_life_sign(sign: tuple[int, bytes]) -> None:
+def test_any_received_message_keeps_the_session_alive(sign: tuple[int, bytes]) -> None:
     server, _ = make(timing=Timing(heard_within=30.0))
     for now in range(5, 300, 5):
         server.receive(*sign, float(now))
         server.tick(float(now), blocked=False)
 
 
-def test_an_end_that_takes_nothing_is_gone_even_if_it_talks() -> None:
+def test_peer_that_accepts_no_data_raises_tunnel_lost() -> None:
     server, _ = make(timing=Timing(sent_within=30.0))
     for now in range(5, 31, 5):
         server.receive(PING, b"", float(now))
@@ -503,7 +503,7 @@ def test_an_end_that_takes_nothing_is_gone_even_if_it_talks() -> None:
         server.tick(31.0, blocked=True)
 
 
-def test_a_slow_end_that_takes_something_lives() -> None:
+def test_slow_peer_that_makes_progress_keeps_the_session() -> None:
     server, _ = make(timing=Timing(sent_within=30.0))
     for now in range(5, 200, 5):
         server.receive(PING, b"", float(now))
@@ -512,7 +512,7 @@ def test_a_slow_end_that_takes_something_lives() -> None:
         server.tick(float(now), blocked=True)
 
 
-def test_time_in_which_this_process_stood_still_does_not_count() -> None:
+def test_process_suspension_does_not_count_as_peer_silence() -> None:
     server, _ = make(timing=Timing(heard_within=30.0))
     server.tick(5.0, blocked=False)
     server.tick(600.0, blocked=True)  # it slept, and has had no chance to read
@@ -522,7 +522,7 @@ def test_time_in_which_this_process_stood_still_does_not_count() -> None:
         server.tick(620.0, blocked=False)
 
 
-def test_what_a_closed_stream_cannot_send_is_given_up_some_time() -> None:
+def test_closed_paused_stream_drops_pending_data_after_linger_timeout() -> None:
     server, _ = make(timing=Timing(linger=60.0))
     stream = server.open("tcp", "a:1")
     stream.write(b"x")
@@ -539,7 +539,7 @@ def test_what_a_closed_stream_cannot_send_is_given_up_some_time() -> None:
 # The end
 
 
-def test_every_stream_ends_with_the_session_once_its_data_is_taken() -> None:
+def test_streams_end_with_lost_session_after_their_data_is_read() -> None:
     server, _ = make()
     empty, full = Reader(server.open("tcp", "a:1")), Reader(server.open("tcp", "a:1"), takes=0)
     hear(server, full.stream.number, protocol.DATA, b"rest")
@@ -556,20 +556,20 @@ def test_every_stream_ends_with_the_session_once_its_data_is_taken() -> None:
         server.open("tcp", "a:1")
 
 
-def test_a_close_says_why() -> None:
+def test_close_frame_raises_tunnel_lost_with_its_reason() -> None:
     server, _ = make()
     with pytest.raises(TunnelLost, match="1001: the client is stopping"):
         server.receive(CLOSE, close_payload(1001, "the client is stopping"), 0.0)
 
 
 @pytest.mark.parametrize("message", [(TEXT, b"x"), (BINARY, b""), (BINARY, b"\x02\x00\x10123")])
-def test_what_is_no_protocol_ends_the_session(message: tuple[int, bytes]) -> None:
+def test_invalid_message_raises_protocol_error(message: tuple[int, bytes]) -> None:
     server, _ = make()
     with pytest.raises(ProtocolError):
         server.receive(*message, 0.0)
 
 
-def test_kinds_nobody_knows_and_announcements_are_ignored() -> None:
+def test_unknown_message_kinds_and_announcements_are_ignored() -> None:
     server, _ = make()
     for kind in (4, 5, 9, 100):
         hear(server, 0, kind, b"c/1")

@@ -8,7 +8,7 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[3]
 
 
-def test_every_test_the_page_names_is_there() -> None:
+def test_tunnel_docs_page_names_only_existing_tests() -> None:
     named = set(re.findall(r"`(test_\w+)`", (_ROOT / "docs/tunnel.md").read_text()))
     folders = [_ROOT / "tests/unit/tunnel", _ROOT / "tests/interop/tunnel"]
     sources = "".join(file.read_text() for folder in folders for file in folder.glob("test_*.py"))

@@ -84,7 +84,7 @@ def pythons() -> list[str]:
 
 
 @pytest.mark.parametrize("python", pythons())
-async def test_it_serves_from_the_zipapp_and_ends_when_told(place: Place, python: str) -> None:
+async def test_tunnel_client_runs_from_zipapp_and_exits_on_sigterm(place: Place, python: str) -> None:
     program = Program(place, python)
     try:
         await eventually(lambda: place.sessions.has("corral"))
@@ -104,7 +104,7 @@ async def test_it_serves_from_the_zipapp_and_ends_when_told(place: Place, python
     assert TOKEN not in program.status_file.read_text()
 
 
-async def test_it_keeps_and_says_why_there_is_no_tunnel_and_takes_a_new_token(place: Place) -> None:
+async def test_tunnel_client_reports_auth_failure_once_and_reloads_token(place: Place) -> None:
     program = Program(place)
     program.write_token("stale")
     try:
@@ -121,7 +121,7 @@ async def test_it_keeps_and_says_why_there_is_no_tunnel_and_takes_a_new_token(pl
         await program.end()
 
 
-async def test_it_opens_no_tunnel_before_there_is_what_it_leads_to(place: Place) -> None:
+async def test_tunnel_client_waits_until_local_port_accepts_connections(place: Place) -> None:
     with socket.socket() as taken:  # a port nobody listens at, and nobody else gets
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
@@ -139,7 +139,7 @@ async def test_it_opens_no_tunnel_before_there_is_what_it_leads_to(place: Place)
             assert await program.end() == 0, program.said()
 
 
-async def test_it_opens_no_tunnel_before_what_it_leads_to_answers_for_itself(place: Place) -> None:
+async def test_tunnel_client_waits_until_local_https_endpoint_is_healthy(place: Place) -> None:
     answers = [b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"]
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -171,7 +171,7 @@ async def test_it_opens_no_tunnel_before_what_it_leads_to_answers_for_itself(pla
         server.close()
 
 
-async def test_it_ends_at_once_also_while_it_waits_for_its_host(place: Place) -> None:
+async def test_tunnel_client_exits_promptly_while_waiting_for_local_port(place: Place) -> None:
     program = Program(place, wait_for="tcp/127.0.0.1:1")
     try:
         await eventually(lambda: program.status().get("waiting_for"))
@@ -179,7 +179,7 @@ async def test_it_ends_at_once_also_while_it_waits_for_its_host(place: Place) ->
         assert await program.end() == 0
 
 
-async def test_loopback_is_the_address_of_a_host_that_is_a_folder(place: Place) -> None:
+async def test_tunnel_client_maps_loopback_to_host_address(place: Place) -> None:
     """And names of files are relative to the file of settings."""
     server = await asyncio.start_server(pipe, "127.77.0.1", 0)
     port = server.sockets[0].getsockname()[1]
@@ -199,7 +199,7 @@ async def test_loopback_is_the_address_of_a_host_that_is_a_folder(place: Place) 
         assert await program.end() == 0, program.said()
 
 
-async def test_it_ends_at_once_also_while_nobody_answers(place: Place) -> None:
+async def test_tunnel_client_exits_promptly_during_backoff(place: Place) -> None:
     program = Program(place, urls=["wss://127.0.0.1:1/"], waits={"first": 1e6, "longest": 1e6})
     try:
         await eventually(lambda: program.status().get("attempts"))
@@ -207,7 +207,7 @@ async def test_it_ends_at_once_also_while_nobody_answers(place: Place) -> None:
         assert await program.end() == 0
 
 
-def test_a_loop_that_stands_still_ends_the_process_with_a_trace() -> None:
+def test_blocked_event_loop_exits_the_process_with_a_traceback() -> None:
     stuck = (
         "import time; from remuda.tunnel import __main__ as m; "
         "m._WATCHDOG_SECONDS = 0.2; m._reset_watchdog(); time.sleep(60)"
@@ -217,7 +217,7 @@ def test_a_loop_that_stands_still_ends_the_process_with_a_trace() -> None:
     assert "Timeout" in done.stderr
 
 
-async def test_a_proxy_of_the_environment_is_gone_through(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tunnel_client_connects_through_https_proxy(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bytes] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -236,7 +236,9 @@ async def test_a_proxy_of_the_environment_is_gone_through(place: Place, monkeypa
     assert b"Proxy-Authorization: Basic dXNlcjpzZWNyZXQ=" in asked[0]
 
 
-async def test_a_proxy_that_refuses_is_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_proxy_rejection_is_reported_with_the_proxy_address(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
@@ -265,7 +267,7 @@ async def test_a_proxy_that_refuses_is_named(place: Place, monkeypatch: pytest.M
         ('{"urls": ["wss://a"], "wait_for": "127.0.0.1:6443"}', "wait_for: unknown network"),
     ],
 )
-def test_what_is_wrong_with_the_settings_is_named(tmp_path: Path, content: str, reason: str) -> None:
+def test_invalid_tunnel_settings_raise_config_error_with_reason(tmp_path: Path, content: str, reason: str) -> None:
     file = tmp_path / "tunnel.json"
     file.write_text(content)
     with pytest.raises(ConfigError, match=reason):

@@ -23,32 +23,32 @@ _MOVES = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 31), st.integers(
 
 @given(_MOVES)
 @settings(max_examples=150)
-def test_a_conversation_loses_nothing_and_ends_in_agreement(script) -> None:
+def test_mux_pair_loses_no_data_and_converges(script) -> None:
     world = World()
     world.play(script)
     world.settle()
 
 
 @given(_SIGNED)
-def test_numbers_survive_the_wire_and_are_what_go_writes(number: int) -> None:
+def test_varint_round_trips_and_matches_go_encoding(number: int) -> None:
     assert protocol.varint(number) == tunnel_raw.varint(number)
     assert protocol.decode(protocol.varint(number) + b"\x00\x0c").number == number
 
 
 @given(_SIGNED, _SIGNED, st.integers(1, 8), st.binary(max_size=300))
-def test_a_message_is_read_as_it_was_written(number: int, stream: int, kind: int, payload: bytes) -> None:
+def test_message_round_trips(number: int, stream: int, kind: int, payload: bytes) -> None:
     wire = b"".join(map(bytes, protocol.encode(Message(number, stream, kind, payload))))
     assert wire == tunnel_raw.message(kind, stream, payload, number=number)
     assert protocol.decode(wire) == (number, stream, kind, payload)
 
 
 @given(st.sets(_SIGNED, max_size=20))
-def test_a_list_of_streams_is_read_as_it_was_written(streams: set[int]) -> None:
+def test_sync_list_round_trips(streams: set[int]) -> None:
     assert protocol.read_sync(protocol.sync_list(streams)) == streams
 
 
 @given(st.binary(max_size=400))
-def test_any_bytes_are_a_message_or_no_protocol(data: bytes) -> None:
+def test_arbitrary_bytes_decode_or_raise_protocol_error(data: bytes) -> None:
     readers = {protocol.CONNECT: protocol.read_connect, protocol.ERROR: protocol.read_error}
     readers |= {
         protocol.ADD: protocol.read_client,
@@ -66,7 +66,7 @@ _PAYLOADS = st.lists(st.binary(max_size=200) | st.sampled_from([b"x" * 126, b"y"
 
 
 @given(_PAYLOADS, st.booleans(), st.integers(1, 40))
-def test_frames_cut_anywhere_are_the_same_messages(payloads: list[bytes], mask: bool, piece: int) -> None:
+def test_split_frames_decode_to_the_same_messages(payloads: list[bytes], mask: bool, piece: int) -> None:
     sender, receiver = Frames(mask=mask), Frames(mask=not mask)
     wire = b"".join(bytes(part) for payload in payloads for part in sender.frame(BINARY, payload))
     step = max(piece, len(wire) // 500)
@@ -75,7 +75,7 @@ def test_frames_cut_anywhere_are_the_same_messages(payloads: list[bytes], mask: 
 
 
 @given(st.binary(min_size=1, max_size=500), st.lists(st.integers(0, 500), max_size=8), st.booleans())
-def test_fragments_with_pings_between_are_one_message(payload: bytes, cuts: list[int], mask: bool) -> None:
+def test_fragments_interleaved_with_pings_form_a_single_message(payload: bytes, cuts: list[int], mask: bool) -> None:
     writer = tunnel_raw.RawEnd(None, None, masks=mask)
     places = [0, *sorted(min(cut, len(payload)) for cut in cuts), len(payload)]
     wire = b""
@@ -88,7 +88,7 @@ def test_fragments_with_pings_between_are_one_message(payload: bytes, cuts: list
 
 
 @given(st.lists(st.binary(max_size=100), max_size=10), st.booleans())
-def test_any_bytes_are_frames_or_no_websocket(pieces: list[bytes], mask: bool) -> None:
+def test_arbitrary_bytes_are_frames_or_raise_websocket_error(pieces: list[bytes], mask: bool) -> None:
     frames = Frames(mask=mask, limit=1000)
     try:
         for piece in pieces:
@@ -123,7 +123,7 @@ _ANYTHING = st.one_of(
 
 @given(st.lists(st.tuples(st.sampled_from([BINARY, BINARY, BINARY, BINARY, 1, 8, PING, PONG]), _ANYTHING), max_size=40))
 @settings(max_examples=300)
-def test_whatever_is_said_harms_at_most_the_session_it_is_said_in(messages) -> None:
+def test_arbitrary_messages_affect_at_most_their_own_session(messages) -> None:
     def welcome(stream: Stream) -> None:
         if stream.number % 2:
             stream.consumer = _Glutton()
@@ -148,7 +148,7 @@ def test_whatever_is_said_harms_at_most_the_session_it_is_said_in(messages) -> N
         assert message[0] in (BINARY, PING, PONG)
 
 
-def test_a_stream_is_not_said_to_be_connected_while_the_other_end_is_asked_to_pause() -> None:
+def test_confirm_is_not_sent_while_the_peer_is_paused() -> None:
     """It is said with the word for going on: whoever takes it for that would send more than can be held."""
     asked: list[Stream] = []
     mux = Mux(client=True, now=0.0, wanted=asked.append, limits=Limits(pause_above=100))
@@ -166,7 +166,7 @@ def _kinds(mux: Mux) -> list[str]:
 
 
 @pytest.mark.parametrize("piece", [1, 7, 1000])
-def test_what_is_held_takes_little_more_memory_than_it_has_bytes(piece: int) -> None:
+def test_buffered_stream_data_has_small_memory_overhead(piece: int) -> None:
     mux = Mux(client=True, now=0.0, wanted=lambda stream: None)
     mux.receive(BINARY, tunnel_raw.message(tunnel_raw.CONNECT, 2, b"tcp/10.0.0.1:80"), 0.0)
     data = tunnel_raw.message(tunnel_raw.DATA, 2, b"x" * piece)
@@ -181,7 +181,7 @@ def test_what_is_held_takes_little_more_memory_than_it_has_bytes(piece: int) -> 
         tracemalloc.stop()
 
 
-def test_a_message_in_countless_fragments_takes_little_more_memory_than_it_has_bytes() -> None:
+def test_heavily_fragmented_message_has_bounded_memory() -> None:
     writer = tunnel_raw.RawEnd(None, None, masks=True)
     frames = Frames(mask=False)
     wire = writer.frame(BINARY, b"x", final=False) + writer.frame(0, b"y", final=False) * 20_000
@@ -194,7 +194,7 @@ def test_a_message_in_countless_fragments_takes_little_more_memory_than_it_has_b
         tracemalloc.stop()
 
 
-def test_one_end_that_is_told_much_and_read_by_nobody_is_given_up() -> None:
+def test_session_is_dropped_when_replies_are_never_read() -> None:
     """Each word about a stream there is not wants an answer; an end that never reads them must not be remembered."""
     mux = Mux(client=True, now=0.0, limits=Limits(urgent=1000))
     tracemalloc.start()

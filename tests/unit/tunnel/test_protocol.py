@@ -23,7 +23,7 @@ VECTORS = {
 
 
 @pytest.mark.parametrize(("wire", "message"), VECTORS.items())
-def test_what_upstream_writes_is_read_and_written_alike(wire: str, message: Message) -> None:
+def test_upstream_wire_vectors_round_trip(wire: str, message: Message) -> None:
     data = bytes.fromhex(wire)
     assert protocol.decode(data) == message
     assert b"".join(protocol.encode(message)) == data
@@ -40,16 +40,16 @@ def test_what_upstream_writes_is_read_and_written_alike(wire: str, message: Mess
         (-(1 << 63), "ff ff ff ff ff ff ff ff ff 01"),
     ],
 )
-def test_the_edges_of_varints(value: int, wire: str) -> None:
+def test_varint_boundary_values_round_trip(value: int, wire: str) -> None:
     assert protocol.varint(value) == bytes.fromhex(wire)
     assert protocol.decode(bytes.fromhex(wire) + b"\x00\x0c").number == value
 
 
-def test_another_deadline_than_usual_is_read_over() -> None:
+def test_data_message_deadline_is_ignored() -> None:
     assert bytes(protocol.decode(bytes.fromhex("02 04 02 00 68 69")).payload) == b"hi"
 
 
-def test_a_kind_nobody_knows_is_a_message() -> None:
+def test_unknown_message_kind_is_decoded() -> None:
     assert protocol.decode(b"\x02\x04\x40abc").kind == 32
 
 
@@ -65,43 +65,43 @@ def test_a_kind_nobody_knows_is_a_message() -> None:
         ("ff ff ff ff ff ff ff ff ff ff 01 00", "64 bits"),
     ],
 )
-def test_what_is_no_message_is_named(wire: str, reason: str) -> None:
+def test_malformed_message_raises_protocol_error_with_reason(wire: str, reason: str) -> None:
     with pytest.raises(ProtocolError, match=reason):
         protocol.decode(bytes.fromhex(wire))
 
 
-def test_an_address_may_contain_slashes() -> None:
+def test_connect_address_may_contain_slashes() -> None:
     assert protocol.read_connect(protocol.connect_text("unix", "/run/a.sock")) == ("unix", "/run/a.sock")
 
 
 @pytest.mark.parametrize("payload", [b"", b"tcp", b"/x", b"tcp/", b"tcp/" + b"x" * 263])
-def test_what_nobody_can_dial_is_no_connect(payload: bytes) -> None:
+def test_malformed_connect_payload_raises_protocol_error(payload: bytes) -> None:
     with pytest.raises(ProtocolError):
         protocol.read_connect(payload)
 
 
 @pytest.mark.parametrize(("network", "address"), [("", "x"), ("tcp", ""), ("a/b", "x"), ("tcp", "x" * 263)])
-def test_an_address_that_would_arrive_cut_is_not_sent(network: str, address: str) -> None:
+def test_invalid_or_too_long_connect_address_raises_value_error(network: str, address: str) -> None:
     with pytest.raises(ValueError):
         protocol.connect_text(network, address)
 
 
-def test_the_longest_address_is_sent() -> None:
+def test_connect_address_of_maximum_length_is_accepted() -> None:
     assert len(protocol.connect_text("tcp", "x" * 262)) == protocol.LONGEST_CONNECT
 
 
-def test_a_long_error_is_cut_between_characters() -> None:
+def test_long_error_text_is_truncated_at_character_boundary() -> None:
     cut = protocol.error_text("x" * 99 + "é" + "y" * 50)
     assert cut == b"x" * 99
     assert protocol.read_error(b"z" * 500) == "z" * 100
 
 
-def test_a_list_that_is_none_is_named() -> None:
+def test_malformed_sync_list_raises_protocol_error() -> None:
     with pytest.raises(ProtocolError, match="eight"):
         protocol.read_sync(b"1234567")
 
 
-def test_announcements_of_other_servers_are_read() -> None:
+def test_client_announcement_is_parsed() -> None:
     assert protocol.read_client(b"c-abc/77") == ("c-abc", 77)
     for bad in (b"c-abc", b"c-abc/x", b"c/" + b"9" * 20):
         with pytest.raises(ProtocolError):

@@ -56,7 +56,7 @@ def _fed(frames: Frames, *pieces: bytes) -> list[tuple[int, bytes]]:
     st.booleans(),
     st.data(),
 )
-def test_what_one_end_frames_the_other_reads_in_whatever_pieces_it_comes(
+def test_frames_round_trip_regardless_of_chunking(
     messages: list[tuple[int, bytes]], from_client: bool, data: st.DataObject
 ) -> None:
     sender, receiver = Frames(mask=from_client), Frames(mask=not from_client)
@@ -68,7 +68,7 @@ def test_what_one_end_frames_the_other_reads_in_whatever_pieces_it_comes(
 
 @pytest.mark.parametrize("size", [0, 1, 64, 65, 125, 126, 127, 0xFFFF, 0x10000, 300_001])
 @pytest.mark.parametrize("from_client", [True, False])
-def test_every_size_has_its_length_on_the_wire(size: int, from_client: bool) -> None:
+def test_frame_length_encoding_matches_payload_size(size: int, from_client: bool) -> None:
     payload = bytes(range(256)) * (size // 256 + 1)
     buffers = Frames(mask=from_client).frame(BINARY, payload[: size // 2], memoryview(payload)[size // 2 : size])
     wire = b"".join(bytes(buffer) for buffer in buffers)
@@ -78,19 +78,19 @@ def test_every_size_has_its_length_on_the_wire(size: int, from_client: bool) -> 
 
 
 @given(st.binary(max_size=1000), st.binary(min_size=4, max_size=4))
-def test_a_mask_is_each_byte_with_its_byte_of_the_key(data: bytes, key: bytes) -> None:
+def test_mask_xors_each_byte_with_the_key(data: bytes, key: bytes) -> None:
     buffer = bytearray(data)
     apply_mask(key, buffer)
     assert bytes(buffer) == bytes(byte ^ key[place % 4] for place, byte in enumerate(data))
 
 
-def test_a_client_takes_a_fresh_key_for_each_frame() -> None:
+def test_client_uses_a_new_mask_key_for_each_frame() -> None:
     frames = Frames(mask=True)
     assert len({bytes(frames.frame(BINARY, b"same")[0][2:6]) for _ in range(50)}) == 50
 
 
 @given(st.lists(st.lists(st.binary(max_size=200), max_size=3), max_size=5), st.booleans(), st.integers(0, 500))
-def test_messages_put_over_what_was_there_before_are_read_as_they_are(
+def test_messages_written_into_a_reused_buffer_are_read_correctly(
     messages: list[list[bytes]], from_client: bool, before: int
 ) -> None:
     sender, receiver = Frames(mask=from_client), Frames(mask=not from_client)
@@ -101,12 +101,12 @@ def test_messages_put_over_what_was_there_before_are_read_as_they_are(
     assert buffer[at:] == b"\xaa" * (before - at)
 
 
-def test_without_a_mask_nothing_is_copied() -> None:
+def test_unmasked_frame_does_not_copy_payload() -> None:
     payload = memoryview(bytearray(40_000))
     assert Frames(mask=False).frame(BINARY, b"head", payload)[2] is payload
 
 
-def test_fragments_become_one_message_and_control_frames_come_between_them() -> None:
+def test_fragments_are_joined_and_interleaved_control_frames_delivered() -> None:
     parts = [bytes([number]) * 4096 for number in range(256)]
     wire = _frame(BINARY, parts[0], final=False, key=b"abcd")
     for part in parts[1:]:
@@ -120,7 +120,7 @@ _FRAGMENT_SIZES = st.sampled_from([0, 1, 125, 126, 127, 500, 4088, 0xFFFF, 0x100
 
 
 @given(st.lists(st.lists(_FRAGMENT_SIZES, min_size=1, max_size=6), max_size=3), st.data())
-def test_fragments_of_any_size_become_one_message_in_whatever_pieces_they_come(
+def test_fragments_of_any_size_are_joined_regardless_of_chunking(
     messages: list[list[int]], data: st.DataObject
 ) -> None:
     wire, wanted = b"", []
@@ -135,12 +135,12 @@ def test_fragments_of_any_size_become_one_message_in_whatever_pieces_they_come(
     assert _fed(Frames(mask=False), *pieces) == wanted
 
 
-def test_a_message_behind_a_fragmented_one_stands_alone() -> None:
+def test_message_after_fragmented_message_is_separate() -> None:
     wire = _frame(BINARY, b"a", final=False) + _frame(CONTINUATION, b"b") + _frame(TEXT, b"c")
     assert _fed(Frames(mask=True), wire) == [(BINARY, b"ab"), (TEXT, b"c")]
 
 
-def test_the_buffer_fed_may_be_used_again() -> None:
+def test_input_buffer_may_be_reused_after_feed() -> None:
     frames, buffer = Frames(mask=True), bytearray(_frame(BINARY, b"first") + _frame(BINARY, b"second")[:4])
     found = list(frames.feed(memoryview(buffer)))
     buffer[:] = bytes(len(buffer))
@@ -164,7 +164,7 @@ def test_the_buffer_fed_may_be_used_again() -> None:
         (_frame(BINARY, b"x" * 600, final=False) + _frame(CONTINUATION, size=401), TOO_BIG),
     ],
 )
-def test_what_is_no_websocket_is_refused_with_its_code_before_more_of_it_is_read(wire: bytes, code: int) -> None:
+def test_invalid_frame_raises_websocket_error_with_close_code(wire: bytes, code: int) -> None:
     frames = Frames(mask=True, limit=1000)
     before = _frame(PONG, b"still heard")
     heard = []
@@ -174,12 +174,12 @@ def test_what_is_no_websocket_is_refused_with_its_code_before_more_of_it_is_read
     assert heard == [(PONG, b"still heard")]
 
 
-def test_a_client_that_does_not_mask_is_refused() -> None:
+def test_unmasked_client_frame_is_rejected() -> None:
     with pytest.raises(WebSocketError, match="unmasked frame"):
         _fed(Frames(mask=False), _frame(BINARY, b"x"))
 
 
-def test_small_pieces_of_a_large_message_take_no_more_memory_than_the_message() -> None:
+def test_small_pieces_of_large_message_have_bounded_memory() -> None:
     frames = Frames(mask=True, limit=1 << 20)
     fragment = _frame(CONTINUATION, b"x", final=False) * 1000
     tracemalloc.start()
@@ -196,7 +196,7 @@ def test_small_pieces_of_a_large_message_take_no_more_memory_than_the_message() 
 
 
 @given(st.lists(st.binary(max_size=40), max_size=20), st.booleans())
-def test_any_bytes_are_messages_or_an_error_of_the_protocol(pieces: list[bytes], mask: bool) -> None:
+def test_arbitrary_bytes_raise_only_protocol_error_or_too_big(pieces: list[bytes], mask: bool) -> None:
     code = PROTOCOL_ERROR
     try:
         _fed(Frames(mask=mask, limit=100), *pieces)
@@ -205,7 +205,7 @@ def test_any_bytes_are_messages_or_an_error_of_the_protocol(pieces: list[bytes],
     assert code in (PROTOCOL_ERROR, TOO_BIG)
 
 
-def test_the_reason_of_a_close_is_cut_between_characters() -> None:
+def test_close_reason_is_truncated_at_character_boundary() -> None:
     payload = close_payload(1008, "é" * 100)
     assert close_reason(payload) == (1008, "é" * 61)
     assert close_reason(b"") == (1005, "")
@@ -234,7 +234,7 @@ async def echo() -> AsyncIterator[int]:
         await runner.cleanup()
 
 
-async def test_our_client_and_the_server_of_aiohttp_understand_each_other(echo: int) -> None:
+async def test_client_interoperates_with_aiohttp_server(echo: int) -> None:
     messages = [b"", b"small", bytes(range(256)) * 1000]
     async with asyncio.timeout(LIMIT_SECONDS):
         reader, writer = await asyncio.open_connection("127.0.0.1", echo)
@@ -254,7 +254,7 @@ async def test_our_client_and_the_server_of_aiohttp_understand_each_other(echo: 
     assert close_reason(found[-1][1])[0] == 1000
 
 
-async def test_our_server_and_the_client_of_aiohttp_understand_each_other() -> None:
+async def test_server_interoperates_with_aiohttp_client() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         first, *lines = head.strip().split("\r\n")

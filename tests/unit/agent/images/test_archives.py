@@ -40,7 +40,7 @@ def staged(reference: str, settings: Settings) -> dict[str, str]:
     return {path.name: path.read_text() for path in target.iterdir()}
 
 
-def test_an_image_saved_by_docker_is_found_by_its_tag(settings: Settings, image: Image) -> None:
+def test_docker_save_archive_image_is_found_by_tag(settings: Settings, image: Image) -> None:
     other = Image([tar(entry("run.sh", b"other"))])
     images = settings.folder / "images"
     (images / "a.tar").write_bytes(docker_save(other, "example.com/installer:v2", "busybox:latest"))
@@ -50,7 +50,7 @@ def test_an_image_saved_by_docker_is_found_by_its_tag(settings: Settings, image:
     assert staged("busybox", settings) == {"run.sh": "other"}
 
 
-def test_it_replaces_what_an_earlier_attempt_left(settings: Settings, image: Image) -> None:
+def test_staging_replaces_leftovers_of_an_earlier_attempt(settings: Settings, image: Image) -> None:
     (settings.folder / "images" / "a.tar").write_bytes(docker_save(image, NAME))
     (settings.folder / "work" / "0").mkdir(parents=True)
     (settings.folder / "work" / "0" / "rest").write_text("of an earlier attempt")
@@ -59,7 +59,7 @@ def test_it_replaces_what_an_earlier_attempt_left(settings: Settings, image: Ima
 
 
 @pytest.mark.parametrize("suffix", ["tar.gz", "tgz", "tar.bz2", "tar.xz", "tar.zst", "tar.lz4", "TAR.GZ"])
-def test_archives_may_be_compressed(settings: Settings, image: Image, suffix: str) -> None:
+def test_compressed_image_archives_are_staged(settings: Settings, image: Image, suffix: str) -> None:
     tool = {"gz": "gzip", "tgz": "gzip", "bz2": "bzip2", "xz": "xz", "zst": "zstd", "lz4": "lz4"}[
         suffix.lower().rpartition(".")[2]
     ]
@@ -70,14 +70,14 @@ def test_archives_may_be_compressed(settings: Settings, image: Image, suffix: st
     assert staged(NAME, settings) == {"run.sh": "new"}
 
 
-def test_an_oci_layout_is_found_by_name_and_by_digest(settings: Settings, image: Image) -> None:
+def test_oci_layout_image_is_found_by_name_and_digest(settings: Settings, image: Image) -> None:
     other = Image([tar(entry("run.sh", b"other"))])
     (settings.folder / "images" / "a.tar").write_bytes(oci_layout({"example.com/other:v1": other, NAME: image}))
     assert staged(NAME, settings) == {"run.sh": "new"}
     assert staged(f"example.com/other@{other.digest}", settings) == {"run.sh": "other"}
 
 
-def test_a_layout_may_hold_an_index(settings: Settings, image: Image) -> None:
+def test_oci_layout_may_contain_an_image_index(settings: Settings, image: Image) -> None:
     host = str(this_host())
     listed = index({"linux/mips": Image([tar(entry("run.sh", b"mips"))]), host: image})
     pointer = {
@@ -95,7 +95,7 @@ def test_a_layout_may_hold_an_index(settings: Settings, image: Image) -> None:
     assert staged(NAME, settings) == {"run.sh": "new"}
 
 
-def test_a_blob_that_was_changed_is_refused(settings: Settings, image: Image) -> None:
+def test_modified_oci_blob_is_rejected(settings: Settings, image: Image) -> None:
     key = next(name for name, content in image.blobs.items() if content[:2] == b"\x1f\x8b")
     image.blobs[key] = gzip.compress(tar(entry("run.sh", b"evil", 0o755)))
     (settings.folder / "images" / "a.tar").write_bytes(oci_layout({NAME: image}))
@@ -104,7 +104,7 @@ def test_a_blob_that_was_changed_is_refused(settings: Settings, image: Image) ->
     assert not os.path.lexists(settings.folder / "work" / "0")
 
 
-def test_a_layer_saved_by_docker_that_was_changed_is_refused(settings: Settings, image: Image) -> None:
+def test_modified_docker_save_layer_is_rejected(settings: Settings, image: Image) -> None:
     image.layers = [tar(entry("run.sh", b"evil")), image.layers[1]]
     (settings.folder / "images" / "a.tar").write_bytes(docker_save(image, NAME))
     with pytest.raises(ImageError, match="a layer is not what its digest"):
@@ -112,7 +112,7 @@ def test_a_layer_saved_by_docker_that_was_changed_is_refused(settings: Settings,
     assert list((settings.folder / "work").iterdir()) == []
 
 
-def test_what_could_not_be_read_is_told_when_the_image_is_nowhere(settings: Settings, image: Image) -> None:
+def test_unreadable_archives_are_listed_when_image_is_not_found(settings: Settings, image: Image) -> None:
     images = settings.folder / "images"
     (images / "broken.tar").write_bytes(b"nonsense" * 200)
     (images / "list.tar").write_bytes(tar(entry("manifest.json", b"{")))
@@ -132,7 +132,7 @@ def test_what_could_not_be_read_is_told_when_the_image_is_nowhere(settings: Sett
     ]
 
 
-def test_a_directory_that_is_not_there_holds_no_images(tmp_path: Path) -> None:
+def test_missing_archive_directory_contains_no_images(tmp_path: Path) -> None:
     from remuda.agent.images import archives
     from remuda.agent.images.references import parse
 

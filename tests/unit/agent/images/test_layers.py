@@ -42,7 +42,7 @@ def content(root: Path) -> dict[str, str]:
     return found
 
 
-def test_layers_lie_on_each_other(tmp_path: Path) -> None:
+def test_upper_layer_overrides_lower_layer(tmp_path: Path) -> None:
     lower = tar(
         folder("a"),
         entry("a/kept", b"1"),
@@ -65,7 +65,7 @@ def test_layers_lie_on_each_other(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_whiteouts_take_away_what_is_below_and_only_that(tmp_path: Path) -> None:
+def test_whiteouts_remove_only_lower_layer_entries(tmp_path: Path) -> None:
     lower = tar(
         entry("gone", b"1"),
         entry("tree/a/b", b"1"),
@@ -84,7 +84,7 @@ def test_whiteouts_take_away_what_is_below_and_only_that(tmp_path: Path) -> None
     }  # fmt: skip
 
 
-def test_modes_are_masked_and_owners_stay_behind(tmp_path: Path) -> None:
+def test_file_modes_are_masked_and_owners_ignored(tmp_path: Path) -> None:
     unpacked(
         tmp_path / "root",
         tar(
@@ -100,7 +100,7 @@ def test_modes_are_masked_and_owners_stay_behind(tmp_path: Path) -> None:
     assert {path.stat().st_uid for path in (tmp_path / "root").iterdir()} == {os.geteuid()}
 
 
-def test_links_are_made(tmp_path: Path) -> None:
+def test_hard_and_symbolic_links_are_created(tmp_path: Path) -> None:
     unpacked(
         tmp_path / "root",
         tar(
@@ -117,7 +117,7 @@ def test_links_are_made(tmp_path: Path) -> None:
     assert (root / "usr/bin/more").read_text() == "y", "a link within the image is followed within it"
 
 
-def test_a_file_replaces_a_link_and_not_what_it_leads_to(tmp_path: Path) -> None:
+def test_file_replaces_symlink_without_touching_its_target(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.write_text("untouched")
     unpacked(tmp_path / "root", tar(symbolic_link("a", str(outside)), entry("a", b"inside")))
@@ -125,7 +125,7 @@ def test_a_file_replaces_a_link_and_not_what_it_leads_to(tmp_path: Path) -> None
     assert outside.read_text() == "untouched"
 
 
-def test_an_absolute_link_leads_to_the_root_of_the_image(tmp_path: Path) -> None:
+def test_absolute_symlink_resolves_within_the_image_root(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     unpacked(tmp_path / "root", tar(symbolic_link("a", str(outside)), entry("a/file", b"x")))
@@ -154,7 +154,9 @@ def test_an_absolute_link_leads_to_the_root_of_the_image(tmp_path: Path) -> None
         ([entry("x" * 300, b"")], "is not a path"),
     ],
 )  # fmt: skip
-def test_ways_out_are_refused(tmp_path: Path, entries: list[tuple[tarfile.TarInfo, bytes]], said: str) -> None:
+def test_paths_escaping_the_image_root_are_rejected(
+    tmp_path: Path, entries: list[tuple[tarfile.TarInfo, bytes]], said: str
+) -> None:
     beside = tmp_path / "evil"
     beside.write_text("untouched")
     with pytest.raises(ImageError, match=said):
@@ -179,7 +181,9 @@ _ENTRY = st.one_of(
 
 
 @given(st.lists(st.lists(_ENTRY, max_size=8), max_size=3))
-def test_whatever_an_image_says_nothing_beside_it_changes(layers: list[list[tuple[tarfile.TarInfo, bytes]]]) -> None:
+def test_arbitrary_layers_never_change_files_outside_the_root(
+    layers: list[list[tuple[tarfile.TarInfo, bytes]]],
+) -> None:
     import tempfile
 
     with tempfile.TemporaryDirectory() as name:
@@ -225,7 +229,7 @@ def _program(name: str) -> bool:
         ),
     ],
 )
-def test_layers_may_be_compressed(tmp_path: Path, compress: object) -> None:
+def test_compressed_layers_are_unpacked_and_truncated_layers_rejected(tmp_path: Path, compress: object) -> None:
     layer = tar(entry("a", b"x" * 3_000_000))
     unpacked(tmp_path / "root", compress(layer))  # type: ignore[operator]
     assert (tmp_path / "root/a").stat().st_size == 3_000_000
@@ -237,13 +241,13 @@ def _run(program: str, data: bytes) -> bytes:
     return subprocess.run([program, "-c"], input=data, capture_output=True, check=True).stdout
 
 
-def test_without_the_program_it_is_said_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_decompressor_is_named_in_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ImageError, match="compressed with zstd, which is not installed"):
         unpacked(tmp_path / "root", b"\x28\xb5\x2f\xfd" + b"\0" * 100)
 
 
-def test_a_bomb_is_refused(tmp_path: Path) -> None:
+def test_decompression_bomb_is_rejected(tmp_path: Path) -> None:
     bomb = gzip.compress(tar(entry("zeros", bytes(50_000_000))))
     assert len(bomb) < 100_000
     with pytest.raises(ImageError, match="takes more than 10000000 bytes"):
@@ -253,27 +257,27 @@ def test_a_bomb_is_refused(tmp_path: Path) -> None:
         unpacked(tmp_path / "root2", tar(*(entry(f"f{n}") for n in range(20))), limits=Allowance(entries=10))
 
 
-def test_a_long_name_does_not_fill_the_memory(tmp_path: Path) -> None:
+def test_oversized_tar_name_is_rejected(tmp_path: Path) -> None:
     header = tarfile.TarInfo("././@LongLink")
     header.type, header.size = tarfile.GNUTYPE_LONGNAME, 1 << 40
     with pytest.raises(ImageError, match="more than a megabyte"):
         unpacked(tmp_path / "root", header.tobuf(tarfile.GNU_FORMAT) + bytes(4096))
 
 
-def test_limits_come_from_the_environment() -> None:
+def test_image_limits_are_read_from_environment() -> None:
     assert allowance({"REMUDA_IMAGE_LIMIT_BYTES": "5"}).limit == 5
     with pytest.raises(ImageError, match="REMUDA_IMAGE_LIMIT_ENTRIES is not a number"):
         allowance({"REMUDA_IMAGE_LIMIT_ENTRIES": "many"})
 
 
-def test_what_is_no_archive_is_said_so(tmp_path: Path) -> None:
+def test_invalid_or_truncated_archive_raises_image_error(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="could not be unpacked"):
         unpacked(tmp_path / "root", b"x" * 2000)
     with pytest.raises(ImageError, match="could not be unpacked"):
         unpacked(tmp_path / "root", tar(entry("a", b"x" * 2000))[:1500])
 
 
-def test_the_checksum_of_a_layer_is_of_all_of_it(tmp_path: Path) -> None:
+def test_layer_digest_is_verified_on_uncompressed_content(tmp_path: Path) -> None:
     layer = tar(entry("a", b"x"))
     tree = Tree(str(tmp_path), Allowance())
     unpack(io.BytesIO(gzip.compress(layer)), tree, digest(layer))
@@ -281,7 +285,7 @@ def test_the_checksum_of_a_layer_is_of_all_of_it(tmp_path: Path) -> None:
         unpack(io.BytesIO(gzip.compress(layer)), tree, digest(b"another"))
 
 
-def test_devices_and_pipes_are_left_out(tmp_path: Path) -> None:
+def test_device_nodes_and_pipes_are_skipped(tmp_path: Path) -> None:
     unpacked(
         tmp_path / "root",
         tar(entry("null", type=tarfile.CHRTYPE), entry("pipe", type=tarfile.FIFOTYPE), entry("a", b"")),

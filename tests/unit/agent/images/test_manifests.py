@@ -19,20 +19,20 @@ def _image(name: str) -> list[str]:
     return [layer["digest"] for layer in json.loads(IMAGES[name].manifest)["layers"]]
 
 
-def test_the_image_for_this_host_is_taken_from_an_index() -> None:
+def test_index_selects_image_for_host_platform() -> None:
     assert [layer.digest for layer in layers(index(IMAGES), HOST, BLOBS.__getitem__)] == _image("linux/arm64")
     old = Platform("linux", "arm", "v7")
     assert [layer.digest for layer in layers(index(IMAGES), old, BLOBS.__getitem__)] == _image("linux/arm/v7")
 
 
-def test_there_may_be_none_for_this_host() -> None:
+def test_index_without_host_platform_raises_image_error() -> None:
     with pytest.raises(ImageError, match="no image for linux/s390x, only for linux/amd64, linux/arm, linux/arm64"):
         layers(index(IMAGES), Platform("linux", "s390x", ""), BLOBS.__getitem__)
     with pytest.raises(ImageError, match="only for linux/amd64, linux/arm, linux/arm64"):
         layers(index(IMAGES), Platform("linux", "arm", "v6"), BLOBS.__getitem__)
 
 
-def test_the_best_variant_is_taken() -> None:
+def test_index_selects_best_matching_arm_variant() -> None:
     entries = [
         {"digest": str(n), "platform": {"os": "linux", "architecture": "arm", "variant": f"v{n}"}} for n in (5, 7, 6, 8)
     ]
@@ -41,7 +41,7 @@ def test_the_best_variant_is_taken() -> None:
     assert chosen["digest"] == "7"
 
 
-def test_an_index_may_name_an_index_but_not_for_ever() -> None:
+def test_nested_index_is_followed_up_to_a_depth_limit() -> None:
     inner = index(IMAGES)
     outer = json.dumps({"manifests": [{"digest": digest(inner)}]}).encode()
     assert len(layers(outer, HOST, {digest(inner): inner, **BLOBS}.__getitem__)) == 1
@@ -53,7 +53,7 @@ def test_an_index_may_name_an_index_but_not_for_ever() -> None:
         layers(deepest[-1], HOST, {digest(content): content for content in deepest}.__getitem__)
 
 
-def test_a_manifest_is_what_its_digest_says() -> None:
+def test_manifest_with_wrong_digest_is_rejected() -> None:
     with pytest.raises(ImageError, match="a manifest is not what its digest"):
         layers(index(IMAGES), HOST, lambda wanted: IMAGES["linux/amd64"].manifest)
 
@@ -71,11 +71,11 @@ def test_a_manifest_is_what_its_digest_says() -> None:
         ({"manifests": [{"digest": "x"}]}, "without a digest"),
     ],
 )
-def test_bad_manifests_are_refused(document: Any, said: str) -> None:
+def test_malformed_manifest_is_rejected(document: Any, said: str) -> None:
     with pytest.raises(ImageError, match=said):
         layers(json.dumps(document).encode(), HOST, BLOBS.__getitem__)
 
 
-def test_this_host_has_a_name_in_gos_words() -> None:
+def test_host_platform_uses_go_architecture_names() -> None:
     assert this_host().os == "linux"
     assert this_host().architecture not in ("x86_64", "aarch64")

@@ -23,7 +23,7 @@ SUM = "sha256:" + "0" * 64
         (f"example.com/a:1@{SUM}", Reference("example.com", "a", "1", SUM)),
     ],
 )
-def test_names_have_dockers_defaults(text: str, expected: Reference) -> None:
+def test_image_reference_uses_docker_defaults(text: str, expected: Reference) -> None:
     assert parse(text) == expected
     assert parse(str(expected)) == expected
 
@@ -33,13 +33,13 @@ def test_names_have_dockers_defaults(text: str, expected: Reference) -> None:
     ["", "/", "UPPER", "a:b c", "a@sha256:1", "a@md5:" + "0" * 32, "exa mple.com/a", "example.com/", "a/../b", "a//b",
      "a:", "https://example.com/a", "a\n", "example.com/a/" + "b" * 300],
 )  # fmt: skip
-def test_what_is_no_name_is_refused_in_words(text: str) -> None:
+def test_invalid_image_reference_raises_image_error(text: str) -> None:
     with pytest.raises(ImageError, match="is not an image reference"):
         parse(text)
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_a_reference_or_refused(text: str) -> None:
+def test_arbitrary_text_parses_or_raises_image_error(text: str) -> None:
     try:
         found = parse(text)
     except ImageError:

@@ -20,12 +20,12 @@ def asked(document: Any, reference: str) -> list[tuple[str, str, str]]:
     return [(endpoint.base, endpoint.repository, endpoint.namespace) for endpoint in endpoints]
 
 
-def test_without_a_word_the_registry_itself_is_asked() -> None:
+def test_registry_itself_is_the_default_endpoint() -> None:
     assert asked(None, "busybox") == [("https://registry-1.docker.io/v2", "library/busybox", "")]
     assert asked({}, "example.com:5000/a/b:1") == [("https://example.com:5000/v2", "a/b", "")]
 
 
-def test_mirrors_come_first_and_in_order() -> None:
+def test_mirrors_are_tried_first_in_configured_order() -> None:
     mirrors = {
         "docker.io": {"endpoint": ["https://a.example.com", "http://b.example.com:5000/hub/", "c.example.com/v2"]}
     }
@@ -38,12 +38,12 @@ def test_mirrors_come_first_and_in_order() -> None:
 
 
 @pytest.mark.parametrize("key", ["example.com", "example.com:443", "example.com:80", "*"])
-def test_a_registry_goes_by_several_names(key: str) -> None:
+def test_mirror_key_matches_registry_with_default_port_or_wildcard(key: str) -> None:
     document = {"mirrors": {key: {"endpoint": ["https://m.example.com"]}}}
     assert asked(document, "example.com/a:1")[0] == ("https://m.example.com/v2", "a", "example.com")
 
 
-def test_the_name_itself_counts_before_the_star() -> None:
+def test_exact_mirror_key_takes_precedence_over_wildcard() -> None:
     document = {"mirrors": {"*": {"endpoint": ["https://star"]}, "example.com": {"endpoint": ["https://named"]}}}
     assert [base for base, _, _ in asked(document, "example.com/a")] == ["https://named/v2", "https://example.com/v2"]
     assert [base for base, _, _ in asked(document, "example.com:5000/a")] == [
@@ -86,12 +86,12 @@ def test_rewrites_are_for_mirrors_only(rewrites: dict[str, str], expected: str |
         ({"mirrors": {"docker.io": {"endpoint": ["https://x"], "rewrite": {"(": "x"}}}}, "not a regular expression"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_said(document: Any, said: str) -> None:
+def test_invalid_registries_file_raises_image_error_with_reason(document: Any, said: str) -> None:
     with pytest.raises(ImageError, match=said):
         asked(document, "busybox")
 
 
-def test_the_agents_own_file_counts_before_that_of_a_distribution(tmp_path: Path) -> None:
+def test_agent_registries_file_takes_precedence_over_distribution_file(tmp_path: Path) -> None:
     root = tmp_path / "root"
     theirs = root / "etc/rancher/k3s/registries.yaml"
     theirs.parent.mkdir(parents=True)
@@ -106,7 +106,7 @@ def test_the_agents_own_file_counts_before_that_of_a_distribution(tmp_path: Path
         read(own, str(root))
 
 
-def test_half_a_pair_of_files_is_refused(tmp_path: Path) -> None:
+def test_incomplete_or_missing_tls_files_are_rejected(tmp_path: Path) -> None:
     known = Registries(
         {"configs": {"x": {"tls": {"cert_file": "/a"}}, "y": {"tls": {"ca_file": str(tmp_path / "none")}}}}
     )
@@ -116,7 +116,7 @@ def test_half_a_pair_of_files_is_refused(tmp_path: Path) -> None:
         known.context("y")
 
 
-def test_credentials_are_by_the_host_that_is_asked() -> None:
+def test_credentials_are_looked_up_by_endpoint_host() -> None:
     known = Registries(
         {
             "configs": {
@@ -135,13 +135,13 @@ def test_credentials_are_by_the_host_that_is_asked() -> None:
     assert "123" not in repr(known.credentials("a.example.com:5000"))
 
 
-def test_a_wrong_auth_is_refused_without_showing_it() -> None:
+def test_invalid_auth_error_does_not_leak_the_value() -> None:
     with pytest.raises(ImageError) as caught:
         from_auth({"auth": "%%secret%%"})
     assert "secret" not in str(caught.value)
 
 
-def test_dockers_own_file_is_read(tmp_path: Path) -> None:
+def test_credentials_are_read_from_docker_config(tmp_path: Path) -> None:
     auths = {"https://index.docker.io/v1/": {"auth": "aHViOnB3"}, "example.com": {"username": "u", "password": "p"}}
     (tmp_path / "config.json").write_text(json.dumps({"auths": auths}))
     environment = {"DOCKER_CONFIG": str(tmp_path)}
@@ -166,7 +166,7 @@ def test_dockers_own_file_is_read(tmp_path: Path) -> None:
         ("https://example.com/team", "example.com/team/x", True),
     ],
 )
-def test_images_are_matched_as_kubelet_does(pattern: str, image: str, expected: bool) -> None:
+def test_match_images_patterns_follow_kubelet_rules(pattern: str, image: str, expected: bool) -> None:
     assert matches(pattern, image) is expected
 
 
@@ -182,7 +182,7 @@ def _plugin(folder: Path, script: str) -> Plugins:
     return Plugins(str(folder / "config.yaml"), str(folder / "bin"))
 
 
-def test_a_plugin_is_asked_as_kubelet_asks_it(tmp_path: Path) -> None:
+def test_credential_provider_plugin_gets_kubelet_request(tmp_path: Path) -> None:
     plugins = _plugin(
         tmp_path,
         f'cat > {tmp_path}/asked; echo "$@" > {tmp_path}/arguments; '
@@ -208,13 +208,13 @@ def test_a_plugin_is_asked_as_kubelet_asks_it(tmp_path: Path) -> None:
         ('echo \'{"kind": "Other"}\'', "did not answer with a CredentialProviderResponse"),
     ],
 )
-def test_a_plugin_that_fails_is_named_and_not_quoted(tmp_path: Path, script: str, said: str) -> None:
+def test_failed_credential_plugin_is_named_without_its_output(tmp_path: Path, script: str, said: str) -> None:
     with pytest.raises(ImageError, match=f"helper {said}") as caught:
         _plugin(tmp_path, script).credentials("a.example.com/x")
     assert "secret" not in str(caught.value)
 
 
-def test_a_plugin_is_a_program_of_its_folder(tmp_path: Path) -> None:
+def test_credential_plugin_name_must_not_be_a_path(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(
         "providers: [{name: ../../bin/sh, apiVersion: credentialprovider.kubelet.k8s.io/v1, matchImages: [x.org]}]"
     )
@@ -244,14 +244,14 @@ def test_a_plugin_is_a_program_of_its_folder(tmp_path: Path) -> None:
         ("127.0.0.5", "", False),
     ],
 )
-def test_proxies_are_used_as_go_uses_them(host: str, no_proxy: str, expected: bool) -> None:
+def test_proxy_selection_follows_go_no_proxy_rules(host: str, no_proxy: str, expected: bool) -> None:
     environment = {"HTTPS_PROXY": "http://user:pw@proxy.example.org:3128", "NO_PROXY": no_proxy}
     proxy = proxy_for("https", host, 443, environment)
     assert proxy == (urlsplit("http://user:pw@proxy.example.org:3128") if expected else None)
     assert proxy_for("http", host, 443, environment) is None
 
 
-def test_a_proxy_that_cannot_be_used_is_said() -> None:
+def test_unsupported_proxy_error_does_not_leak_credentials() -> None:
     with pytest.raises(ImageError, match="HTTPS_PROXY") as caught:
         proxy_for("https", "example.com", 443, {"https_proxy": "socks5://user:secret@x"})
     assert "secret" not in str(caught.value)

@@ -75,7 +75,7 @@ def registry(server: _Server, credentials: Credentials | None = None, waits: lis
     return Registry(endpoint, Web(Registries().context, {}), lambda: credentials, sleep)
 
 
-def test_a_tag_is_asked_for_in_all_formats(serve: Callable[..., _Server]) -> None:
+def test_manifest_request_accepts_all_manifest_formats(serve: Callable[..., _Server]) -> None:
     server = serve(lambda path, headers, body: (200, {}, b"{}"))
     assert registry(server).manifest("v1") == b"{}"
     path, headers = server.requests[0]
@@ -83,7 +83,7 @@ def test_a_tag_is_asked_for_in_all_formats(serve: Callable[..., _Server]) -> Non
     assert set(headers["Accept"].split(", ")) == {*manifests.IMAGES, *manifests.INDEXES}
 
 
-def test_a_mirror_is_told_which_registry_is_meant(serve: Callable[..., _Server]) -> None:
+def test_mirror_request_carries_namespace_parameter(serve: Callable[..., _Server]) -> None:
     server = serve(lambda path, headers, body: (200, {}, b"{}"))
     mirror = Registry(
         Endpoint(f"http://{server.host}/hub", server.host, "a", "example.com:5000"),
@@ -94,14 +94,14 @@ def test_a_mirror_is_told_which_registry_is_meant(serve: Callable[..., _Server])
     assert server.requests[0][0] == "/hub/a/manifests/v1?ns=example.com%3A5000"
 
 
-def test_a_manifest_by_digest_is_checked(serve: Callable[..., _Server]) -> None:
+def test_manifest_fetched_by_digest_is_verified(serve: Callable[..., _Server]) -> None:
     server = serve(lambda path, headers, body: (200, {}, b"{}"))
     assert registry(server).manifest(digest(b"{}")) == b"{}"
     with pytest.raises(ImageError, match="is not what its digest"):
         registry(server).manifest(digest(b"other"))
 
 
-def test_basic_credentials_are_sent_when_asked_for(serve: Callable[..., _Server]) -> None:
+def test_basic_credentials_are_sent_only_after_challenge(serve: Callable[..., _Server]) -> None:
     def answer(path: str, headers: Any, body: bytes) -> Reply:
         if headers["Authorization"] == "Basic dXNlcjpwdw==":
             return 200, {}, b"{}"
@@ -120,7 +120,7 @@ def test_basic_credentials_are_sent_when_asked_for(serve: Callable[..., _Server]
 
 
 @pytest.mark.parametrize("credentials", [None, Credentials("user", "pw"), Credentials("", "", "identity")])
-def test_a_token_is_fetched_where_the_registry_says(
+def test_bearer_token_is_fetched_from_challenge_realm(
     serve: Callable[..., _Server], credentials: Credentials | None
 ) -> None:
     bodies: list[bytes] = []
@@ -159,7 +159,7 @@ def test_a_token_is_fetched_where_the_registry_says(
         ((500, {}, b"oops"), "answered 500 without a token"),
     ],
 )
-def test_a_token_server_that_gives_none_is_named(serve: Callable[..., _Server], reply: Reply, said: str) -> None:
+def test_token_server_failure_names_the_server(serve: Callable[..., _Server], reply: Reply, said: str) -> None:
     issuer = serve(lambda path, headers, body: (reply[0], dict(reply[1]), reply[2]))
     server = serve(
         lambda path, headers, body: (401, {"WWW-Authenticate": f'Bearer realm="http://{issuer.host}/"'}, b"")
@@ -168,7 +168,7 @@ def test_a_token_server_that_gives_none_is_named(serve: Callable[..., _Server], 
         registry(server).manifest("v1")
 
 
-def test_a_redirect_to_another_host_goes_without_credentials(serve: Callable[..., _Server]) -> None:
+def test_cross_host_redirect_drops_credentials(serve: Callable[..., _Server]) -> None:
     storage = serve(lambda path, headers, body: (200, {}, BLOB))
 
     def answer(path: str, headers: Any, body: bytes) -> Reply:
@@ -186,7 +186,7 @@ def test_a_redirect_to_another_host_goes_without_credentials(serve: Callable[...
     assert [headers["Authorization"] is not None for _, headers in server.requests] == [False, True, True]
 
 
-def test_redirects_end(serve: Callable[..., _Server]) -> None:
+def test_redirect_loops_and_https_downgrades_are_rejected(serve: Callable[..., _Server]) -> None:
     server = serve(lambda path, headers, body: (302, {"Location": "/again"}, b""))
     with pytest.raises(ImageError, match="answered 302"):
         registry(server).manifest("v1")
@@ -195,7 +195,7 @@ def test_redirects_end(serve: Callable[..., _Server]) -> None:
         registry(server)._redirected("https://a.example.com/x", "http://a.example.com/x")
 
 
-def test_what_passes_is_tried_again(serve: Callable[..., _Server]) -> None:
+def test_transient_registry_errors_are_retried_with_retry_after(serve: Callable[..., _Server]) -> None:
     replies = iter([(503, {}, b""), (429, {"Retry-After": "7"}, b""), (200, {}, b"{}")])
     server = serve(lambda path, headers, body: next(replies))
     waits: list[float] = []
@@ -205,7 +205,7 @@ def test_what_passes_is_tried_again(serve: Callable[..., _Server]) -> None:
     assert 7 <= waits[1] < 10
 
 
-def test_what_does_not_pass_is_said(serve: Callable[..., _Server]) -> None:
+def test_persistent_registry_errors_raise_image_error_with_reason(serve: Callable[..., _Server]) -> None:
     server = serve(lambda path, headers, body: (503, {}, b""))
     with pytest.raises(ImageError, match=f"{server.host} answered 503 when asked for the image"):
         registry(server).manifest("v1")
@@ -220,7 +220,7 @@ def test_what_does_not_pass_is_said(serve: Callable[..., _Server]) -> None:
 
 
 @pytest.mark.parametrize("ranges", [True, False])
-def test_a_blob_goes_on_where_it_broke_off(serve: Callable[..., _Server], ranges: bool) -> None:
+def test_interrupted_blob_download_is_resumed(serve: Callable[..., _Server], ranges: bool) -> None:
     def answer(path: str, headers: Any, body: bytes) -> Reply:
         wanted = headers["Range"]
         if wanted is None and len(server.requests) == 1:
@@ -237,7 +237,7 @@ def test_a_blob_goes_on_where_it_broke_off(serve: Callable[..., _Server], ranges
     assert server.requests[1][1]["Range"] == "bytes=1000000-"
 
 
-def test_a_blob_is_what_its_digest_says(serve: Callable[..., _Server]) -> None:
+def test_blob_with_wrong_digest_or_length_is_rejected(serve: Callable[..., _Server]) -> None:
     changed = b"x" + BLOB[1:]
     with pytest.raises(ImageError, match="is not what its digest says"):
         registry(serve(lambda path, headers, body: (200, {}, changed))).blob(LAYER, io.BytesIO())

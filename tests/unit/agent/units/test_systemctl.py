@@ -142,7 +142,7 @@ def test_a_unit_is_started_restarted_and_stopped(host: Host) -> None:
     assert (host.root / "var/log/pony.log").read_text() == "ready\nready\n"
 
 
-def test_what_dies_is_started_again_and_what_is_stopped_is_not(host: Host) -> None:
+def test_killed_unit_is_restarted_and_stopped_unit_is_not(host: Host) -> None:
     host.run("start", "pony")
     first = host.pid()
     os.kill(first, signal.SIGKILL)
@@ -153,7 +153,7 @@ def test_what_dies_is_started_again_and_what_is_stopped_is_not(host: Host) -> No
     assert len(host.lines("starts")) == 2
 
 
-def test_a_failure_to_start_is_told_and_a_later_success_is_one(host: Host) -> None:
+def test_failed_start_is_reported_and_unit_recovers_later(host: Host) -> None:
     host.put("lame", "")
     failed = host.run("start", "pony")
     assert failed.returncode == 1
@@ -162,7 +162,7 @@ def test_a_failure_to_start_is_told_and_a_later_success_is_one(host: Host) -> No
     eventually(lambda: host.run("is-active", "pony").stdout == "active\n")
 
 
-def test_without_waiting_it_returns_before_the_unit_is_ready(host: Host) -> None:
+def test_no_block_start_returns_before_unit_is_ready(host: Host) -> None:
     wait = "for _ in $$(seq 12000); do test -e $REMUDA_HOST_ROOT/go && break; sleep 0.05; done"
     host.put("etc/systemd/system/pony.service.d/slow.conf", f"[Service]\nExecStartPre=/bin/sh -c '{wait}'\n")
     assert host.run("--no-block", "restart", "pony").returncode == 0
@@ -181,7 +181,7 @@ ExecStopPost=-/bin/rm -f "{link}"
 """
 
 
-def test_commands_after_a_start_run_when_the_program_is_ready_and_before_the_unit_is_active(host: Host) -> None:
+def test_exec_start_post_runs_after_ready_and_before_active(host: Host) -> None:
     link = host.root / "active link"
     wait = "while not os.path.exists(os.environ['REMUDA_HOST_ROOT'] + '/go'): time.sleep(0.02)\n"
     host.put("usr/local/bin/pony", f"#!{sys.executable}\n{PONY.replace('print(', wait + 'print(')}", 0o755)
@@ -200,7 +200,7 @@ def test_commands_after_a_start_run_when_the_program_is_ready_and_before_the_uni
     assert not link.is_symlink()
 
 
-def test_a_unit_is_stopped_whose_commands_after_its_start_fail_or_do_not_end(host: Host) -> None:
+def test_unit_with_failing_or_hanging_exec_start_post_is_stopped(host: Host) -> None:
     drop_in = "etc/systemd/system/pony.service.d/post.conf"
     host.put(drop_in, "[Service]\nExecStartPost=/bin/false\n")
     failed = host.run("start", "pony")
@@ -215,7 +215,7 @@ def test_a_unit_is_stopped_whose_commands_after_its_start_fail_or_do_not_end(hos
     assert not lives(program)
 
 
-def test_a_keeper_that_is_killed_is_replaced_and_the_program_goes_on(host: Host, agent: Callable[[], None]) -> None:
+def test_killed_keeper_is_replaced_without_restarting_the_program(host: Host, agent: Callable[[], None]) -> None:
     agent()
     host.run("start", "pony")
     first, keeper = host.pid(), host.keeper()
@@ -227,7 +227,9 @@ def test_a_keeper_that_is_killed_is_replaced_and_the_program_goes_on(host: Host,
     eventually(lambda: host.pid() not in (0, first))
 
 
-def test_whatever_was_killed_comes_back_once_and_what_was_stopped_stays(host: Host, agent: Callable[[], None]) -> None:
+def test_killed_keeper_and_program_restart_once_and_stopped_unit_stays_stopped(
+    host: Host, agent: Callable[[], None]
+) -> None:
     agent()
     host.put("etc/systemd/system/other.service", "[Service]\nExecStart=/bin/sleep 1000\n")
     host.run("start", "pony")
@@ -242,7 +244,7 @@ def test_whatever_was_killed_comes_back_once_and_what_was_stopped_stays(host: Ho
     assert host.run("is-active", "other").stdout == "inactive\n"
 
 
-def test_a_unit_that_was_stopped_is_not_resumed(host: Host) -> None:
+def test_resume_does_not_start_stopped_unit(host: Host) -> None:
     host.put("etc/systemd/system/other.service", "[Service]\nExecStart=/bin/sleep 1000\n")
     host.run("start", "other")
     host.run("stop", "other")
@@ -250,7 +252,7 @@ def test_a_unit_that_was_stopped_is_not_resumed(host: Host) -> None:
     assert host.run("is-active", "other").stdout == "inactive\n"
 
 
-def test_a_keeper_of_a_unit_that_was_stopped_meanwhile_starts_nothing(host: Host) -> None:
+def test_keeper_of_stopped_unit_starts_nothing(host: Host) -> None:
     host.run("start", "pony")
     host.run("stop", "pony")
     keep = [sys.executable, str(host.agent), "keep", "--root", str(host.root), "pony.service"]
@@ -258,7 +260,7 @@ def test_a_keeper_of_a_unit_that_was_stopped_meanwhile_starts_nothing(host: Host
     assert len(host.lines("starts")) == 1
 
 
-def test_enabled_units_start_with_the_machine(host: Host, agent: Callable[[], None]) -> None:
+def test_enabled_unit_starts_at_boot(host: Host, agent: Callable[[], None]) -> None:
     host.run("enable", "pony")
     assert host.run("is-enabled", "pony").stdout == "enabled\n"
     agent()  # for the first time since the machine was started
@@ -268,14 +270,14 @@ def test_enabled_units_start_with_the_machine(host: Host, agent: Callable[[], No
     assert (disabled.stdout, disabled.returncode) == ("disabled\n", 1)
 
 
-def test_a_oneshot_is_done_when_it_has_ended(host: Host) -> None:
+def test_oneshot_start_waits_for_completion(host: Host) -> None:
     host.put("etc/systemd/system/once.service", "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo done'\n")
     assert host.run("start", "once").returncode == 0
     assert host.run("is-active", "once").stdout == "inactive\n"
     assert (host.root / "var/log/once.log").read_text() == "done\n"
 
 
-def test_what_a_program_leaves_behind_goes_with_it(host: Host) -> None:
+def test_unit_stop_kills_child_processes(host: Host) -> None:
     script = "sleep 1000 & echo $! > $REMUDA_HOST_ROOT/child; sleep 1000"
     host.put("etc/systemd/system/herd.service", f'[Service]\nExecStart=/bin/sh -c "{script.replace("$", "$$")}"\n')
     host.run("start", "herd")
@@ -289,7 +291,9 @@ def test_what_a_program_leaves_behind_goes_with_it(host: Host) -> None:
     ("words", "code"),
     [(("start", "none"), 5), (("stop", "none"), 5), (("dance", "pony"), 1), (("start", "../x"), 1), (("start",), 1)],
 )
-def test_what_cannot_be_is_refused(host: Host, words: tuple[str, ...], code: int) -> None:
+def test_invalid_systemctl_command_fails_with_exit_code_and_message(
+    host: Host, words: tuple[str, ...], code: int
+) -> None:
     refused = host.run(*words)
     assert refused.returncode == code
     assert refused.stderr

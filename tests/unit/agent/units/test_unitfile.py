@@ -26,7 +26,7 @@ ExecStartPost=-/bin/ln -sfn "/a b" /c%%d$$e
 """
 
 
-def test_a_unit_of_a_distribution() -> None:
+def test_distribution_unit_file_is_parsed() -> None:
     unit = parse("k3s.service", K3S)
     assert (unit.type, unit.restart, unit.restart_seconds, unit.start_seconds) == ("notify", "always", 5.0, 0.0)
     assert unit.start == (Command(("/usr/local/bin/k3s", "server", "--flag=x y"), False),)
@@ -37,7 +37,7 @@ def test_a_unit_of_a_distribution() -> None:
     assert unit.kill_mode == "process"
 
 
-def test_an_empty_value_forgets_those_before_it() -> None:
+def test_empty_value_resets_earlier_values() -> None:
     unit = parse("a.service", "[Service]\nExecStart=/bin/one\nExecStart=\nExecStart=/bin/two\n")
     assert unit.start == (Command(("/bin/two",), False),)
 
@@ -52,7 +52,7 @@ def test_an_empty_value_forgets_those_before_it() -> None:
         "[Service]\nExecStart=/bin/true\nRestartSec=soon\n",
     ],
 )
-def test_what_would_not_work_is_refused(text: str) -> None:
+def test_unsupported_or_invalid_unit_file_is_rejected(text: str) -> None:
     with pytest.raises(BadUnit):
         parse("a.service", text)
 
@@ -61,17 +61,17 @@ def test_what_would_not_work_is_refused(text: str) -> None:
     ("text", "value"),
     [("5", 5), ("5s", 5), ("500ms", 0.5), ("1min 30s", 90), ("infinity", 0), ("", 90), ("0", 0), ("2h", 7200)],
 )
-def test_spans_of_time(text: str, value: float) -> None:
+def test_time_span_is_parsed_to_seconds(text: str, value: float) -> None:
     assert seconds(text, 90) == value
 
 
-def test_variables_in_commands() -> None:
+def test_variables_in_commands_are_expanded() -> None:
     environment = {"ONE": "1", "MANY": "a b"}
     words = ("x${ONE}y", "$MANY", "${MANY}", "$$HOME", "${NONE}", "$NONE")
     assert filled(words, environment) == ["x1y", "a", "b", "a b", "$HOME", ""]
 
 
-def test_environment_files() -> None:
+def test_environment_file_is_parsed() -> None:
     text = '# no\nA=1\nB="q \\"w\\" \\$x \\\\"\nC=\'$y\'\n;D=no\nE=a=b\nnothing\n'
     assert environment_of(text) == {"A": "1", "B": 'q "w" $x \\', "C": "$y", "E": "a=b"}
 
@@ -89,6 +89,6 @@ def test_environment_files() -> None:
         ("on-abnormal", -9, True),
     ],
 )
-def test_what_is_started_again(policy: str, code: int | None, again: bool) -> None:
+def test_restart_policy_decides_restart_by_exit_code(policy: str, code: int | None, again: bool) -> None:
     unit = parse("a.service", f"[Service]\nExecStart=/bin/true\nRestart={policy}\n")
     assert unit.restarts_after(code) is again

@@ -22,12 +22,12 @@ from remuda.apiserver.apply.element import scalar_json
         ("<>&\u2028\u2029", '"\\u003c\\u003e\\u0026\\u2028\\u2029"'),
     ],
 )
-def test_text_is_escaped(text: str, shown: str) -> None:
+def test_scalar_json_escapes_text_like_go(text: str, shown: str) -> None:
     assert scalar_json(text) == shown
 
 
 @given(st.text())
-def test_escaped_text_is_json_of_the_same_text(text: str) -> None:
+def test_escaped_text_round_trips_through_json(text: str) -> None:
     assert msgspec.json.decode(scalar_json(text)) == text
 
 

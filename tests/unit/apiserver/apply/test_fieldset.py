@@ -49,7 +49,7 @@ def _rank(key: str) -> tuple[int, Any]:
 
 @STEADY
 @given(PATHS)
-def test_a_set_has_the_paths_it_was_made_of(paths: set[fs.Path]) -> None:
+def test_field_set_contains_exactly_its_paths(paths: set[fs.Path]) -> None:
     fields = _set(paths)
     _assert_well_formed(fields)
     assert _paths(fields) == paths
@@ -60,7 +60,7 @@ def test_a_set_has_the_paths_it_was_made_of(paths: set[fs.Path]) -> None:
 
 @STEADY
 @given(PATHS, PATHS)
-def test_union_difference_and_intersection_are_those_of_paths(one: set[fs.Path], other: set[fs.Path]) -> None:
+def test_field_set_operations_match_path_set_operations(one: set[fs.Path], other: set[fs.Path]) -> None:
     operations = [(fs.union, one | other), (fs.difference, one - other), (fs.intersection, one & other)]
     for operation, expected in operations:
         result = operation(_set(one), _set(other))
@@ -74,7 +74,7 @@ def _below(path: fs.Path, others: set[fs.Path]) -> bool:
 
 @STEADY
 @given(PATHS, PATHS)
-def test_recursive_difference_takes_all_below(one: set[fs.Path], other: set[fs.Path]) -> None:
+def test_recursive_difference_removes_all_descendants(one: set[fs.Path], other: set[fs.Path]) -> None:
     result = fs.recursive_difference(_set(one), _set(other))
     _assert_well_formed(result)
     assert _paths(result) == {path for path in one if not _below(path, other)}
@@ -82,7 +82,7 @@ def test_recursive_difference_takes_all_below(one: set[fs.Path], other: set[fs.P
 
 @STEADY
 @given(PATHS, PATHS)
-def test_what_was_written_as_one_piece_goes_with_everything_below(one: set[fs.Path], other: set[fs.Path]) -> None:
+def test_taken_away_removes_leaf_paths_with_their_descendants(one: set[fs.Path], other: set[fs.Path]) -> None:
     pieces = {path for path in other if not any(path != longer and longer[: len(path)] == path for longer in other)}
     result = fs.taken_away(_set(one), _set(other))
     _assert_well_formed(result)
@@ -91,7 +91,7 @@ def test_what_was_written_as_one_piece_goes_with_everything_below(one: set[fs.Pa
 
 @STEADY
 @given(PATHS, PATHS)
-def test_overlaying_is_taking_away_and_joining(one: set[fs.Path], other: set[fs.Path]) -> None:
+def test_overlaid_equals_taken_away_plus_union(one: set[fs.Path], other: set[fs.Path]) -> None:
     result = fs.overlaid(_set(one), _set(other))
     _assert_well_formed(result)
     assert result == fs.union(fs.taken_away(_set(one), _set(other)), _set(other))
@@ -99,14 +99,14 @@ def test_overlaying_is_taking_away_and_joining(one: set[fs.Path], other: set[fs.
 
 @STEADY
 @given(PATHS)
-def test_leaves_have_nothing_below_them(paths: set[fs.Path]) -> None:
+def test_leaves_have_no_descendants(paths: set[fs.Path]) -> None:
     expected = {path for path in paths if not any(len(o) > len(path) and o[: len(path)] == path for o in paths)}
     assert _paths(fs.leaves(_set(paths))) == expected
 
 
 @STEADY
 @given(PATHS, PATHS)
-def test_operations_leave_their_operands_alone(one: set[fs.Path], other: set[fs.Path]) -> None:
+def test_field_set_operations_do_not_modify_operands(one: set[fs.Path], other: set[fs.Path]) -> None:
     left, right = _set(one), _set(other)
     before = json.dumps([left, right])
     for operation in (fs.union, fs.difference, fs.intersection, fs.recursive_difference, fs.taken_away):
@@ -130,13 +130,13 @@ def test_operations_leave_their_operands_alone(one: set[fs.Path], other: set[fs.
         ("f:any thing", "f:any thing"),
     ],
 )
-def test_elements_from_outside_become_canonical(written: str, canonical: str) -> None:
+def test_path_elements_are_canonicalized(written: str, canonical: str) -> None:
     assert elements.canonical(written) == canonical
     assert elements.canonical(canonical) == canonical
 
 
 @pytest.mark.parametrize("bad", ["", "f", "name", "k:{", "k:[]", "v:", "i:x"])
-def test_bad_elements_are_refused(bad: str) -> None:
+def test_invalid_path_elements_are_rejected(bad: str) -> None:
     with pytest.raises(elements.BadElement):
         fs.parse({bad: {}})
 
@@ -145,14 +145,14 @@ def test_elements_of_unknown_kinds_are_dropped() -> None:
     assert fs.parse({"z:what": {}, "f:a": {"z:b": {}}}) == {"f:a": {}}
 
 
-def test_a_document_must_be_made_of_objects() -> None:
+def test_non_object_fields_v1_is_rejected() -> None:
     documents: list[Any] = [[], "x", {"f:a": 1}]
     for bad in documents:
         with pytest.raises(elements.BadElement):
             fs.parse(bad)
 
 
-def test_spellings_of_one_element_are_one() -> None:
+def test_equivalent_path_elements_are_merged() -> None:
     assert fs.parse({'k:{"a":1}': {"f:x": {}}, 'k:{"a":1.0}': {}}) == {'k:{"a":1}': {".": {}, "f:x": {}}}
 
 
@@ -186,6 +186,6 @@ def test_elements_are_sorted_by_kind_and_then_by_value() -> None:
     assert list(fs.ordered(dict.fromkeys(keys, fs.LEAF))) == expected
 
 
-def test_paths_are_shown_as_messages_show_them() -> None:
+def test_field_path_is_formatted_as_in_conflict_messages() -> None:
     path = ("f:spec", 'k:{"name":"a\\nb","port":80}', 'v:"ü"', "i:3")
     assert fs.shown_path(path) == '.spec[name="a\\nb",port=80][="ü"][3]'

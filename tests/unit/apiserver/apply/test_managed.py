@@ -47,13 +47,13 @@ def decoded(obj: Obj) -> Obj:
     return copied
 
 
-def test_an_update_that_changes_nothing_leaves_the_object_equal() -> None:
+def test_no_op_update_leaves_object_unchanged() -> None:
     live = track(None, widget(mode="a", cfg={"k": "1"}))
     for given in (decoded(live), {**decoded(live), "metadata": {"name": "w", "uid": "u"}}):
         assert track(live, given, manager="bob", now=SECOND) == live
 
 
-def test_an_update_bumps_the_time_of_its_own_entry_only() -> None:
+def test_update_bumps_time_of_its_own_managed_fields_entry_only() -> None:
     live = track(None, widget(mode="a"))
     live = track(live, widget(mode="a", cfg={"k": "1"}), manager="bob", now=SECOND)
     new = track(live, widget(mode="b", cfg={"k": "1"}), manager="ann", now=THIRD)
@@ -61,28 +61,28 @@ def test_an_update_bumps_the_time_of_its_own_entry_only() -> None:
     assert times == {"ann": THIRD, "bob": SECOND}
 
 
-def test_only_removing_fields_bumps_no_time() -> None:
+def test_update_removing_fields_does_not_bump_managed_fields_time() -> None:
     live = track(None, widget(mode="a", cfg={"k": "1"}))
     new = track(live, widget(mode="a"), manager="bob", now=SECOND)
     assert [entry["time"] for entry in new["metadata"]["managedFields"]] == [FIRST]
     assert owners(new)["ann"] == {"f:spec": {".": {}, "f:mode": {}}}
 
 
-def test_an_object_without_owners_is_not_tracked_by_updates() -> None:
+def test_update_does_not_track_object_without_managed_fields() -> None:
     live = widget(mode="a")
     assert "managedFields" not in track(live, widget(mode="b"))["metadata"]
 
 
-def test_the_name_of_nobody_is_unknown() -> None:
+def test_empty_manager_name_is_recorded_as_unknown() -> None:
     assert list(owners(track(None, widget(mode="a"), manager=""))) == ["unknown"]
 
 
-def test_a_list_item_without_its_key_ends_tracking_and_not_the_write() -> None:
+def test_list_item_without_key_drops_managed_fields_without_failing_write() -> None:
     live = track(None, widget(items=[{"name": "a"}]))
     assert "managedFields" not in track(live, widget(items=[{"value": "a"}]))["metadata"]
 
 
-def test_depth_ends_tracking_and_not_the_write() -> None:
+def test_too_deep_object_drops_managed_fields_without_failing_write() -> None:
     deep: Any = {}
     for _ in range(20_000):
         deep = {"a": deep}
@@ -91,7 +91,7 @@ def test_depth_ends_tracking_and_not_the_write() -> None:
     assert "managedFields" not in track(None, new)["metadata"]
 
 
-def test_a_configuration_too_deep_is_refused() -> None:
+def test_too_deep_apply_configuration_is_rejected() -> None:
     deep: Any = {}
     for _ in range(20_000):
         deep = {"a": deep}
@@ -127,28 +127,28 @@ def test_deep_managed_fields_of_a_client_are_ignored() -> None:
         [{"operation": "Apply", "apiVersion": VERSION, "fieldsType": "FieldsV1", "manager": 1}],
     ],
 )
-def test_spoiled_managed_fields_change_nothing(spoiled: Any) -> None:
+def test_invalid_managed_fields_from_client_are_ignored(spoiled: Any) -> None:
     live = track(None, widget(mode="a"))
     new = widget(mode="a")
     new["metadata"]["managedFields"] = spoiled
     assert track(live, new) == live
 
 
-def test_a_subresource_cannot_set_managed_fields() -> None:
+def test_subresource_update_cannot_reset_managed_fields() -> None:
     live = track(None, widget(mode="a"))
     new = {**widget(mode="a"), "status": {"phase": "Up"}}
     new["metadata"]["managedFields"] = []
     assert list(owners(track(live, new, "ctl", subresource="status", reset=STATUS_ONLY))) == ["ann", "ctl"]
 
 
-def test_what_a_write_cannot_touch_it_cannot_own() -> None:
+def test_write_does_not_own_reset_fields() -> None:
     new = {**widget(mode="a"), "status": {"phase": "Up"}}
     assert owners(track(None, copy.deepcopy(new), reset=SPEC_ONLY)) == {"ann": {"f:spec": {".": {}, "f:mode": {}}}}
     live = track(None, widget(mode="z"))
     assert owners(track(live, new, "ctl", reset=STATUS_ONLY))["ctl"] == {"f:status": {".": {}, "f:phase": {}}}
 
 
-def test_old_updaters_are_joined_past_the_limit() -> None:
+def test_oldest_update_entries_are_merged_past_the_limit() -> None:
     live = track(None, widget(cfg={"k0": "1"}), "m0", "2026-01-01T00:00:00Z")
     for number in range(1, 30):
         spec = {"cfg": {f"k{i}": "1" for i in range(number + 1)}}
@@ -159,7 +159,7 @@ def test_old_updaters_are_joined_past_the_limit() -> None:
     assert len(owners(live)["ancient-changes"]["f:spec"]["f:cfg"]) == 22
 
 
-def test_typed_kinds_do_not_own_what_is_always_there() -> None:
+def test_managed_fields_of_typed_kinds_omit_always_present_fields() -> None:
     new: Obj = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"}, "spec": {"replicas": 1}}
     typed: Obj = {"schema": DEPLOYMENT, "api_version": "apps/v1", "blank": {"metadata": {}, "spec": {}, "status": {}}}
     track(None, new, **typed)
@@ -170,14 +170,14 @@ def test_typed_kinds_do_not_own_what_is_always_there() -> None:
     assert owners(later)["ctl"] == {"f:status": {"f:replicas": {}}}
 
 
-def test_applying_again_gives_the_live_object() -> None:
+def test_repeated_apply_returns_the_live_object() -> None:
     config = widget(mode="a", items=[{"name": "a"}], cfg={"k": "1"})
     live = applied(None, config)
     again = applied(decoded(live), config, now=SECOND)
     assert again == live
 
 
-def test_applying_changes_nothing_that_is_passed_in() -> None:
+def test_apply_does_not_modify_its_arguments() -> None:
     live = applied(None, widget(mode="a", items=[{"name": "a"}, {"name": "b"}]))
     config = widget(items=[{"name": "b", "value": "1"}])
     before = copy.deepcopy([live, config])
@@ -187,7 +187,7 @@ def test_applying_changes_nothing_that_is_passed_in() -> None:
     assert [live, config] == before
 
 
-def test_times_come_back_when_nothing_else_changed() -> None:
+def test_managed_fields_time_is_restored_when_nothing_else_changed() -> None:
     live = applied(None, widget(mode="a"))
     new = decoded(live)
     new["metadata"]["managedFields"][0]["time"] = SECOND
@@ -200,7 +200,7 @@ def test_times_come_back_when_nothing_else_changed() -> None:
     assert changed["metadata"]["managedFields"][0]["time"] == SECOND
 
 
-def test_versions_share_owners_and_unknown_ones_are_forgotten() -> None:
+def test_managers_of_other_versions_conflict_and_of_unknown_versions_are_dropped() -> None:
     live = track(None, widget(mode="a"))
     entry = live["metadata"]["managedFields"][0]
     live["metadata"]["managedFields"] = [{**entry, "apiVersion": "t.dev/v2"}, {**entry, "apiVersion": "other.dev/v1"}]
@@ -210,7 +210,7 @@ def test_versions_share_owners_and_unknown_ones_are_forgotten() -> None:
     assert list(owners(only)) == ["ben"]
 
 
-def test_what_became_one_piece_is_owned_as_one() -> None:
+def test_list_made_atomic_is_owned_as_a_whole() -> None:
     live = applied(None, widget(items=[{"name": "a", "value": "1"}]))
     atomic = kind(spec=struct(items=listing(struct(name=text(), value=text()))))
     with pytest.raises(StatusError, match=r'conflict with "ann": \.spec\.items'):
@@ -219,7 +219,7 @@ def test_what_became_one_piece_is_owned_as_one() -> None:
     assert list(owners(taken)) == ["bob"]
 
 
-def test_kubectl_keeps_the_annotation_that_client_side_apply_reads() -> None:
+def test_kubectl_apply_maintains_last_applied_annotation() -> None:
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "<b>"}}
     live = {**copy.deepcopy(config), "metadata": {"name": "c", "uid": "u", "annotations": {ANNOTATION: "{}", "n": "1"}}}
     arguments: Obj = {"schema": CONFIG_MAP, "api_version": "v1", "manager": "kubectl"}
@@ -234,7 +234,7 @@ def test_kubectl_keeps_the_annotation_that_client_side_apply_reads() -> None:
 
 
 @pytest.mark.parametrize("spoiled", ["nonsense", "[]", '{"apiVersion":"v2"}', '{"apiVersion":"v1","data":{"a":1}}', ""])
-def test_a_spoiled_annotation_allows_no_conflict(spoiled: str) -> None:
+def test_invalid_last_applied_annotation_does_not_suppress_conflict(spoiled: str) -> None:
     live = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"uid": "u", "annotations": {ANNOTATION: spoiled}}}
     live["data"] = {"a": "1"}
     config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "2"}}
@@ -242,14 +242,14 @@ def test_a_spoiled_annotation_allows_no_conflict(spoiled: str) -> None:
         applied(live, config, schema=CONFIG_MAP, api_version="v1", manager="kubectl")
 
 
-def test_a_hostile_configuration_gets_a_short_answer() -> None:
+def test_apply_error_lists_a_bounded_number_of_problems() -> None:
     loud = kind(spec=mapping(text()))
     with pytest.raises(StatusError) as refused:
         applied(None, widget(**{f"k{i}": i for i in range(5000)}), schema=loud)
     assert refused.value.message.count("\n") <= 101
 
 
-def test_keys_of_any_type_tell_items_apart() -> None:
+def test_list_map_keys_of_any_type_distinguish_items() -> None:
     odd = kind(spec=struct(list=keyed(struct(k=Schema(int_or_string=True)), "k")))
     live = track(None, widget(list=[{"k": 1}, {"k": "1"}, {"k": None}, {"k": 1.5}]), schema=odd)
     elements = list(owners(live)["ann"]["f:spec"]["f:list"])

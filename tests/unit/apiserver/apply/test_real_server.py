@@ -82,7 +82,7 @@ def _comparable(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", sorted(RECORDED))
-def test_every_step_ends_as_on_the_real_server(name: str) -> None:
+def test_replayed_steps_match_real_kube_apiserver(name: str) -> None:
     kind = KINDS[name.split("-")[0]]
     stored: dict[str, Any] | None = None
     for number, step in enumerate(RECORDED[name]):

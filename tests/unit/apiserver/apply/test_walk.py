@@ -50,13 +50,13 @@ OBJECTS = st.fixed_dictionaries({"apiVersion": st.just("t.dev/v1"), "spec": SPEC
 
 @STEADY
 @given(OBJECTS)
-def test_nothing_differs_from_itself(obj: dict[str, Any]) -> None:
+def test_comparison_with_equal_object_is_empty(obj: dict[str, Any]) -> None:
     assert compare_maps(obj, copy.deepcopy(obj), SHAPE) == (None, None)
 
 
 @STEADY
 @given(OBJECTS, OBJECTS)
-def test_changed_fields_are_in_the_new_object_and_removed_ones_are_not(
+def test_comparison_reports_changed_fields_of_new_and_removed_fields_of_old(
     old: dict[str, Any], new: dict[str, Any]
 ) -> None:
     changed, removed = compare_maps(old, new, SHAPE)
@@ -68,7 +68,7 @@ def test_changed_fields_are_in_the_new_object_and_removed_ones_are_not(
 
 @STEADY
 @given(OBJECTS, OBJECTS)
-def test_swapping_sides_swaps_what_appeared_and_what_went(old: dict[str, Any], new: dict[str, Any]) -> None:
+def test_swapped_comparison_swaps_added_and_removed_fields(old: dict[str, Any], new: dict[str, Any]) -> None:
     changed, removed = compare_maps(old, new, SHAPE)
     changed_back, removed_back = compare_maps(new, old, SHAPE)
     appeared = difference(changed or LEAF, changed_back or LEAF)
@@ -79,7 +79,7 @@ def test_swapping_sides_swaps_what_appeared_and_what_went(old: dict[str, Any], n
 
 @STEADY
 @given(OBJECTS, OBJECTS)
-def test_what_is_applied_is_there_afterwards(live: dict[str, Any], config: dict[str, Any]) -> None:
+def test_merge_contains_the_applied_configuration(live: dict[str, Any], config: dict[str, Any]) -> None:
     before = copy.deepcopy([live, config])
     merged = merge(live, config, SHAPE)
     assert [live, config] == before
@@ -93,7 +93,7 @@ def test_what_is_applied_is_there_afterwards(live: dict[str, Any], config: dict[
 
 @STEADY
 @given(OBJECTS)
-def test_applying_what_is_there_changes_nothing(obj: dict[str, Any]) -> None:
+def test_merge_with_identical_object_is_a_no_op(obj: dict[str, Any]) -> None:
     assert merge(obj, copy.deepcopy(obj), SHAPE) == obj
     fields = claimed(obj, SHAPE) or LEAF
     assert prune(obj, fields, fields, SHAPE) == obj
@@ -101,7 +101,7 @@ def test_applying_what_is_there_changes_nothing(obj: dict[str, Any]) -> None:
 
 @STEADY
 @given(OBJECTS)
-def test_what_a_sole_owner_claimed_is_all_it_can_take_away(obj: dict[str, Any]) -> None:
+def test_without_and_extract_split_object_by_owned_fields(obj: dict[str, Any]) -> None:
     gone = without(obj, {"f:spec": LEAF}, SHAPE)
     assert gone == {"apiVersion": "t.dev/v1"}
     assert extract(obj, {"f:spec": LEAF}, SHAPE) == {"spec": obj["spec"]}
@@ -127,7 +127,7 @@ def test_repeated_items_are_owned_together() -> None:
     assert compare_maps(twice, again, SHAPE) == (marker, None)
 
 
-def test_an_item_without_its_key_names_its_position() -> None:
+def test_list_item_without_key_error_names_its_index() -> None:
     with pytest.raises(ItemError, match="element 1: associative list with keys has an element that omits all key"):
         everything({"spec": {"items": [{"name": "a"}, {"value": "x"}]}}, SHAPE)
 
@@ -142,21 +142,21 @@ def test_cyclic_schemas_compile() -> None:
     assert has(everything(value, shape), path)
 
 
-def test_embedded_resources_have_metadata_of_their_own() -> None:
+def test_embedded_resource_metadata_uses_object_meta_shape() -> None:
     shape = shape_of(kind(spec=Schema(type="object", embedded_resource=True, preserve_unknown=True)))
     value = {"spec": {"kind": "X", "metadata": {"finalizers": ["a"]}, "data": {"k": [1]}}}
     expected = {"f:spec": {"f:data": {".": {}, "f:k": {}}, "f:kind": {}, "f:metadata": {"f:finalizers": {'v:"a"': {}}}}}
     assert claimed(value, shape) == expected
 
 
-def test_flat_maps_answer_for_their_own_keys_only() -> None:
+def test_flat_struct_fields_include_only_present_keys() -> None:
     shape = shape_of(struct(a=text(), b=text()))
     assert everything({"a": "1"}, shape) == {".": {}, "f:a": {}}
     assert everything({"b": "1", "a": "1"}, shape) == {".": {}, "f:a": {}, "f:b": {}}
     assert union(everything({"a": "1"}, shape), LEAF) == {".": {}, "f:a": {}}
 
 
-def test_one_and_true_are_not_the_same_where_types_are_left_open() -> None:
+def test_number_and_boolean_differ_in_untyped_fields() -> None:
     one, true = {"spec": {"free": {"a": [1], "b": 1}}}, {"spec": {"free": {"a": [True], "b": True}}}
     assert compare_maps(one, true, SHAPE) == ({"f:spec": {"f:free": {"f:a": {}, "f:b": {}}}}, None)
     assert merge(one, true, SHAPE)["spec"]["free"]["b"] is True

@@ -18,11 +18,11 @@ def aggregate(name: str, *selectors: dict[str, Any], **labels: str) -> dict[str,
     return {**role(name, **labels), "aggregationRule": {"clusterRoleSelectors": list(selectors)}}
 
 
-def test_a_plain_role_is_left_alone() -> None:
+def test_role_without_aggregation_rule_is_unchanged() -> None:
     assert aggregated_rules(role("a"), []) is None
 
 
-def test_rules_come_by_selector_then_name_each_once() -> None:
+def test_aggregated_rules_are_deduplicated_and_ordered_by_selector_then_name() -> None:
     pods, jobs, nodes = rule("get", "pods"), rule("get", "jobs"), rule("get", "nodes")
     roles = [
         role("z", pods, jobs, x="1"),
@@ -34,17 +34,17 @@ def test_rules_come_by_selector_then_name_each_once() -> None:
     assert aggregated_rules(every, [*roles, every]) == [nodes, pods, jobs]
 
 
-def test_a_role_does_not_collect_itself() -> None:
+def test_aggregated_role_does_not_include_itself() -> None:
     mine = {**aggregate("all", {}), "rules": [rule("get", "pods")]}
     assert aggregated_rules(mine, [mine]) == []
 
 
-def test_absent_and_empty_lists_are_the_same_rule() -> None:
+def test_rules_with_absent_and_empty_lists_are_equal() -> None:
     one, same = rule("get", "pods"), {**rule("get", "pods"), "resourceNames": []}
     assert aggregated_rules(aggregate("all", {}), [role("a", one), role("b", same)]) == [one]
 
 
-def test_the_chain_of_view_edit_and_admin() -> None:
+def test_aggregation_propagates_through_view_and_edit() -> None:
     view = aggregate("view", {"matchLabels": {"to-view": "true"}}, **{"to-edit": "true"})
     edit = aggregate("edit", {"matchLabels": {"to-edit": "true"}}, **{"to-admin": "true"})
     base = role("base", rule("get", "pods"), **{"to-view": "true"})
@@ -55,12 +55,12 @@ def test_the_chain_of_view_edit_and_admin() -> None:
     assert edit["rules"] == view["rules"] == base["rules"]
 
 
-def test_a_bad_selector_is_said() -> None:
+def test_invalid_aggregation_selector_raises_selector_error() -> None:
     bad = {"matchExpressions": [{"key": "a", "operator": "Near"}]}
     with pytest.raises(SelectorError):
         aggregated_rules(aggregate("all", bad), [])
 
 
-def test_null_lists() -> None:
+def test_null_selectors_and_rules_aggregate_to_empty_list() -> None:
     empty = {"metadata": {"name": "a"}, "aggregationRule": {"clusterRoleSelectors": None}}
     assert aggregated_rules(empty, [{"metadata": {"name": "b", "labels": None}, "rules": None}]) == []

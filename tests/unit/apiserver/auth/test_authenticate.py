@@ -59,12 +59,12 @@ def bearer(token: str) -> dict[str, list[str]]:
     return {"authorization": [f"Bearer {token}"]}
 
 
-def test_no_credentials_is_anonymous() -> None:
+def test_request_without_credentials_is_anonymous() -> None:
     user = Authenticator([TOKENS]).authenticate(None, {})
     assert (user.name, user.groups) == ("system:anonymous", ("system:unauthenticated",))
 
 
-def test_a_client_certificate_is_its_common_name_and_organizations() -> None:
+def test_client_certificate_maps_common_name_and_organizations_to_user() -> None:
     certificate = client()
     authenticator = Authenticator([], clock=Clock())
     user = authenticator.authenticate(certificate, {})
@@ -74,7 +74,7 @@ def test_a_client_certificate_is_its_common_name_and_organizations() -> None:
     assert authenticator.authenticate(certificate, {}) is user  # read once
 
 
-def test_a_known_certificate_still_expires() -> None:
+def test_cached_client_certificate_still_expires() -> None:
     clock = Clock()
     authenticator = Authenticator([], clock=clock)
     certificate = client()
@@ -85,12 +85,12 @@ def test_a_known_certificate_still_expires() -> None:
     refused(authenticator, certificate, {})
 
 
-def test_a_server_certificate_is_no_user() -> None:
+def test_server_certificate_is_rejected_for_client_authentication() -> None:
     certificate = der(authority().issue_server(certificates.new_key(), ["x"], 1, NOW))
     refused(Authenticator([], clock=Clock()), certificate, {})
 
 
-def test_a_certificate_without_common_name_is_nobodys() -> None:
+def test_certificate_without_common_name_is_anonymous() -> None:
     key = certificates.new_key()
     name = x509.Name([])
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
@@ -101,21 +101,21 @@ def test_a_certificate_without_common_name_is_nobodys() -> None:
     assert authenticator.authenticate(certificate, bearer("s3cret")).name == "tess"
 
 
-def test_rubbish_for_a_certificate_is_refused() -> None:
+def test_malformed_client_certificate_is_rejected() -> None:
     refused(Authenticator([]), b"rubbish", {})
 
 
-def test_the_certificate_goes_before_the_token() -> None:
+def test_client_certificate_takes_precedence_over_token() -> None:
     authenticator = Authenticator([TOKENS], clock=Clock())
     assert authenticator.authenticate(client(), bearer("s3cret")).name == "jane"
     assert authenticator.authenticate(client(), bearer("wrong")).name == "jane"
 
 
-def test_a_token_can_stand_in_for_a_bad_certificate() -> None:
+def test_valid_token_is_accepted_despite_invalid_certificate() -> None:
     assert Authenticator([TOKENS]).authenticate(b"rubbish", bearer("s3cret")).name == "tess"
 
 
-def test_known_certificates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificate_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remuda.apiserver.auth.authenticate._MOST_CERTIFICATES", 2)
     authenticator = Authenticator([TOKENS])
     for n in range(5):
@@ -124,25 +124,25 @@ def test_known_certificates_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize("header", ["Bearer s3cret", "bearer s3cret", "  Bearer s3cret  ", "BEARER s3cret more"])
-def test_bearer_tokens(header: str) -> None:
+def test_bearer_token_authenticates_user(header: str) -> None:
     user = Authenticator([TOKENS]).authenticate(None, {"authorization": [header]})
     assert user == User("tess", "7", ("testers", "system:authenticated"))
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Basic dGVzczp4", "Bearer  s3cret", "s3cret"])
-def test_other_authorization_headers_are_no_credentials(header: str) -> None:
+def test_other_authorization_headers_are_anonymous(header: str) -> None:
     assert Authenticator([TOKENS]).authenticate(None, {"authorization": [header]}).name == "system:anonymous"
 
 
 @pytest.mark.parametrize("token", ["wrong", "s3cre", "s3crett", "\udcff"])
-def test_an_unknown_token_is_401_and_never_anonymous(token: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_token_is_rejected_with_401(token: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     refused(Authenticator([TOKENS]), None, bearer(token))
     assert "invalid bearer token" in caplog.text
     assert token not in caplog.text
 
 
-def test_websocket_clients_may_hide_the_token_in_a_subprotocol() -> None:
+def test_websocket_subprotocol_bearer_token_authenticates() -> None:
     hidden = "base64url.bearer.authorization.k8s.io." + base64.urlsafe_b64encode(b"s3cret").decode().rstrip("=")
     upgrade = {"upgrade": ["websocket"]}
     authenticator = Authenticator([TOKENS])
@@ -164,7 +164,7 @@ class Picky:
         return Authenticated(User("ext"), audiences) if token == "theirs" else None
 
 
-def test_embedding_applications_add_their_own_tokens() -> None:
+def test_additional_token_authenticator_is_used() -> None:
     authenticator = Authenticator([TOKENS])
     refused(authenticator, None, bearer("theirs"))
     authenticator.add(Picky())
@@ -175,16 +175,16 @@ def test_embedding_applications_add_their_own_tokens() -> None:
         authenticator.authenticate_token("nobodys", API)
 
 
-def test_a_refusal_by_one_does_not_keep_the_next_from_accepting() -> None:
+def test_token_rejected_by_first_authenticator_is_tried_by_next() -> None:
     users = StaticTokens([("expired", User("tess"))], API)
     assert Authenticator([Picky(), users]).authenticate(None, bearer("expired")).name == "tess"
 
 
-def test_static_tokens_are_for_the_api_only() -> None:
+def test_static_token_is_rejected_for_other_audience() -> None:
     assert TOKENS.authenticate_token("s3cret", ("vault",)) is None
 
 
-def test_token_files(tmp_path: Path) -> None:
+def test_token_file_is_parsed_and_errors_do_not_leak_tokens(tmp_path: Path) -> None:
     path = tmp_path / "tokens.csv"
     path.write_text('t1,jane,1,"dev,ops"\nt2,joe,2\n\n,empty,3\nt3,jim,4,\n')
     assert read_token_file(path) == [
@@ -198,6 +198,6 @@ def test_token_files(tmp_path: Path) -> None:
     assert "verysecret" not in str(caught.value)
 
 
-def test_tokens_are_utf_8_on_the_wire() -> None:
+def test_bearer_token_is_decoded_as_utf_8() -> None:
     authenticator = Authenticator([StaticTokens([("schlüssel", User("tess"))], API)])
     assert authenticator.authenticate(None, bearer("schlüssel".encode().decode("latin-1"))).name == "tess"

@@ -60,7 +60,7 @@ def may(
     return authorizer.authorize(User(user), attributes).allowed
 
 
-def test_every_default_is_a_good_object() -> None:
+def test_default_rbac_objects_are_valid() -> None:
     seen = set()
     for table, obj in defaults():
         assert key(table, obj) not in seen
@@ -81,20 +81,20 @@ def test_every_default_is_a_good_object() -> None:
             assert at in roles
 
 
-def test_the_first_start_creates_all_and_the_second_nothing() -> None:
+def test_default_rbac_objects_are_created_once() -> None:
     made = needed_changes(lambda *at: None)
     assert len(made) == len(defaults())
     assert {change.operation for change in made} == {"create"}
     assert changes({key(c.table, c.obj): c.obj for c in made}) == []
 
 
-def test_changes_never_share_metadata_with_the_defaults() -> None:
+def test_needed_changes_do_not_share_metadata_with_defaults() -> None:
     for change in needed_changes(lambda *at: None):
         change.obj["metadata"]["uid"] = "x"
     assert not any("uid" in obj["metadata"] for _, obj in defaults())
 
 
-def test_missing_permissions_and_labels_are_added_and_own_additions_stay() -> None:
+def test_reconcile_adds_missing_rules_and_labels_and_keeps_user_additions() -> None:
     table, expected = default("system:discovery")
     existing = copy.deepcopy(expected)
     existing["rules"] = [rule("get", urls="/mine"), rule("get", urls="/api*,/healthz,/livez,/readyz,/version")]
@@ -115,7 +115,7 @@ def test_missing_permissions_and_labels_are_added_and_own_additions_stay() -> No
     assert reconcile(table, change.obj, expected) is None
 
 
-def test_missing_subjects_are_added() -> None:
+def test_reconcile_adds_missing_subjects() -> None:
     table, expected = default("system:public-info-viewer", "ClusterRoleBinding")
     existing = {**copy.deepcopy(expected), "subjects": [user_subject("me"), group_subject("system:authenticated")]}
     change = reconcile(table, existing, expected)
@@ -123,7 +123,7 @@ def test_missing_subjects_are_added() -> None:
     assert change.obj["subjects"] == [*existing["subjects"], group_subject("system:unauthenticated")]
 
 
-def test_another_role_reference_means_to_start_over() -> None:
+def test_reconcile_recreates_binding_with_changed_role_ref() -> None:
     table, expected = default("cluster-admin", "ClusterRoleBinding")
     existing = copy.deepcopy(expected)
     existing["roleRef"]["name"] = "view"
@@ -132,14 +132,14 @@ def test_another_role_reference_means_to_start_over() -> None:
     assert (change.operation, change.obj) == ("recreate", expected)
 
 
-def test_objects_that_opted_out_are_left_alone() -> None:
+def test_reconcile_skips_objects_with_autoupdate_false() -> None:
     table, expected = default("system:discovery")
     existing = {**copy.deepcopy(expected), "rules": None}
     existing["metadata"]["annotations"] = {AUTO_UPDATE: "false"}
     assert reconcile(table, existing, expected) is None
 
 
-def test_aggregated_roles_keep_their_collected_rules() -> None:
+def test_reconcile_keeps_rules_of_aggregated_roles() -> None:
     table, expected = default("view")
     existing = {**copy.deepcopy(expected), "rules": [rule("get", "pods")]}
     assert reconcile(table, existing, expected) is None
@@ -149,7 +149,7 @@ def test_aggregated_roles_keep_their_collected_rules() -> None:
     assert change.obj["aggregationRule"] == expected["aggregationRule"]
 
 
-def test_a_role_that_should_not_aggregate_stops(  # somebody turned a default role into an aggregate
+def test_reconcile_removes_unexpected_aggregation_rule(  # somebody turned a default role into an aggregate
 ) -> None:
     table, expected = default("system:discovery")
     existing = {**copy.deepcopy(expected), "aggregationRule": {"clusterRoleSelectors": [{}]}}
@@ -158,7 +158,7 @@ def test_a_role_that_should_not_aggregate_stops(  # somebody turned a default ro
     assert "aggregationRule" not in change.obj
 
 
-def test_anonymous_reaches_health_and_version_only(authorizer: RbacAuthorizer) -> None:
+def test_anonymous_user_may_get_only_health_and_version(authorizer: RbacAuthorizer) -> None:
     nobody = User("system:anonymous", groups=("system:unauthenticated",))
 
     def reaches(path: str) -> bool:
@@ -169,7 +169,7 @@ def test_anonymous_reaches_health_and_version_only(authorizer: RbacAuthorizer) -
     assert not authorizer.authorize(nobody, Attributes(verb="list", resource="pods")).allowed
 
 
-def test_view_edit_and_admin(authorizer: RbacAuthorizer) -> None:
+def test_view_edit_and_admin_roles_grant_expected_permissions(authorizer: RbacAuthorizer) -> None:
     assert may(authorizer, "view", "list", "pods")
     assert may(authorizer, "view", "get", "deployments", "apps")
     assert not may(authorizer, "view", "get", "secrets")
@@ -184,7 +184,7 @@ def test_view_edit_and_admin(authorizer: RbacAuthorizer) -> None:
     assert not may(authorizer, "admin", "list", "pods", namespace="other")
 
 
-def test_the_controller_manager_can_do_its_work(authorizer: RbacAuthorizer) -> None:
+def test_controller_manager_accounts_have_required_permissions(authorizer: RbacAuthorizer) -> None:
     manager = "system:kube-controller-manager"
     assert may(authorizer, manager, "list", "machines", "cluster.x-k8s.io", "")
     assert may(authorizer, manager, "create", "serviceaccounts/token", namespace="kube-system")

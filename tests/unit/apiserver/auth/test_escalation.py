@@ -51,12 +51,12 @@ def binding(name: str, kind: str = "ClusterRole") -> dict[str, Any]:
     return {"metadata": {"name": "x"}, "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name}, "subjects": []}
 
 
-def test_granting_what_one_holds_is_fine(lab: Lab) -> None:
+def test_role_with_held_permissions_is_accepted(lab: Lab) -> None:
     lab.hold(rule("get,list", "pods,secrets"))
     lab.write("clusterroles", role(rule("get", "pods"), rule("list", "secrets", names="a")))
 
 
-def test_the_refusal_lists_what_is_missing(lab: Lab) -> None:
+def test_escalation_error_lists_missing_permissions(lab: Lab) -> None:
     lab.hold(rule("get", "pods"))
     error = lab.refusal("roles", role(rule("get,list", "secrets,pods", ",apps", names="a")), ns="default")
     assert error.code == 403
@@ -70,7 +70,7 @@ def test_the_refusal_lists_what_is_missing(lab: Lab) -> None:
     )
 
 
-def test_bindings_of_ones_own_that_dangle_are_told(lab: Lab) -> None:
+def test_escalation_error_reports_dangling_bindings_of_user(lab: Lab) -> None:
     lab.store.bind_cluster("d", "gone", user_subject("jane"))
     error = lab.refusal("roles", role(rule("get", "secrets")), ns="default")
     assert error.message.endswith(
@@ -78,7 +78,7 @@ def test_bindings_of_ones_own_that_dangle_are_told(lab: Lab) -> None:
     )
 
 
-def test_paths_are_permissions_too(lab: Lab) -> None:
+def test_escalation_check_covers_non_resource_urls(lab: Lab) -> None:
     lab.hold(rule("get", urls="/healthz/*"))
     lab.write("clusterroles", role(rule("get", urls="/healthz/etcd")))
     assert (
@@ -87,7 +87,7 @@ def test_paths_are_permissions_too(lab: Lab) -> None:
     )
 
 
-def test_permissions_in_a_namespace_count_there_only(lab: Lab) -> None:
+def test_namespaced_permissions_may_be_granted_only_in_their_namespace(lab: Lab) -> None:
     lab.store.role("a", "r", rule("get", "pods"))
     lab.store.bind("a", "r", "r", user_subject("jane"))
     lab.write("roles", role(rule("get", "pods")), ns="a")
@@ -95,20 +95,20 @@ def test_permissions_in_a_namespace_count_there_only(lab: Lab) -> None:
     lab.refusal("clusterroles", role(rule("get", "pods")))
 
 
-def test_masters_and_those_with_escalate_may_grant_anything(lab: Lab) -> None:
+def test_system_masters_and_escalate_verb_may_grant_anything(lab: Lab) -> None:
     lab.write("clusterroles", role(rule("*", "*", "*")), user=User("root", groups=("system:masters",)))
     lab.hold(rule("escalate", "clusterroles", RBAC))
     lab.write("clusterroles", role(rule("*", "*", "*")))
     lab.refusal("roles", role(rule("*", "*", "*")), ns="a")
 
 
-def test_escalate_can_be_limited_to_a_name_on_update(lab: Lab) -> None:
+def test_escalate_with_resource_name_applies_only_to_update(lab: Lab) -> None:
     lab.hold(rule("escalate", "clusterroles", RBAC, names="x"))
     lab.write("clusterroles", role(rule("*", "*", "*")), role())
     lab.refusal("clusterroles", role(rule("*", "*", "*")))  # on create the request has no name
 
 
-def test_aggregation_takes_a_cluster_admin(lab: Lab) -> None:
+def test_aggregation_rule_requires_cluster_admin(lab: Lab) -> None:
     lab.hold(rule("get,create", "*", "*"))  # "*" for a verb would include escalate
     aggregating = role(aggregationRule={"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]})
     for new, old in ((aggregating, None), (role(), aggregating)):
@@ -119,14 +119,14 @@ def test_aggregation_takes_a_cluster_admin(lab: Lab) -> None:
     lab.write("clusterroles", aggregating)
 
 
-def test_the_garbage_collector_may_change_owners_and_finalizers(lab: Lab) -> None:
+def test_owner_and_finalizer_changes_skip_escalation_check(lab: Lab) -> None:
     old = role(rule("*", "*", "*"))
     new = {**old, "metadata": {"name": "x", "finalizers": ["a/b"], "ownerReferences": [], "managedFields": []}}
     lab.write("clusterroles", new, old)
     lab.refusal("clusterroles", {**new, "metadata": {"name": "x", "labels": {"a": "b"}}}, old)
 
 
-def test_binding_needs_the_permissions_of_the_role(lab: Lab) -> None:
+def test_role_binding_requires_permissions_of_the_role(lab: Lab) -> None:
     lab.store.cluster_role("reader", rule("get", "pods"))
     assert "not currently held" in lab.refusal("rolebindings", binding("reader"), ns="a").message
     lab.hold(rule("get", "pods"))
@@ -134,7 +134,7 @@ def test_binding_needs_the_permissions_of_the_role(lab: Lab) -> None:
     lab.write("clusterrolebindings", binding("reader"))
 
 
-def test_or_the_verb_bind(lab: Lab) -> None:
+def test_bind_verb_permits_role_binding(lab: Lab) -> None:
     lab.store.cluster_role("all", rule("*", "*", "*"))
     lab.store.role("a", "binder", rule("bind", "clusterroles", RBAC, names="all"))
     lab.store.bind("a", "binder", "binder", user_subject("jane"))
@@ -143,22 +143,22 @@ def test_or_the_verb_bind(lab: Lab) -> None:
     lab.refusal("clusterrolebindings", binding("all"))
 
 
-def test_a_missing_role_is_not_found_in_the_words_of_the_request(lab: Lab) -> None:
+def test_binding_to_missing_role_returns_404(lab: Lab) -> None:
     error = lab.refusal("rolebindings", binding("nope"), ns="a")
     assert (error.code, error.message) == (404, f'rolebindings.{RBAC} "nope" not found')
 
 
-def test_a_role_without_a_name(lab: Lab) -> None:
+def test_binding_without_role_name_returns_400(lab: Lab) -> None:
     error = lab.refusal("rolebindings", binding(""), ns="a")
     assert (error.code, error.message) == (400, "Name parameter required.")
 
 
-def test_a_strange_kind_of_role(lab: Lab) -> None:
+def test_binding_with_unknown_role_kind_returns_500(lab: Lab) -> None:
     error = lab.refusal("rolebindings", binding("nope", "Foo"), ns="a")
     assert (error.code, error.message) == (500, 'unsupported role reference kind: "Foo"')
 
 
-def test_rules_that_multiply_out_of_bounds_are_refused_quickly(lab: Lab) -> None:
+def test_role_expanding_to_too_many_permissions_is_rejected(lab: Lab) -> None:
     many = ",".join(f"n{n}" for n in range(1000))
     monster = role({**rule(many, many, many), "resourceNames": many.split(",")})
     assert "more than 50000 permissions" in lab.refusal("clusterroles", monster).message
@@ -182,7 +182,7 @@ _RULES = st.lists(
 
 
 @given(_RULES, _RULES)
-def test_what_is_covered_allows_nothing_new(owner: list[PolicyRule], wanted: list[PolicyRule]) -> None:
+def test_covered_rules_grant_no_additional_permissions(owner: list[PolicyRule], wanted: list[PolicyRule]) -> None:
     if uncovered(owner, wanted):
         return
     have, gets = CompiledRules(owner), CompiledRules(wanted)
@@ -196,13 +196,13 @@ def test_what_is_covered_allows_nothing_new(owner: list[PolicyRule], wanted: lis
 
 
 @given(_RULES, _RULES)
-def test_whole_rules_and_single_permissions_agree(owner: list[PolicyRule], wanted: list[PolicyRule]) -> None:
+def test_uncovered_rules_match_uncovered_single_permissions(owner: list[PolicyRule], wanted: list[PolicyRule]) -> None:
     one_by_one = [single for single in broken_down(wanted) if uncovered(owner, [single])]
     assert uncovered(owner, wanted) == one_by_one
 
 
 @given(_RULES)
-def test_everybody_covers_themselves(rules: list[PolicyRule]) -> None:
+def test_rules_cover_themselves(rules: list[PolicyRule]) -> None:
     # The API admits no rule for both names and paths; of such one nothing would cover the paths.
     valid = [one for one in rules if not (one.resource_names and one.non_resource_urls)]
     assert uncovered(valid, valid) == []

@@ -49,12 +49,12 @@ def lab() -> Lab:
     return Lab()
 
 
-def test_without_headers_one_stays_oneself(lab: Lab) -> None:
+def test_request_without_impersonation_headers_keeps_user(lab: Lab) -> None:
     assert lab.apply({"accept": ["*/*"]}) is JANE
     assert lab.apply({"impersonate-user": [""]}) is JANE
 
 
-def test_the_first_refusal_is_about_the_request_itself(lab: Lab) -> None:
+def test_first_impersonation_denial_names_constrained_request_verb(lab: Lab) -> None:
     where = 'resource "pods" in API group "" in the namespace "default"'
     for name, mode in (
         ("bob", "user-info"),
@@ -83,20 +83,20 @@ def test_the_first_refusal_is_about_the_request_itself(lab: Lab) -> None:
         ),
     ],
 )
-def test_parts_without_a_user_are_a_bad_request(lab: Lab, given: dict[str, list[str]], described: str) -> None:
+def test_impersonation_without_user_name_returns_400(lab: Lab, given: dict[str, list[str]], described: str) -> None:
     with pytest.raises(StatusError) as caught:
         lab.apply(given, ADMIN)
     assert caught.value.code == 400
     assert caught.value.message == f"requested {described} without impersonating a user name"
 
 
-def test_the_old_verb_still_allows_everything(lab: Lab) -> None:
+def test_impersonate_verb_allows_unconstrained_impersonation(lab: Lab) -> None:
     lab.allow(rule("impersonate", "users", names="bob"))
     bob = lab.apply(headers("bob"))
     assert bob == User("bob", "", ("system:authenticated",), {})
 
 
-def test_each_part_needs_its_own_permission(lab: Lab) -> None:
+def test_impersonated_user_group_extra_and_uid_each_need_permission(lab: Lab) -> None:
     lab.allow(rule("impersonate", "users", names="bob"))
     lab.apply(headers("bob"))  # from now on the old mode's refusals are shown
     scope = "at the cluster scope"
@@ -116,7 +116,7 @@ def test_each_part_needs_its_own_permission(lab: Lab) -> None:
     )
 
 
-def test_all_parts_together(lab: Lab) -> None:
+def test_user_uid_groups_and_extra_are_impersonated_together(lab: Lab) -> None:
     lab.allow(
         rule("impersonate", "users,groups"),
         rule("impersonate", "uids,userextras/acme.io/foo", AUTHENTICATION),
@@ -125,7 +125,7 @@ def test_all_parts_together(lab: Lab) -> None:
     assert lab.apply(given) == User("bob", "7", ("g1", "g2", "system:authenticated"), {"acme.io/foo": ("x", "y")})
 
 
-def test_a_service_account_needs_permission_in_its_namespace_and_gets_its_groups(lab: Lab) -> None:
+def test_service_account_impersonation_needs_namespaced_permission(lab: Lab) -> None:
     lab.store.role("ns", "r", rule("impersonate", "serviceaccounts", names="robot"))
     lab.store.bind("ns", "b", "r", user_subject("jane"))
     robot = lab.apply(headers("system:serviceaccount:ns:robot"))
@@ -134,7 +134,7 @@ def test_a_service_account_needs_permission_in_its_namespace_and_gets_its_groups
     lab.refusal(headers("system:serviceaccount:other:robot"))
 
 
-def test_named_groups_replace_those_of_a_service_account(lab: Lab) -> None:
+def test_impersonated_groups_replace_service_account_groups(lab: Lab) -> None:
     robot = lab.apply(headers("system:serviceaccount:ns:robot", "g"), ADMIN)
     assert robot.groups == ("g", "system:authenticated")
 
@@ -151,14 +151,16 @@ def test_named_groups_replace_those_of_a_service_account(lab: Lab) -> None:
         ("system:node:N1", (), ("system:authenticated",)),
     ],
 )
-def test_groups_of_the_result(lab: Lab, name: str, groups: tuple[str, ...], result: tuple[str, ...]) -> None:
+def test_impersonated_user_gets_implicit_groups(
+    lab: Lab, name: str, groups: tuple[str, ...], result: tuple[str, ...]
+) -> None:
     assert lab.apply(headers(name, *groups), ADMIN).groups == result
 
 
 # ---- constrained modes --------------------------------------------------------------------------------------------
 
 
-def test_a_constrained_user_may_be_somebody_for_some_requests_only(lab: Lab) -> None:
+def test_constrained_impersonation_is_limited_to_permitted_requests(lab: Lab) -> None:
     lab.allow(
         rule("impersonate:user-info", "users", AUTHENTICATION, names="bob"),
         rule("impersonate-on:user-info:list", "pods"),
@@ -170,7 +172,7 @@ def test_a_constrained_user_may_be_somebody_for_some_requests_only(lab: Lab) -> 
     lab.refusal(headers("system:serviceaccount:ns:robot"))
 
 
-def test_constrained_impersonation_never_reaches_masters(lab: Lab) -> None:
+def test_constrained_impersonation_rejects_system_masters_and_empty_values(lab: Lab) -> None:
     lab.allow(
         rule("impersonate:user-info", "*", "*"),
         rule("impersonate-on:user-info:list", "pods"),
@@ -184,7 +186,7 @@ def test_constrained_impersonation_never_reaches_masters(lab: Lab) -> None:
     assert lab.apply({**headers("bob"), "impersonate-extra-a.b/c": ["x"]}).extra == {"a.b/c": ("x",)}
 
 
-def test_many_groups_may_be_allowed_at_once_by_the_star(lab: Lab) -> None:
+def test_wildcard_resource_name_permits_impersonating_many_groups(lab: Lab) -> None:
     lab.allow(
         rule("impersonate:user-info", "users", AUTHENTICATION),
         rule("impersonate:user-info", "groups", AUTHENTICATION, names="*"),
@@ -194,7 +196,7 @@ def test_many_groups_may_be_allowed_at_once_by_the_star(lab: Lab) -> None:
     lab.refusal(headers("bob", "a", "b", "c"))
 
 
-def test_a_service_account_may_be_its_own_node(lab: Lab) -> None:
+def test_service_account_may_impersonate_its_own_node(lab: Lab) -> None:
     lab.allow(
         rule("impersonate:associated-node", "nodes", AUTHENTICATION),
         rule("impersonate-on:associated-node:list", "pods"),
@@ -208,20 +210,20 @@ def test_a_service_account_may_be_its_own_node(lab: Lab) -> None:
     lab.refusal(headers("system:node:n1"), User("system:serviceaccount:ns:agent"))
 
 
-def test_remembered_modes_are_bounded(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impersonation_mode_cache_is_bounded(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remuda.apiserver.auth.impersonate._MOST_REMEMBERED", 2)
     for n in range(5):
         lab.apply(headers("bob"), User(f"u{n}", groups=("system:masters",)))
     assert len(lab.impersonation._last_mode) == 2
 
 
-def test_undecodable_extra_keys_are_kept_as_they_are() -> None:
+def test_undecodable_impersonation_extra_keys_are_kept_verbatim() -> None:
     user = wanted_user({"impersonate-user": ["bob"], "impersonate-extra-%ff": ["x"], "impersonate-extra-%41": ["y"]})
     assert user is not None
     assert user.extra == {"%ff": ("x",), "A": ("y",)}
 
 
-def test_names_are_utf_8_on_the_wire() -> None:
+def test_impersonation_headers_are_decoded_as_utf_8() -> None:
     def wired(text: str) -> list[str]:
         return [text.encode().decode("latin-1")]
 

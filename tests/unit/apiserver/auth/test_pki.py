@@ -26,7 +26,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_first_start_makes_everything(tmp_path: Path) -> None:
+def test_first_start_creates_all_pki_files(tmp_path: Path) -> None:
     made = pki.prepare(tmp_path, listen_address="192.0.2.7", extra_names=["remuda.example"])
     folder = tmp_path / "pki"
     assert set(contents(folder)) == {
@@ -48,20 +48,20 @@ def test_first_start_makes_everything(tmp_path: Path) -> None:
     assert isinstance(made.token_key, ec.EllipticCurvePrivateKey)
 
 
-def test_a_second_start_changes_nothing(tmp_path: Path) -> None:
+def test_second_start_leaves_pki_files_unchanged(tmp_path: Path) -> None:
     pki.prepare(tmp_path)
     before = contents(tmp_path / "pki")
     pki.prepare(tmp_path)
     assert contents(tmp_path / "pki") == before
 
 
-def test_a_start_is_quick(tmp_path: Path) -> None:
+def test_pki_preparation_is_fast(tmp_path: Path) -> None:
     began = time.process_time()
     pki.prepare(tmp_path)
     assert time.process_time() - began < 0.05
 
 
-def test_new_names_renew_only_the_serving_certificate(tmp_path: Path) -> None:
+def test_new_dns_names_renew_only_the_serving_certificate(tmp_path: Path) -> None:
     pki.prepare(tmp_path)
     before = contents(tmp_path / "pki")
     pki.prepare(tmp_path, extra_names=["new.example", "2001:DB8::1"])
@@ -73,7 +73,9 @@ def test_new_names_renew_only_the_serving_certificate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("days", [20, 400])
-def test_leaves_are_renewed_before_they_expire(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+def test_leaf_certificates_are_renewed_before_expiry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
     pki.prepare(tmp_path)
     before = contents(tmp_path / "pki")
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=365 - days if days < 365 else days)
@@ -87,7 +89,7 @@ def test_leaves_are_renewed_before_they_expire(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     "name", ["ca.crt", "apiserver.crt", "apiserver.key", "admin.crt", "admin.key", "sa.key", "sa.pub"]
 )
-def test_any_one_missing_file_is_made_again(tmp_path: Path, name: str) -> None:
+def test_missing_pki_file_is_recreated(tmp_path: Path, name: str) -> None:
     pki.prepare(tmp_path)
     old_ca = load(tmp_path / "pki/ca.crt")
     (tmp_path / "pki" / name).unlink()
@@ -99,7 +101,7 @@ def test_any_one_missing_file_is_made_again(tmp_path: Path, name: str) -> None:
     again.server_context()
 
 
-def test_a_start_killed_at_any_write_is_repaired_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pki_start_interrupted_at_any_write_is_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writes = 0
     real = pki._write
 
@@ -129,13 +131,13 @@ def test_a_start_killed_at_any_write_is_repaired_by_the_next(tmp_path: Path, mon
     assert writes == 8
 
 
-def test_a_leaf_key_of_somebody_else_is_replaced(tmp_path: Path) -> None:
+def test_mismatched_leaf_key_is_replaced(tmp_path: Path) -> None:
     pki.prepare(tmp_path)
     (tmp_path / "pki/apiserver.key").write_bytes(certificates.key_pem(certificates.new_key()))
     pki.prepare(tmp_path).server_context()
 
 
-def test_a_lost_ca_key_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_missing_ca_key_raises_pki_error_with_remedy(tmp_path: Path) -> None:
     pki.prepare(tmp_path)
     (tmp_path / "pki/ca.key").unlink()
     with pytest.raises(pki.PkiError, match=r"ca\.key is missing.*restore the key"):
@@ -143,7 +145,7 @@ def test_a_lost_ca_key_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
     assert not (tmp_path / "pki/ca.key").exists()
 
 
-def test_a_broken_key_is_named_but_not_shown(tmp_path: Path) -> None:
+def test_broken_key_error_names_file_without_leaking_content(tmp_path: Path) -> None:
     pki.prepare(tmp_path)
     (tmp_path / "pki/sa.key").write_text("-----BEGIN EC PRIVATE KEY-----\nc2VjcmV0\n-----END EC PRIVATE KEY-----\n")
     with pytest.raises(pki.PkiError) as caught:
@@ -153,7 +155,7 @@ def test_a_broken_key_is_named_but_not_shown(tmp_path: Path) -> None:
     assert caught.value.__cause__ is None
 
 
-def test_an_open_key_is_closed_again(tmp_path: Path) -> None:
+def test_private_key_file_mode_is_restored_to_0600(tmp_path: Path) -> None:
     pki.prepare(tmp_path)
     for path in (tmp_path / "pki").glob("*.key"):
         path.chmod(0o644)
@@ -161,12 +163,12 @@ def test_an_open_key_is_closed_again(tmp_path: Path) -> None:
     assert {stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "pki").glob("*.key")} == {0o600}
 
 
-def test_wildcard_listen_addresses_are_no_names(tmp_path: Path) -> None:
+def test_wildcard_listen_address_is_not_a_serving_name(tmp_path: Path) -> None:
     assert "0.0.0.0" not in pki.serving_names("0.0.0.0", ())
     assert "::" not in pki.serving_names("[::]", ())
 
 
-def test_issued_client_certificates(tmp_path: Path) -> None:
+def test_issued_client_certificate_has_organizations_and_client_auth_usage(tmp_path: Path) -> None:
     pair = pki.prepare(tmp_path).issue_client_certificate("jane", ["dev", "ops"], days=7)
     certificate = x509.load_pem_x509_certificate(pair.certificate_pem)
     organizations = certificate.subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
@@ -224,7 +226,7 @@ def test_the_server_context_takes_clients_with_and_without_certificate(tmp_path:
     assert x509.load_der_x509_certificate(der) == load(tmp_path / "pki/admin.crt")
 
 
-def test_a_certificate_of_another_ca_is_refused(tmp_path: Path) -> None:
+def test_client_certificate_of_another_ca_is_rejected(tmp_path: Path) -> None:
     made, other = pki.prepare(tmp_path / "a"), pki.prepare(tmp_path / "b")
     client = client_context(made)
     client.load_cert_chain(tmp_path / "b/pki/admin.crt", tmp_path / "b/pki/admin.key")
@@ -233,5 +235,5 @@ def test_a_certificate_of_another_ca_is_refused(tmp_path: Path) -> None:
     assert other.ca_certificate_pem != made.ca_certificate_pem
 
 
-def test_old_tls_is_refused(tmp_path: Path) -> None:
+def test_server_context_requires_tls_1_2(tmp_path: Path) -> None:
     assert pki.prepare(tmp_path).server_context().minimum_version == ssl.TLSVersion.TLSv1_2

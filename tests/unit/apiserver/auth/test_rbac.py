@@ -25,26 +25,26 @@ def store() -> RbacStore:
     return RbacStore()
 
 
-def test_nothing_is_allowed_without_a_binding(store: RbacStore) -> None:
+def test_request_without_binding_is_denied(store: RbacStore) -> None:
     store.cluster_role("reader", rule("get", "pods"))
     assert not ask(RbacAuthorizer(store), JANE, "get", "pods")
 
 
-def test_masters_may_do_everything(store: RbacStore) -> None:
+def test_system_masters_group_is_allowed_everything(store: RbacStore) -> None:
     root = User("root", groups=("system:masters",))
     authorizer = RbacAuthorizer(store)
     assert authorizer.authorize(root, Attributes(verb="delete", resource="nodes")).allowed
     assert authorizer.authorize(root, Attributes(verb="get", path="/metrics")).allowed
 
 
-def test_the_reason_names_binding_role_and_subject(store: RbacStore) -> None:
+def test_allow_reason_names_binding_role_and_subject(store: RbacStore) -> None:
     store.cluster_role("reader", rule("get", "pods"))
     store.bind_cluster("b1", "reader", group_subject("other"), group_subject("dev"), user_subject("jane"))
     decision = RbacAuthorizer(store).authorize(JANE, Attributes(verb="get", resource="pods"))
     assert decision.reason == 'RBAC: allowed by ClusterRoleBinding "b1" of ClusterRole "reader" to Group "dev"'
 
 
-def test_the_reason_for_a_service_account_in_a_namespace(store: RbacStore) -> None:
+def test_allow_reason_names_service_account_and_namespace(store: RbacStore) -> None:
     store.role("ns", "reader", rule("get", "pods"))
     store.bind("ns", "b1", "reader", service_account_subject("robot"))
     robot = User("system:serviceaccount:ns:robot")
@@ -52,7 +52,7 @@ def test_the_reason_for_a_service_account_in_a_namespace(store: RbacStore) -> No
     assert decision.reason == 'RBAC: allowed by RoleBinding "b1/ns" of Role "reader" to ServiceAccount "robot/ns"'
 
 
-def test_a_missing_role_is_named_in_the_refusal(store: RbacStore) -> None:
+def test_denial_reason_names_missing_roles(store: RbacStore) -> None:
     store.bind_cluster("b1", "gone", user_subject("jane"))
     store.bind("ns", "b2", "lost", user_subject("jane"))
     decision = RbacAuthorizer(store).authorize(JANE, Attributes(verb="get", resource="pods", namespace="ns"))
@@ -60,7 +60,7 @@ def test_a_missing_role_is_named_in_the_refusal(store: RbacStore) -> None:
     assert decision.reason == f'RBAC: [clusterrole.{RBAC} "gone" not found, role.{RBAC} "lost" not found]'
 
 
-def test_role_bindings_reach_their_namespace_only(store: RbacStore) -> None:
+def test_role_binding_grants_only_in_its_namespace(store: RbacStore) -> None:
     store.cluster_role("reader", rule("get", "pods"))
     store.bind("a", "b1", "reader", user_subject("jane"), kind="ClusterRole")
     authorizer = RbacAuthorizer(store)
@@ -69,7 +69,7 @@ def test_role_bindings_reach_their_namespace_only(store: RbacStore) -> None:
     assert not ask(authorizer, JANE, "get", "pods")
 
 
-def test_a_cluster_binding_cannot_reach_a_cluster_role_under_the_name_of_role(store: RbacStore) -> None:
+def test_cluster_role_binding_to_role_kind_grants_nothing(store: RbacStore) -> None:
     store.cluster_role("all", rule("*", "*", "*"))
     ref = {"apiGroup": RBAC, "kind": "Role", "name": "all"}
     obj = {"metadata": {"name": "b"}, "roleRef": ref, "subjects": [user_subject("jane")]}
@@ -77,7 +77,7 @@ def test_a_cluster_binding_cannot_reach_a_cluster_role_under_the_name_of_role(st
     assert not ask(RbacAuthorizer(store), JANE, "get", "pods")
 
 
-def test_a_service_account_without_namespace_in_a_cluster_binding_is_nobody(store: RbacStore) -> None:
+def test_service_account_subject_without_namespace_matches_no_user(store: RbacStore) -> None:
     store.cluster_role("all", rule("*", "*", "*"))
     store.bind_cluster("b", "all", service_account_subject("robot"))
     assert not ask(RbacAuthorizer(store), User("system:serviceaccount::robot"), "get", "pods")
@@ -97,13 +97,13 @@ def test_a_service_account_without_namespace_in_a_cluster_binding_is_nobody(stor
         ("pods/*", "pods/log", False),
     ],
 )
-def test_resources_and_subresources(store: RbacStore, resources: str, asked: str, allowed: bool) -> None:
+def test_rule_matches_resources_and_subresources(store: RbacStore, resources: str, asked: str, allowed: bool) -> None:
     store.cluster_role("r", rule("get", resources))
     store.bind_cluster("b", "r", user_subject("jane"))
     assert ask(RbacAuthorizer(store), JANE, "get", asked) is allowed
 
 
-def test_verbs_and_groups(store: RbacStore) -> None:
+def test_rule_matches_verbs_and_api_groups(store: RbacStore) -> None:
     store.cluster_role("r", rule("get,list", "machines", "cluster.x-k8s.io"), rule("*", "jobs", "*"))
     store.bind_cluster("b", "r", user_subject("jane"))
     authorizer = RbacAuthorizer(store)
@@ -113,7 +113,7 @@ def test_verbs_and_groups(store: RbacStore) -> None:
     assert ask(authorizer, JANE, "anything", "jobs", group="batch")
 
 
-def test_resource_names(store: RbacStore) -> None:
+def test_rule_with_resource_names_matches_only_listed_names(store: RbacStore) -> None:
     store.role("ns", "one", rule("get,watch", "secrets", names="plan-1"))
     store.bind("ns", "b", "one", user_subject("jane"))
     authorizer = RbacAuthorizer(store)
@@ -123,7 +123,7 @@ def test_resource_names(store: RbacStore) -> None:
         assert not ask(authorizer, JANE, "watch", "secrets", namespace="ns")
 
 
-def test_names_in_one_role_do_not_narrow_another(store: RbacStore) -> None:
+def test_resource_names_of_a_role_do_not_restrict_other_roles(store: RbacStore) -> None:
     store.cluster_role("named", rule("get", "secrets", names="a"))
     store.cluster_role("all", rule("get", "secrets"))
     store.bind_cluster("b1", "named", user_subject("jane"))
@@ -142,7 +142,7 @@ def test_names_in_one_role_do_not_narrow_another(store: RbacStore) -> None:
         ("*", "/metrics", True),
     ],
 )
-def test_paths(store: RbacStore, urls: str, path: str, allowed: bool) -> None:
+def test_rule_matches_non_resource_urls(store: RbacStore, urls: str, path: str, allowed: bool) -> None:
     store.cluster_role("r", rule("get", urls=urls))
     store.bind_cluster("b", "r", group_subject("dev"))
     authorizer = RbacAuthorizer(store)
@@ -150,7 +150,7 @@ def test_paths(store: RbacStore, urls: str, path: str, allowed: bool) -> None:
     assert not authorizer.authorize(JANE, Attributes(verb="post", path=path)).allowed
 
 
-def test_every_change_takes_effect_at_once(store: RbacStore) -> None:
+def test_rbac_changes_take_effect_immediately(store: RbacStore) -> None:
     authorizer = RbacAuthorizer(store)
     assert not ask(authorizer, JANE, "get", "pods")
     store.bind_cluster("b", "r", user_subject("jane"))
@@ -166,20 +166,20 @@ def test_every_change_takes_effect_at_once(store: RbacStore) -> None:
     assert authorizer.generation == 5
 
 
-def test_other_tables_leave_remembered_answers_alone(store: RbacStore) -> None:
+def test_changes_of_other_resources_keep_the_authorization_cache(store: RbacStore) -> None:
     authorizer = RbacAuthorizer(store)
     store.put("pods", {"metadata": {"name": "p", "namespace": "ns"}})
     assert authorizer.generation == 0
 
 
-def test_after_close_the_store_is_left_alone(store: RbacStore) -> None:
+def test_closed_authorizer_unsubscribes_from_store(store: RbacStore) -> None:
     authorizer = RbacAuthorizer(store)
     authorizer.close()
     assert store.listeners == []
 
 
 @pytest.mark.parametrize("value", [b"{}", b"not json", b'{"rules": 5}', b'{"roleRef": null}', b"[" * 100_000])
-def test_an_unreadable_object_grants_nothing_and_breaks_nothing(store: RbacStore, value: bytes) -> None:
+def test_unparsable_rbac_object_grants_nothing_and_does_not_fail(store: RbacStore, value: bytes) -> None:
     authorizer = RbacAuthorizer(store)
     store.cluster_role("r", rule("get", "pods"))
     store.bind_cluster("b", "r", user_subject("jane"))
@@ -188,7 +188,7 @@ def test_an_unreadable_object_grants_nothing_and_breaks_nothing(store: RbacStore
     assert not ask(authorizer, JANE, "get", "pods", namespace="ns")
 
 
-def test_null_lists_are_empty_lists(store: RbacStore) -> None:
+def test_null_rbac_lists_are_treated_as_empty(store: RbacStore) -> None:
     store.put_bytes(f"clusterroles.{RBAC}", "", "r", b'{"rules": null}')
     store.put_bytes(f"clusterroles.{RBAC}", "", "q", b'{"rules":[{"verbs":["get"],"apiGroups":null,"resources":null}]}')
     ref = b'{"roleRef":{"apiGroup":"x","kind":"ClusterRole","name":"r"},"subjects":null}'
@@ -196,7 +196,7 @@ def test_null_lists_are_empty_lists(store: RbacStore) -> None:
     assert not ask(RbacAuthorizer(store), JANE, "get", "pods")
 
 
-def test_remembered_answers_are_bounded(store: RbacStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_authorization_cache_is_bounded(store: RbacStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rbac, "_MOST_REMEMBERED", 50)
     store.cluster_role("r", rule("get", "pods", names=",".join(f"p{n}" for n in range(20))))
     store.bind_cluster("b", "r", group_subject("dev"))
@@ -219,7 +219,7 @@ def test_rules_for_collects_cluster_and_namespace(store: RbacStore) -> None:
     assert [r.resources for r in authorizer.rules_for(JANE, "")[0]] == [("nodes",)]
 
 
-def test_rules_of_a_role_that_a_binding_would_grant(store: RbacStore) -> None:
+def test_role_rules_resolves_role_ref_in_namespace(store: RbacStore) -> None:
     store.role("ns", "r", rule("get", "pods"))
     authorizer = RbacAuthorizer(store)
     assert [r.resources for r in authorizer.role_rules(RoleRef(RBAC, "Role", "r"), "ns") or ()] == [("pods",)]
@@ -227,7 +227,7 @@ def test_rules_of_a_role_that_a_binding_would_grant(store: RbacStore) -> None:
     assert authorizer.role_rules(RoleRef(RBAC, "ClusterRole", "r"), "ns") is None
 
 
-def test_denials_are_worded_as_upstream() -> None:
+def test_denial_message_matches_upstream() -> None:
     pods = Attributes(verb="list", resource="pods", namespace="x")
     assert denial(JANE, pods) == 'User "jane" cannot list resource "pods" in API group "" in the namespace "x"'
     log = Attributes(verb="get", group="g", resource="pods", subresource="log", name="p")
@@ -241,7 +241,7 @@ def test_denials_are_worded_as_upstream() -> None:
     assert path.code == 403
 
 
-def test_client_chosen_text_cannot_forge_lines_or_markup() -> None:
+def test_denial_message_escapes_client_supplied_text() -> None:
     mallory = User('m"\n<b>')
     assert denial(mallory, Attributes(verb="get", path="/")).startswith('User "m\\"\\n<b>" cannot')
     assert "<b>" not in forbidden(mallory, Attributes(verb="get", path="/")).message
@@ -286,7 +286,7 @@ def _plainly(rules: list[dict[str, list[str]]], verb: str, group: str, resource:
 
 
 @given(_ROLES, _QUESTIONS)
-def test_answers_are_those_of_a_plain_reading(
+def test_authorizer_agrees_with_naive_rule_evaluation(
     roles: list[list[dict[str, list[str]]]], questions: list[tuple[str, str, str, str]]
 ) -> None:
     store = RbacStore()

@@ -49,7 +49,7 @@ def sar(spec: dict[str, Any], **metadata: Any) -> dict[str, Any]:
     return {"metadata": metadata, "spec": spec}
 
 
-def test_an_answer_is_the_question_with_a_status(authorizer: RbacAuthorizer) -> None:
+def test_subject_access_review_returns_request_with_status(authorizer: RbacAuthorizer) -> None:
     spec = {"resourceAttributes": PODS, "user": "jane"}
     assert reviews.subject_access_review(sar(spec), authorizer) == {
         "kind": "SubjectAccessReview",
@@ -63,19 +63,19 @@ def test_an_answer_is_the_question_with_a_status(authorizer: RbacAuthorizer) -> 
     }
 
 
-def test_a_refusal_has_no_reason(authorizer: RbacAuthorizer) -> None:
+def test_denied_subject_access_review_has_no_reason(authorizer: RbacAuthorizer) -> None:
     answer = reviews.subject_access_review(sar({"resourceAttributes": PODS, "user": "joe"}), authorizer)
     assert answer["status"] == {"allowed": False}
 
 
-def test_groups_alone_and_paths(authorizer: RbacAuthorizer) -> None:
+def test_subject_access_review_accepts_groups_only_and_paths(authorizer: RbacAuthorizer) -> None:
     spec = {"nonResourceAttributes": PATH, "groups": ["readers"]}
     assert reviews.subject_access_review(sar(spec), authorizer)["status"]["allowed"]
     masters = {"resourceAttributes": PODS, "groups": ["system:masters"]}
     assert reviews.subject_access_review(sar(masters), authorizer)["status"] == {"allowed": True}
 
 
-def test_an_empty_path_is_no_resource(store: RbacStore, authorizer: RbacAuthorizer) -> None:
+def test_subject_access_review_with_empty_path_is_non_resource(store: RbacStore, authorizer: RbacAuthorizer) -> None:
     store.cluster_role("reader", rule("*", "*", "*"))
     spec = {"nonResourceAttributes": {"verb": "get"}, "user": "jane"}
     assert not reviews.subject_access_review(sar(spec), authorizer)["status"]["allowed"]
@@ -83,7 +83,7 @@ def test_an_empty_path_is_no_resource(store: RbacStore, authorizer: RbacAuthoriz
     assert reviews.subject_access_review(sar(spec), authorizer)["status"]["allowed"]
 
 
-def test_bad_subject_access_reviews(authorizer: RbacAuthorizer) -> None:
+def test_invalid_subject_access_review_is_rejected(authorizer: RbacAuthorizer) -> None:
     review = reviews.subject_access_review
     invalid = '.authorization.k8s.io "" is invalid: '
     both = sar({"resourceAttributes": PODS, "nonResourceAttributes": PATH, "user": "x"})
@@ -99,12 +99,12 @@ def test_bad_subject_access_reviews(authorizer: RbacAuthorizer) -> None:
     assert message(review, {}, authorizer) == message(review, sar({}), authorizer)
 
 
-def test_managed_fields_are_no_metadata(authorizer: RbacAuthorizer) -> None:
+def test_subject_access_review_accepts_managed_fields_in_metadata(authorizer: RbacAuthorizer) -> None:
     given = sar({"resourceAttributes": PODS, "user": "x"}, managedFields=[{"manager": "m"}])
     assert reviews.subject_access_review(given, authorizer)["metadata"] == {"managedFields": [{"manager": "m"}]}
 
 
-def test_selectors_must_make_sense(authorizer: RbacAuthorizer) -> None:
+def test_access_review_with_invalid_selectors_is_rejected(authorizer: RbacAuthorizer) -> None:
     attributes = {
         **PODS,
         "labelSelector": {},
@@ -128,7 +128,7 @@ def test_selectors_must_make_sense(authorizer: RbacAuthorizer) -> None:
     assert f'{at}labelSelector.requirements[0].values[0]: Invalid value: "!"' in text
 
 
-def test_selectors_that_cannot_be_read_are_told(authorizer: RbacAuthorizer) -> None:
+def test_unparsable_selectors_are_reported_as_evaluation_error(authorizer: RbacAuthorizer) -> None:
     at = "spec.resourceAttributes."
 
     def evaluation(**selectors: Any) -> str | None:
@@ -148,7 +148,7 @@ def test_selectors_that_cannot_be_read_are_told(authorizer: RbacAuthorizer) -> N
     )
 
 
-def test_local_reviews_stay_in_their_namespace(authorizer: RbacAuthorizer) -> None:
+def test_local_subject_access_review_requires_matching_namespace(authorizer: RbacAuthorizer) -> None:
     review = reviews.local_subject_access_review
     invalid = '.authorization.k8s.io "" is invalid: '
     local = {**PODS, "namespace": "default"}
@@ -168,7 +168,7 @@ def test_local_reviews_stay_in_their_namespace(authorizer: RbacAuthorizer) -> No
     assert message(review, named, "default", authorizer).endswith("must be empty except for namespace")
 
 
-def test_self_reviews_are_about_the_caller(authorizer: RbacAuthorizer) -> None:
+def test_self_subject_access_review_evaluates_the_caller(authorizer: RbacAuthorizer) -> None:
     review = reviews.self_subject_access_review
     assert review(sar({"resourceAttributes": PODS}), JANE, authorizer)["status"]["allowed"]
     assert not review(sar({"resourceAttributes": PODS, "user": "jane"}), User("joe"), authorizer)["status"]["allowed"]
@@ -179,7 +179,9 @@ def test_self_reviews_are_about_the_caller(authorizer: RbacAuthorizer) -> None:
 # ---- SelfSubjectRulesReview, SelfSubjectReview ----------------------------------------------------------------------
 
 
-def test_rules_reviews(store: RbacStore, authorizer: RbacAuthorizer) -> None:
+def test_self_subject_rules_review_lists_rules_and_evaluation_error(
+    store: RbacStore, authorizer: RbacAuthorizer
+) -> None:
     store.role("ns", "r", rule("list", "secrets", names="a"))
     store.bind("ns", "b", "r", user_subject("jane"))
     store.bind("ns", "b2", "gone", user_subject("jane"))
@@ -199,7 +201,7 @@ def test_rules_reviews(store: RbacStore, authorizer: RbacAuthorizer) -> None:
     assert message(reviews.self_subject_rules_review, sar({}), JANE, authorizer) == "no namespace on request"
 
 
-def test_who_am_i() -> None:
+def test_self_subject_review_returns_user_info() -> None:
     user = User("jane", "1", ("dev",), {"k": ("v",)})
     assert reviews.self_subject_review(user, 0) == {
         "kind": "SelfSubjectReview",
@@ -214,7 +216,7 @@ def test_who_am_i() -> None:
 AUTHENTICATOR = Authenticator([StaticTokens([("s3cret", JANE)], (DEFAULT_ISSUER,))])
 
 
-def test_token_reviews() -> None:
+def test_token_review_authenticates_token_for_audience() -> None:
     answer = reviews.token_review({"spec": {"token": "s3cret"}}, AUTHENTICATOR)
     assert answer["spec"] == {"token": "s3cret"}
     assert answer["status"] == {
@@ -236,7 +238,7 @@ class Careless:
         return Authenticated(JANE, ("something else",))
 
 
-def test_an_authenticator_that_ignores_audiences_is_not_believed() -> None:
+def test_token_review_fails_when_authenticator_ignores_audiences() -> None:
     text = message(reviews.token_review, {"spec": {"token": "x"}}, Authenticator([Careless()]))
     assert text == "Internal error occurred: error validating audiences"
 
@@ -263,7 +265,7 @@ def test_an_authenticator_that_ignores_audiences_is_not_believed() -> None:
         ),
     ],
 )
-def test_review_with_a_selector_above_a_limit_is_invalid(
+def test_access_review_with_selector_above_limit_is_rejected_quickly(
     authorizer: RbacAuthorizer, key: str, selector: dict[str, Any], complaint: str
 ) -> None:
     spec = {"resourceAttributes": {**PODS, key: selector}, "user": "jane"}
@@ -277,7 +279,7 @@ def test_review_with_a_selector_above_a_limit_is_invalid(
     assert all(f"spec.resourceAttributes.{key}.{complaint}" in sentence for sentence in said), said
 
 
-def test_review_with_too_many_requirements_in_its_raw_selector_is_refused(authorizer: RbacAuthorizer) -> None:
+def test_access_review_with_too_many_raw_selector_requirements_is_rejected(authorizer: RbacAuthorizer) -> None:
     spec = {"resourceAttributes": {**PODS, "labelSelector": {"rawSelector": "a=b," * 250 + "a"}}}
     said = message(reviews.self_subject_access_review, sar(spec), JANE, authorizer)
     assert said == "selector has too many requirements: must have at most 250"

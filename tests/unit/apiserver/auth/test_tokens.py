@@ -72,7 +72,7 @@ def authenticator(store: FakeStore, clock: Clock | None = None) -> ServiceAccoun
 # ---- what is issued -----------------------------------------------------------------------------------------------
 
 
-def test_a_plain_token_has_upstreams_shape(store: FakeStore) -> None:
+def test_service_account_token_claims_match_upstream(store: FakeStore) -> None:
     obj = ask(store)
     token = obj["status"]["token"]
     assert json.loads(_decoded(token.split(".")[0])) == {"alg": "ES256", "kid": key_id(KEY.public_key())}
@@ -92,7 +92,7 @@ def test_a_plain_token_has_upstreams_shape(store: FakeStore) -> None:
     assert keys == sorted(keys)
 
 
-def test_the_answer_is_the_request_with_its_defaults(store: FakeStore) -> None:
+def test_token_request_response_contains_request_with_defaults(store: FakeStore) -> None:
     obj = ask(store, {"audiences": ["vault"], "expirationSeconds": 601})
     assert obj["kind"] == "TokenRequest"
     assert obj["apiVersion"] == "authentication.k8s.io/v1"
@@ -109,7 +109,7 @@ def test_the_answer_is_the_request_with_its_defaults(store: FakeStore) -> None:
     assert obj["status"]["expirationTimestamp"] == rfc3339(NOW + 601)
 
 
-def test_rsa_keys_sign_rs256(store: FakeStore) -> None:
+def test_rsa_key_signs_tokens_with_rs256(store: FakeStore) -> None:
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     token = tokens.legacy_token(Signer(key), "ns", Ref("robot", "sa-uid"), "s")
     assert jwt.decode(token, key.public_key(), algorithms=["RS256"])["iss"] == "kubernetes/serviceaccount"
@@ -120,7 +120,7 @@ def test_rsa_keys_sign_rs256(store: FakeStore) -> None:
         assert jwt.PyJWK(shown).algorithm_name == algorithm
 
 
-def test_the_published_keys_verify_our_tokens(store: FakeStore) -> None:
+def test_published_jwks_verifies_issued_tokens(store: FakeStore) -> None:
     token = ask(store)["status"]["token"]
     (shown,) = KEYS.jwks()["keys"]
     assert shown["kid"] == jwt.get_unverified_header(token)["kid"]
@@ -139,7 +139,7 @@ def test_the_published_keys_verify_our_tokens(store: FakeStore) -> None:
     ("seconds", "sentence"),
     [(599, "less than 10 minutes"), (0, "less than 10 minutes"), ((1 << 32) + 1, "larger than 2^32 seconds")],
 )
-def test_lifetimes_out_of_range_are_invalid(store: FakeStore, seconds: int, sentence: str) -> None:
+def test_token_request_with_lifetime_out_of_range_returns_422(store: FakeStore, seconds: int, sentence: str) -> None:
     with pytest.raises(StatusError) as caught:
         ask(store, {"expirationSeconds": seconds})
     assert caught.value.code == 422
@@ -149,7 +149,7 @@ def test_lifetimes_out_of_range_are_invalid(store: FakeStore, seconds: int, sent
     )
 
 
-def test_a_configured_maximum_shortens_with_a_warning(store: FakeStore) -> None:
+def test_configured_maximum_shortens_token_lifetime_with_warning(store: FakeStore) -> None:
     settings = TokenSettings(max_expiration_seconds=700)
     issued = request_token(
         {"spec": {"expirationSeconds": 900}},
@@ -184,7 +184,7 @@ def test_a_configured_maximum_shortens_with_a_warning(store: FakeStore) -> None:
         ({"audiences": [[[]]]}, "array into Go struct field TokenRequestSpec.spec.audiences of type string"),
     ],
 )
-def test_a_body_of_the_wrong_shape_is_a_bad_request(store: FakeStore, spec: Any, complaint: str) -> None:
+def test_malformed_token_request_returns_400(store: FakeStore, spec: Any, complaint: str) -> None:
     with pytest.raises(StatusError) as caught:
         ask(store, spec)
     assert caught.value.code == 400
@@ -193,7 +193,7 @@ def test_a_body_of_the_wrong_shape_is_a_bad_request(store: FakeStore, spec: Any,
     )
 
 
-def test_unknown_fields_and_nulls(store: FakeStore) -> None:
+def test_token_request_unknown_fields_follow_field_validation(store: FakeStore) -> None:
     def issue(validation: Any) -> Issued:
         obj = {"spec": {"unknown": 1, "expirationSeconds": None}, "status": None}
         return request_token(
@@ -215,7 +215,7 @@ def test_unknown_fields_and_nulls(store: FakeStore) -> None:
         issue("Strict")
 
 
-def test_a_missing_service_account_is_not_found(store: FakeStore) -> None:
+def test_token_request_for_missing_service_account_returns_404(store: FakeStore) -> None:
     store.delete("serviceaccounts", "ns", "robot")
     with pytest.raises(StatusError, match=r'^serviceaccounts "robot" not found$'):
         ask(store)
@@ -229,7 +229,9 @@ def test_a_missing_service_account_is_not_found(store: FakeStore) -> None:
         ({"uid": "x"}, 409, "the UID in the token request (x) does not match the UID of the service account (sa-uid)"),
     ],
 )
-def test_metadata_must_agree(store: FakeStore, metadata: dict[str, str], code: int, sentence: str) -> None:
+def test_token_request_metadata_must_match_service_account(
+    store: FakeStore, metadata: dict[str, str], code: int, sentence: str
+) -> None:
     with pytest.raises(StatusError) as caught:
         ask(store, metadata=metadata)
     assert caught.value.code == code
@@ -240,7 +242,7 @@ def bound(kind: str, name: str = "it", **more: str) -> dict[str, Any]:
     return {"boundObjectRef": {"apiVersion": "v1", "kind": kind, "name": name, **more}}
 
 
-def test_tokens_bound_to_pod_secret_and_node(store: FakeStore) -> None:
+def test_bound_token_claims_name_pod_secret_or_node(store: FakeStore) -> None:
     put(store, "pods", "ns", "it", "pod-uid", spec={"serviceAccountName": "robot", "nodeName": "n1"})
     put(store, "secrets", "ns", "it", "secret-uid")
     put(store, "nodes", "", "it", "node-uid")
@@ -254,7 +256,7 @@ def test_tokens_bound_to_pod_secret_and_node(store: FakeStore) -> None:
     assert claims_of(ask(store, bound("Node")))["kubernetes.io"]["node"] == {"name": "it", "uid": "node-uid"}
 
 
-def test_a_bound_object_must_exist_and_be_the_one_meant(store: FakeStore) -> None:
+def test_token_request_with_invalid_bound_object_is_rejected(store: FakeStore) -> None:
     with pytest.raises(StatusError, match=r'^pods "it" not found$'):
         ask(store, bound("Pod"))
     put(store, "pods", "ns", "it", "pod-uid", spec={"serviceAccountName": "other"})
@@ -268,7 +270,7 @@ def test_a_bound_object_must_exist_and_be_the_one_meant(store: FakeStore) -> Non
         ask(store, bound("ConfigMap"))
 
 
-def test_projected_tokens_live_a_year_and_warn_after_the_hour(store: FakeStore) -> None:
+def test_projected_token_is_extended_to_a_year_with_warnafter(store: FakeStore) -> None:
     put(store, "pods", "ns", "it", "pod-uid", spec={"serviceAccountName": "robot"})
     obj = ask(store, {"expirationSeconds": 3607, **bound("Pod")})
     claims = claims_of(obj)
@@ -282,7 +284,7 @@ def test_projected_tokens_live_a_year_and_warn_after_the_hour(store: FakeStore) 
 # ---- what is accepted ---------------------------------------------------------------------------------------------
 
 
-def test_a_good_token_is_its_service_account(store: FakeStore) -> None:
+def test_valid_token_authenticates_service_account(store: FakeStore) -> None:
     put(store, "pods", "ns", "it", "pod-uid", spec={"serviceAccountName": "robot", "nodeName": "n1"})
     obj = ask(store, bound("Pod"))
     found = authenticator(store).authenticate_token(obj["status"]["token"], API)
@@ -306,7 +308,7 @@ def rejection(checker: ServiceAccountTokens, token: str, audiences: tuple[str, .
     return str(caught.value)
 
 
-def test_time_is_checked_on_every_use(store: FakeStore) -> None:
+def test_token_expiry_and_not_before_are_checked_on_every_use(store: FakeStore) -> None:
     clock = Clock()
     checker = authenticator(store, clock)
     token = ask(store)["status"]["token"]
@@ -319,7 +321,7 @@ def test_time_is_checked_on_every_use(store: FakeStore) -> None:
     assert rejection(checker, token) == "service account token is not valid yet"
 
 
-def test_audiences_must_meet(store: FakeStore) -> None:
+def test_token_audiences_must_intersect_target_audiences(store: FakeStore) -> None:
     checker = authenticator(store)
     token = ask(store, {"audiences": ["vault", "other"]})["status"]["token"]
     assert rejection(checker, token) == (
@@ -331,7 +333,7 @@ def test_audiences_must_meet(store: FakeStore) -> None:
 
 
 @pytest.mark.parametrize(("kind", "table", "namespace"), [("Secret", "secrets", "ns"), ("Node", "nodes", "")])
-def test_deletion_of_what_it_is_bound_to_ends_a_token_at_once(
+def test_deleted_or_replaced_bound_object_invalidates_token(
     store: FakeStore, kind: str, table: str, namespace: str
 ) -> None:
     put(store, table, namespace, "it", "uid-1")
@@ -346,7 +348,7 @@ def test_deletion_of_what_it_is_bound_to_ends_a_token_at_once(
     assert rejection(checker, token) == "service account token has been invalidated"
 
 
-def test_deletion_of_the_pod_or_the_account_ends_a_token_at_once(store: FakeStore) -> None:
+def test_deleted_pod_or_service_account_invalidates_token(store: FakeStore) -> None:
     put(store, "pods", "ns", "it", "pod-uid", spec={"serviceAccountName": "robot"})
     checker = authenticator(store)
     token = ask(store, bound("Pod"))["status"]["token"]
@@ -360,7 +362,7 @@ def test_deletion_of_the_pod_or_the_account_ends_a_token_at_once(store: FakeStor
     assert rejection(checker, plain) == 'serviceaccounts "robot" not found'
 
 
-def test_an_object_being_deleted_for_a_minute_counts_as_deleted(store: FakeStore) -> None:
+def test_service_account_deleting_for_over_a_minute_invalidates_token(store: FakeStore) -> None:
     checker = authenticator(store)
     token = ask(store)["status"]["token"]
     put(store, "serviceaccounts", "ns", "robot", "sa-uid", metadata={"deletionTimestamp": rfc3339(NOW - 30)})
@@ -369,7 +371,7 @@ def test_an_object_being_deleted_for_a_minute_counts_as_deleted(store: FakeStore
     assert rejection(checker, token) == "service account ns/robot has been deleted"
 
 
-def test_an_object_left_deleting_ends_its_tokens_without_another_write(store: FakeStore) -> None:
+def test_token_of_deleting_service_account_expires_without_another_write(store: FakeStore) -> None:
     clock = Clock()
     checker = authenticator(store, clock)
     token = ask(store)["status"]["token"]
@@ -379,7 +381,7 @@ def test_an_object_left_deleting_ends_its_tokens_without_another_write(store: Fa
     assert rejection(checker, token) == "service account ns/robot has been deleted"
 
 
-def test_an_unchanged_object_is_not_read_again(store: FakeStore) -> None:
+def test_unchanged_service_account_is_not_parsed_again(store: FakeStore) -> None:
     checker = authenticator(store)
     token = ask(store)["status"]["token"]
     first = checker.authenticate_token(token, API)
@@ -394,7 +396,7 @@ def legacy(store: FakeStore) -> str:
     return token
 
 
-def test_legacy_tokens_live_with_their_secret(store: FakeStore) -> None:
+def test_legacy_token_is_valid_only_while_its_secret_matches(store: FakeStore) -> None:
     token = legacy(store)
     assert jwt.decode(token, KEY.public_key(), algorithms=["ES256"]) == {
         "iss": "kubernetes/serviceaccount",
@@ -439,7 +441,7 @@ def _encoded(value: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
 
 
-def test_foreign_tokens_are_nobodys(store: FakeStore) -> None:
+def test_malformed_or_foreign_tokens_are_not_authenticated(store: FakeStore) -> None:
     other = Signer(ec.generate_private_key(ec.SECP256R1()))
     good = ask(store)["status"]["token"]
     header, payload, signature = good.split(".")
@@ -469,7 +471,7 @@ def test_foreign_tokens_are_nobodys(store: FakeStore) -> None:
         assert authenticator(store).authenticate_token(token, API) is None, token[:80]
 
 
-def test_tokens_of_an_earlier_issuer_can_stay_good(store: FakeStore) -> None:
+def test_tokens_of_additional_accepted_issuer_are_valid(store: FakeStore) -> None:
     token = ask(store, settings=TokenSettings(issuer="https://old", api_audiences=API))["status"]["token"]
     assert authenticator(store).authenticate_token(token, API) is None
     settings = TokenSettings(also_accepted=("https://old",))
@@ -477,7 +479,7 @@ def test_tokens_of_an_earlier_issuer_can_stay_good(store: FakeStore) -> None:
 
 
 @given(st.data())
-def test_no_changed_token_is_accepted(data: st.DataObject) -> None:
+def test_modified_token_fails_verification(data: st.DataObject) -> None:
     token = tokens.legacy_token(SIGNER, "ns", Ref("robot", "sa-uid"), "s")
     # The last character carries unused bits: changing only those is the same token to any base64 reader.
     position = data.draw(st.integers(0, len(token) - 2))
@@ -486,7 +488,7 @@ def test_no_changed_token_is_accepted(data: st.DataObject) -> None:
         KEYS.verify(token[:position] + char + token[position + 1 :])
 
 
-def test_remembered_tokens_are_bounded_and_not_kept_in_clear(store: FakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_cache_is_bounded_and_stores_no_plaintext(store: FakeStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("remuda.apiserver.auth.token_authenticators._MOST_REMEMBERED", 3)
     checker = authenticator(store)
     for _ in range(5):

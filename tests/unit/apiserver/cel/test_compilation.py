@@ -41,21 +41,21 @@ def _shown(rule: str) -> str:
         ),
     ],
 )
-def test_rule_that_does_not_compile(rule: str, complaint: str) -> None:
+def test_uncompilable_rule_is_reported_with_compiler_error(rule: str, complaint: str) -> None:
     schema = obj({"a": INT, "p": obj({}, preserve_unknown=True)}, rule)
     assert complaints(schema) == [
         f"schema.x-kubernetes-validations[0].rule: Invalid value: {_shown(rule)}: {complaint}"
     ]
 
 
-def test_path_leads_to_the_rule() -> None:
+def test_compile_error_path_points_to_the_rule() -> None:
     schema = obj({"a": Schema(type="object", additional=array(obj({}, "true", "false ||")), max_properties=2)})
     assert complaints(schema)[0].startswith(
         "schema.properties[a].additionalProperties.items.x-kubernetes-validations[1].rule: Invalid value: "
     )
 
 
-def test_a_bad_rule_does_not_take_the_good_ones_along() -> None:
+def test_valid_rules_run_despite_an_invalid_rule() -> None:
     compiled, errors = compile_rules(obj({"a": INT}, "self.zz", "self.a > 1"), "schema")
     assert len(errors) == 1
     assert compiled is not None
@@ -93,7 +93,7 @@ def test_a_bad_rule_does_not_take_the_good_ones_along() -> None:
         ),
     ],
 )
-def test_rule_of_the_wrong_shape(rule: Rule, field: str, complaint: str) -> None:
+def test_malformed_rule_is_reported_with_field_path(rule: Rule, field: str, complaint: str) -> None:
     assert complaints(obj({"a": INT}, rule)) == [f"schema.x-kubernetes-validations[0].{field}: {complaint}"]
 
 
@@ -103,7 +103,7 @@ def test_message_expression_must_be_a_string() -> None:
     assert complaint.endswith(": messageExpression must evaluate to a string")
 
 
-def test_old_self_needs_items_that_can_be_told_apart() -> None:
+def test_old_self_is_rejected_on_uncorrelatable_list_items() -> None:
     item = obj({"name": TEXT}, "self.name == oldSelf.name", required=("name",))
     assert complaints(obj({"l": by_key(item)})) == []
     assert complaints(obj({"l": array(item)})) == [
@@ -120,7 +120,7 @@ _ADVICE = (
 
 
 class TestEstimates:
-    def test_unbounded_lists_in_loops_are_too_expensive(self) -> None:
+    def test_nested_loops_over_unbounded_list_exceed_cost_budget(self) -> None:
         free = array(Schema(type="string"), max_items=None)
         free.max_items = None
         found = complaints(obj({"l": free}, "self.l.all(x, self.l.all(y, x == y))"))
@@ -133,16 +133,16 @@ class TestEstimates:
             f"budget by factor of more than 100x {_ADVICE}"
         )
 
-    def test_bounds_make_the_same_rule_affordable(self) -> None:
+    def test_bounded_list_keeps_nested_loop_within_cost_budget(self) -> None:
         assert complaints(obj({"l": array(TEXT)}, "self.l.all(x, self.l.all(y, x == y))")) == []
 
-    def test_how_often_a_rule_runs_counts(self) -> None:
+    def test_cost_estimate_multiplies_by_rule_invocations(self) -> None:
         text = Schema(type="string", max_length=1000, rules=rules("self.matches('^[a-z0-9]+(-[a-z0-9]+)*$')"))
         assert complaints(obj({"l": array(text, max_items=10)})) == []
         (found, *_) = complaints(obj({"l": array(text, max_items=10_000)}))
         assert "estimated rule cost exceeds budget by factor of 2.4x" in found
 
-    def test_many_affordable_rules_can_be_too_much_together(self) -> None:
+    def test_total_rule_cost_can_exceed_schema_budget(self) -> None:
         costly = array(Schema(type="string", max_length=10), max_items=900)
         costly.rules = rules("self.all(x, self.all(y, x != y))")
         found = complaints(obj({f"p{n}": costly for n in range(20)}))
@@ -151,7 +151,7 @@ class TestEstimates:
 
 
 class TestRunningCosts:
-    def test_one_rule_may_not_cost_too_much(self) -> None:
+    def test_rule_exceeding_call_cost_limit_fails(self) -> None:
         loops = "self.all(x, self.all(y, x != y || x == y))"
         schema = obj({"l": array(INT, Rule(rule=loops, message="m"), max_items=1000)})
         assert refusals(schema, {"l": list(range(1000))}) == [
@@ -159,7 +159,7 @@ class TestRunningCosts:
             "rules will be run due to call cost exceeds limit for rule: m"
         ]
 
-    def test_all_rules_of_an_object_share_a_budget(self) -> None:
+    def test_rules_of_an_object_share_a_runtime_cost_budget(self) -> None:
         loop = "self.all(x, self.all(y, x != y || x == y))"
         schema = obj({"l": array(INT, *[Rule(rule=loop, message="m")] * 15, max_items=400)})
         assert refusals(schema, {"l": list(range(400))})[-1].endswith(
@@ -167,16 +167,16 @@ class TestRunningCosts:
         )
         assert OBJECT_BUDGET == 10_000_000
 
-    def test_giant_ranges_are_not_made(self) -> None:
+    def test_huge_list_range_raises_cost_exceeded(self) -> None:
         with pytest.raises(CostExceeded):
             evaluate("lists.range(1000000000000000000).size() > 0")
 
 
-def test_schemas_without_rules_cost_nothing() -> None:
+def test_schema_without_rules_compiles_to_none() -> None:
     assert compile_rules(obj({"a": INT}), "schema") == (None, [])
 
 
-def test_schemas_that_contain_themselves() -> None:
+def test_recursive_schema_with_rules_is_rejected() -> None:
     knot = obj({})
     knot.properties = {"inner": knot, "items": array(knot)}
     assert not has_rules(knot)
@@ -188,7 +188,7 @@ def test_schemas_that_contain_themselves() -> None:
     ]
 
 
-def test_a_set_can_be_used_again_after_a_failure() -> None:
+def test_ruleset_is_reusable_after_a_failed_validation() -> None:
     compiled = ruleset(obj({"a": INT}, "self.a / self.a == 1"))
     assert compiled.validate({"a": 0})
     assert compiled.validate({"a": 2}) == []

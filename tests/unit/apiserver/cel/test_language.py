@@ -12,7 +12,7 @@ from .notation import checked, evaluate, program, shown
 
 
 @pytest.mark.parametrize(("source", "value", "cost"), VALUES)
-def test_value_and_cost(source: str, value: str, cost: int) -> None:
+def test_expression_value_and_cost_match_upstream(source: str, value: str, cost: int) -> None:
     spent = [0]
     assert shown(program(source).run(None, None, spent)) == value
     if cost >= 0:
@@ -20,27 +20,27 @@ def test_value_and_cost(source: str, value: str, cost: int) -> None:
 
 
 @pytest.mark.parametrize(("source", "failure"), FAILURES)
-def test_evaluation_fails(source: str, failure: str) -> None:
+def test_evaluation_error_matches_upstream(source: str, failure: str) -> None:
     with pytest.raises(CelError) as caught:
         evaluate(source)
     assert str(caught.value) == failure
 
 
 @pytest.mark.parametrize(("source", "failure"), REFUSED)
-def test_constant_part_that_can_only_fail_is_refused_at_once(source: str, failure: str) -> None:
+def test_failing_constant_subexpression_is_rejected_at_compile_time(source: str, failure: str) -> None:
     with pytest.raises(CelError) as caught:
         program(source)
     assert str(caught.value) == failure
 
 
 @pytest.mark.parametrize(("source", "complaints"), COMPLAINTS)
-def test_does_not_compile(source: str, complaints: list[str]) -> None:
+def test_compile_errors_match_upstream(source: str, complaints: list[str]) -> None:
     with pytest.raises(CelSyntaxError) as caught:
         checked(source)
     assert [line for line in str(caught.value).split("\n") if line.startswith("ERROR")] == complaints
 
 
-def test_complaint_is_drawn_under_the_text() -> None:
+def test_compile_error_marks_position_under_source_line() -> None:
     with pytest.raises(CelSyntaxError) as caught:
         checked("1 == 1 &&\n\tfoo > 2")
     assert str(caught.value) == (
@@ -48,7 +48,7 @@ def test_complaint_is_drawn_under_the_text() -> None:
     )
 
 
-def test_wide_characters_get_wide_dots() -> None:
+def test_compile_error_marker_uses_wide_dots_for_wide_characters() -> None:
     with pytest.raises(CelSyntaxError) as caught:
         checked("'é' + 1")
     assert str(caught.value).endswith(" | 'é' + 1\n | .．..^")

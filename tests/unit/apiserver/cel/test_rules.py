@@ -20,7 +20,7 @@ def _scalar(kind: Any, *given: str | Rule, **more: Any) -> Schema:
     return _spec(Schema(type=kind, rules=rules(*given), **more))
 
 
-def test_failed_rule_names_itself_and_hides_containers() -> None:
+def test_failed_rule_error_shows_rule_without_container_value() -> None:
     schema = _spec(obj({"min": INT, "max": INT}, "self.min <= self.max"))
     assert refusals(schema, {"spec": {"min": 1, "max": 2}}) == []
     assert refusals(schema, {"spec": {"min": 3, "max": 2}}) == [
@@ -28,14 +28,14 @@ def test_failed_rule_names_itself_and_hides_containers() -> None:
     ]
 
 
-def test_scalars_are_shown() -> None:
+def test_failed_rule_error_shows_scalar_value() -> None:
     assert refusals(_scalar("integer", "self > 5"), {"spec": 3}) == ["spec: Invalid value: 3: failed rule: self > 5"]
     assert refusals(_scalar("string", "self == 'a'"), {"spec": "b"}) == [
         "spec: Invalid value: \"b\": failed rule: self == 'a'"
     ]
 
 
-def test_message_is_trimmed_and_goes_before_the_rule() -> None:
+def test_rule_message_is_trimmed_and_replaces_rule_text() -> None:
     assert refusals(_scalar("integer", Rule(rule="self > 5", message=" too small ")), {"spec": 3}) == [
         "spec: Invalid value: 3: too small"
     ]
@@ -50,7 +50,7 @@ def test_message_is_trimmed_and_goes_before_the_rule() -> None:
         ("string(1 / (self - 3))", "fallback"),  # fails itself
     ],
 )
-def test_message_expression(expression: str, detail: str) -> None:
+def test_message_expression_overrides_message_with_fallback(expression: str, detail: str) -> None:
     rule = Rule(rule="self > 5", message="fallback", message_expression=expression)
     assert refusals(_scalar("integer", rule), {"spec": 3}) == [f"spec: Invalid value: 3: {detail}"]
 
@@ -64,20 +64,20 @@ def test_message_expression(expression: str, detail: str) -> None:
         (DUPLICATE, "spec: Duplicate value: 3"),
     ],
 )
-def test_reason_decides_the_kind(reason: str, text: str) -> None:
+def test_rule_reason_determines_error_kind(reason: str, text: str) -> None:
     schema = _scalar("integer", Rule(rule="self > 5", message="m", reason=reason))
     assert refusals(schema, {"spec": 3}) == [text]
     assert ruleset(schema).validate({"spec": 3})[0].kind == reason
 
 
-def test_field_path_points_below() -> None:
+def test_rule_field_path_is_appended_to_error_path() -> None:
     rule = Rule(rule="self.a.b > 5", field_path=".a.b")
     assert refusals(_spec(obj({"a": obj({"b": INT})}, rule)), {"spec": {"a": {"b": 1}}}) == [
         "spec.a.b: Invalid value: failed rule: self.a.b > 5"
     ]
 
 
-def test_evaluation_errors_are_told_with_the_rule() -> None:
+def test_evaluation_error_includes_the_rule() -> None:
     schema = _spec(obj({"a": INT, "any": Schema(int_or_string=True)}, "self.a > 0", "self.any > 3"))
     assert refusals(schema, {"spec": {"any": "x"}}) == [
         'spec: Invalid value: "object": no such key: a evaluating rule: self.a > 0',
@@ -86,19 +86,19 @@ def test_evaluation_errors_are_told_with_the_rule() -> None:
     ]
 
 
-def test_nothing_runs_under_absent_and_null() -> None:
+def test_rules_do_not_run_on_absent_or_null_values() -> None:
     schema = _scalar("string", "self == 'a'", nullable=True)
     assert refusals(schema, {}) == []
     assert refusals(schema, {"spec": None}) == []
 
 
-def test_null_fields_count_as_absent() -> None:
+def test_null_fields_are_absent_to_has() -> None:
     schema = _spec(obj({"x": Schema(type="integer", nullable=True)}, "!has(self.x)"))
     assert refusals(schema, {"spec": {"x": None}}) == []
     assert refusals(schema, {"spec": {"x": 1}}) != []
 
 
-def test_paths_of_items_and_entries() -> None:
+def test_error_path_names_list_index_and_map_key() -> None:
     small = Schema(type="string", max_length=9, rules=rules("self.size() < 3"))
     schema = obj({"m": Schema(type="object", additional=array(small), max_properties=4)})
     assert refusals(schema, {"m": {"a/b": ["aa", "aaaa"]}}) == [
@@ -106,13 +106,13 @@ def test_paths_of_items_and_entries() -> None:
     ]
 
 
-def test_where_the_object_is_can_be_said() -> None:
+def test_validate_prefixes_error_path() -> None:
     (error,) = ruleset(_scalar("integer", "self > 5")).validate({"spec": 1}, path="items[0]")
     assert error.path == "items[0].spec"
 
 
 class TestOldValues:
-    def test_transition_rules_need_an_old_value(self) -> None:
+    def test_transition_rules_run_only_with_an_old_value(self) -> None:
         schema = _scalar("integer", "self > oldSelf")
         assert refusals(schema, {"spec": 1}) == []
         assert refusals(schema, {"spec": 1}, {}) == []
@@ -122,7 +122,7 @@ class TestOldValues:
     def test_transition_rules_run_on_unchanged_values(self) -> None:
         assert refusals(_scalar("integer", "self > oldSelf"), {"spec": 2}, {"spec": 2}) != []
 
-    def test_optional_old_self_runs_always(self) -> None:
+    def test_optional_old_self_rule_runs_without_old_value(self) -> None:
         rule = Rule(rule="oldSelf.hasValue() ? self >= oldSelf.value() : self > 5", optional_old_self=True)
         schema = _scalar("integer", rule)
         assert refusals(schema, {"spec": 6}) == []
@@ -130,7 +130,7 @@ class TestOldValues:
         assert refusals(schema, {"spec": 2}, {"spec": 1}) == []
         assert refusals(schema, {"spec": 1}, {"spec": 2}) != []
 
-    def test_items_of_map_lists_meet_their_old_selves(self) -> None:
+    def test_map_list_items_are_correlated_with_old_items_by_key(self) -> None:
         item = obj({"name": TEXT, "v": INT}, "self.v >= oldSelf.v", required=("name",))
         schema = obj({"l": by_key(item)})
         old = {"l": [{"name": "b", "v": 5}, {"name": "a", "v": 1}]}
@@ -138,17 +138,17 @@ class TestOldValues:
             "l[1]: Invalid value: failed rule: self.v >= oldSelf.v"
         ]
 
-    def test_unchanged_values_are_not_held_against_a_write(self) -> None:
+    def test_failing_rule_on_unchanged_value_is_ratcheted(self) -> None:
         schema = _scalar("integer", "self > 5")
         assert refusals(schema, {"spec": 3}, {"spec": 3}) == []
         assert refusals(schema, {"spec": 3}, {"spec": 4}) != []
 
-    def test_forgiven_failures_are_warned_of(self) -> None:
+    def test_ratcheted_failure_produces_warning(self) -> None:
         warnings: list[str] = []
         assert ruleset(_scalar("integer", "self > 5")).validate({"spec": 3}, {"spec": 3}, warnings=warnings) == []
         assert warnings == ["spec: Invalid value: 3: failed rule: self > 5"]
 
-    def test_unchanged_items_of_a_map_list_are_forgiven_one_by_one(self) -> None:
+    def test_unchanged_map_list_items_are_ratcheted_individually(self) -> None:
         item = obj({"name": TEXT, "v": INT}, "self.v > 3", required=("name",))
         new = {"l": [{"name": "a", "v": 1}, {"name": "b", "v": 2}]}
         old = {"l": [{"name": "b", "v": 5}, {"name": "a", "v": 1}]}
@@ -179,7 +179,7 @@ class TestWhatExpressionsSee:
             (obj({}, preserve_unknown=True), {"a": 1}, "has(self.x)"),
         ],
     )
-    def test_values_have_the_type_their_schema_says(self, schema: Schema, value: Any, rule: str) -> None:
+    def test_values_have_cel_types_from_their_schema(self, schema: Schema, value: Any, rule: str) -> None:
         assert refusals(obj({"x": schema}, rule), {"x": value}) == []
 
     @pytest.mark.parametrize(
@@ -194,10 +194,10 @@ class TestWhatExpressionsSee:
             ("in", "self.__in__"),
         ],
     )
-    def test_names_that_are_no_identifiers(self, name: str, access: str) -> None:
+    def test_non_identifier_field_names_are_escaped(self, name: str, access: str) -> None:
         assert refusals(obj({name: INT}, f"{access} == 7"), {name: 7}) == []
 
-    def test_roots_have_a_name_whatever_their_schema(self) -> None:
+    def test_root_metadata_name_and_kind_are_always_accessible(self) -> None:
         schema = obj({}, "self.metadata.name.startsWith('a') && self.kind == 'K'")
         assert refusals(schema, {"kind": "K", "metadata": {"name": "abc"}}) == []
 
@@ -296,7 +296,9 @@ _FIELD: list[tuple[Schema, str, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("schema", "rule", "good", "bad"), _FIELD, ids=[rule for _, rule, _, _ in _FIELD])
-def test_rules_of_the_field(schema: Schema, rule: str, good: Any, bad: Any) -> None:
+def test_real_world_rules_accept_valid_and_reject_invalid_values(
+    schema: Schema, rule: str, good: Any, bad: Any
+) -> None:
     node = Schema(**{name: getattr(schema, name) for name in schema.__struct_fields__} | {"rules": rules(rule)})
     assert refusals(obj({"spec": node}), {"spec": good}) == []
     assert len(refusals(obj({"spec": node}), {"spec": bad})) == 1
@@ -309,20 +311,20 @@ def test_rules_of_the_field(schema: Schema, rule: str, good: Any, bad: Any) -> N
         ("oldSelf == '' || self == oldSelf", ("b", ""), ("b", "a")),
     ],
 )
-def test_immutability(rule: str, good: tuple[str, str], bad: tuple[str, str]) -> None:
+def test_immutability_rule_rejects_changed_value(rule: str, good: tuple[str, str], bad: tuple[str, str]) -> None:
     schema = _scalar("string", rule)
     assert refusals(schema, {"spec": good[0]}, {"spec": good[1]}) == []
     assert len(refusals(schema, {"spec": bad[0]}, {"spec": bad[1]})) == 1
 
 
-def test_a_field_once_set_stays_set() -> None:
+def test_transition_rule_rejects_removing_a_set_field() -> None:
     schema = _spec(obj({"x": TEXT, "y": TEXT}, "!has(oldSelf.x) || has(self.x)"))
     assert refusals(schema, {"spec": {"y": "b"}}, {"spec": {"x": "a"}}) != []
     assert refusals(schema, {"spec": {"x": "b"}}, {"spec": {"x": "a"}}) == []
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], {}, {"spec": 1}, {"spec": []}, {"spec": {"l": 1, "m": []}}])
-def test_data_of_the_wrong_shape_never_crashes(value: Any) -> None:
+def test_malformed_data_yields_only_invalid_errors(value: Any) -> None:
     item = obj({"name": TEXT}, "self.name != ''")
     schema = _spec(
         obj(

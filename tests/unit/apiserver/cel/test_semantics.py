@@ -79,28 +79,28 @@ def test_equality_is_symmetric(a: Any, b: Any) -> None:
 
 
 @given(st.booleans(), _INTS)
-def test_bools_are_no_numbers(flag: bool, number: int) -> None:
+def test_booleans_never_equal_numbers(flag: bool, number: int) -> None:
     assert not equal(flag, number)
     assert not equal([flag], [number])
     assert not equal({"a": flag}, {"a": number})
 
 
 @given(st.integers(-(2**52), 2**52))
-def test_durations_survive_writing(ns: int) -> None:
+def test_duration_text_round_trips(ns: int) -> None:
     assert parse_duration(duration_text(Duration(ns))) == Duration(ns)
 
 
 @given(st.integers(-62135596800 * 10**9, 253402300799 * 10**9))
-def test_timestamps_survive_writing(ns: int) -> None:
+def test_timestamp_text_round_trips(ns: int) -> None:
     assert parse_timestamp(timestamp_text(Timestamp(ns))) == Timestamp(ns)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_doubles_survive_writing(value: float) -> None:
+def test_double_text_round_trips(value: float) -> None:
     assert float(double_text(value)) == value
 
 
-def test_signatures_are_read_as_written() -> None:
+def test_library_method_signature_is_parsed() -> None:
     library = Library()
     library.method("map(string, list(A)).take(A, optional(int)): type(A)", lambda *args: None)
     (made,) = library.overloads

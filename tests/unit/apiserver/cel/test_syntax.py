@@ -51,11 +51,11 @@ def _first_complaint(source: str) -> str:
         ("a.`b`", "1:3: unsupported syntax: '`'"),
     ],
 )
-def test_misplaced_token(source: str, complaint: str) -> None:
+def test_syntax_error_message_matches_upstream(source: str, complaint: str) -> None:
     assert _first_complaint(source) == complaint
 
 
-def test_operators_bind_as_in_c() -> None:
+def test_operator_precedence_matches_c() -> None:
     node = parse("a || b && c == d + e * -f")
     assert isinstance(node, ast.Call)
     assert node.function == "_||_"
@@ -69,7 +69,7 @@ def test_operators_bind_as_in_c() -> None:
     assert comparison.args[1].function == "_+_"
 
 
-def test_long_conjunctions_stay_flat() -> None:
+def test_long_conjunction_parses_to_flat_call() -> None:
     node = parse(" && ".join(["a"] * 2000))
     assert isinstance(node, ast.Call)
     assert len(node.args) == 2000
@@ -89,18 +89,18 @@ def test_long_conjunctions_stay_flat() -> None:
         "x.all(a," * 500,
     ],
 )
-def test_nesting_is_bounded(source: str) -> None:
+def test_expression_nesting_depth_is_bounded(source: str) -> None:
     assert "recursion limit exceeded" in _first_complaint(source)
 
 
 @pytest.mark.parametrize(("source", "value"), [("!" * 5000 + "true", True), ("-" * 5000 + "1", 1)])
-def test_repeated_signs_cancel_out(source: str, value: object) -> None:
+def test_repeated_unary_operators_cancel_out(source: str, value: object) -> None:
     node = parse(source)
     assert isinstance(node, ast.Constant)
     assert node.value == value
 
 
-def test_length_is_bounded() -> None:
+def test_expression_length_is_bounded() -> None:
     assert "expression code point size exceeds limit" in _first_complaint("1" * (MAX_LENGTH + 1))
 
 
@@ -122,7 +122,7 @@ _PIECES = st.sampled_from([*_TEXT.split(), "\n", " "])
 @example(".")
 @example("{?")
 @example("x.all(y")
-def test_any_text_is_an_expression_or_a_complaint(source: str) -> None:
+def test_arbitrary_text_parses_or_raises_cel_syntax_error(source: str) -> None:
     complaint = ""
     try:
         check(source, parse(source), {})

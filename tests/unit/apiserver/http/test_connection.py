@@ -32,7 +32,7 @@ async def echo_body(request: Request) -> Result:
         return Response(error.code, error.message.encode())
 
 
-async def test_keep_alive_serves_one_request_after_the_other() -> None:
+async def test_keep_alive_connection_serves_sequential_requests() -> None:
     async with serving(echo) as server:
         client = await connect(server.port)
         for path in ("/a", "/b%20c", "/d?x=1"):
@@ -42,7 +42,7 @@ async def test_keep_alive_serves_one_request_after_the_other() -> None:
         assert (await client.ask("GET", "/b%20c")).body == b"GET /b c"
 
 
-async def test_pipelined_requests_are_answered_in_order_though_later_ones_are_quicker() -> None:
+async def test_pipelined_requests_are_answered_in_order() -> None:
     async def slow(request: Request) -> Result:
         await asyncio.sleep(0.05 if request.path == "/0" else 0)
         return Response(200, request.path.encode())
@@ -53,7 +53,7 @@ async def test_pipelined_requests_are_answered_in_order_though_later_ones_are_qu
         assert [(await client.read_answer()).body for _ in range(20)] == [b"/%d" % n for n in range(20)]
 
 
-async def test_a_client_that_sends_far_ahead_is_refused() -> None:
+async def test_client_exceeding_pipeline_limit_is_rejected() -> None:
     async with serving(echo, Limits(pipelined=10, linger=0.1)) as server:
         client = await connect(server.port)
         client.send(GET * 500)
@@ -70,7 +70,7 @@ async def test_connection_close_is_honoured() -> None:
         assert await client.is_closed()
 
 
-async def test_head_has_length_but_no_body() -> None:
+async def test_head_response_has_content_length_but_no_body() -> None:
     async with serving(echo) as server:
         client = await connect(server.port)
         answer = await client.ask("HEAD", "/abc")
@@ -94,7 +94,7 @@ async def test_head_has_length_but_no_body() -> None:
         (b"GET /" + b"y" * 70_000, 431),
     ],
 )
-async def test_malformed_requests_get_an_answer_and_a_closed_connection(sent: bytes, status: int) -> None:
+async def test_malformed_request_gets_error_status_and_connection_close(sent: bytes, status: int) -> None:
     async with serving(echo_body, Limits(linger=0.1)) as server:
         client = await connect(server.port)
         client.send(sent)
@@ -103,7 +103,7 @@ async def test_malformed_requests_get_an_answer_and_a_closed_connection(sent: by
         assert not server.connections
 
 
-async def test_bodies_whole_chunked_and_in_pieces() -> None:
+async def test_request_body_is_read_whole_and_chunked() -> None:
     async with serving(echo_body) as server:
         client = await connect(server.port)
         assert (await client.ask("POST", "/", b"hello")).body == b"hello"
@@ -113,7 +113,7 @@ async def test_bodies_whole_chunked_and_in_pieces() -> None:
         assert (await client.read_answer()).body == b"abcde"
 
 
-async def test_a_body_said_to_be_too_long_is_refused_before_it_is_sent() -> None:
+async def test_content_length_above_limit_is_rejected_before_body_is_sent() -> None:
     async with serving(echo_body, Limits(linger=0.1)) as server:
         client = await connect(server.port)
         client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n")
@@ -123,7 +123,7 @@ async def test_a_body_said_to_be_too_long_is_refused_before_it_is_sent() -> None
         assert await client.is_closed()
 
 
-async def test_a_chunked_body_is_refused_as_soon_as_it_is_too_long() -> None:
+async def test_chunked_body_above_limit_is_rejected_with_413() -> None:
     async with serving(echo_body, Limits(linger=0.1)) as server:
         client = await connect(server.port)
         client.send(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n" + b"x" * 0x800 + b"\r\n")
@@ -131,7 +131,7 @@ async def test_a_chunked_body_is_refused_as_soon_as_it_is_too_long() -> None:
         assert await client.is_closed()
 
 
-async def test_what_nobody_reads_of_a_body_is_not_kept() -> None:
+async def test_unread_request_body_is_not_buffered_beyond_limit() -> None:
     held: list[Request] = []
 
     async def patient(request: Request) -> Result:
@@ -151,7 +151,7 @@ async def test_what_nobody_reads_of_a_body_is_not_kept() -> None:
         assert held[0].received > MAX_BODY
 
 
-async def test_continue_is_sent_when_the_handler_wants_the_body() -> None:
+async def test_100_continue_is_sent_when_handler_reads_body() -> None:
     async with serving(echo_body) as server:
         client = await connect(server.port)
         client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n")
@@ -160,7 +160,7 @@ async def test_continue_is_sent_when_the_handler_wants_the_body() -> None:
         assert (await client.read_answer()).body == b"hi"
 
 
-async def test_a_refused_request_keeps_the_connection_if_its_body_is_short() -> None:
+async def test_rejected_request_with_short_body_keeps_the_connection() -> None:
     async with serving(lambda r: Response(403)) as server:
         client = await connect(server.port)
         client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n")
@@ -186,7 +186,7 @@ async def test_slow_and_idle_clients_are_dropped(sent: bytes, limits: Limits) ->
         assert not server.connections
 
 
-async def test_a_body_that_does_not_come_times_out() -> None:
+async def test_incomplete_body_times_out_with_408() -> None:
     cancelled = asyncio.Event()
 
     async def handler(request: Request) -> Result:
@@ -204,7 +204,7 @@ async def test_a_body_that_does_not_come_times_out() -> None:
         assert cancelled.is_set()
 
 
-async def test_a_handler_that_takes_too_long_is_answered_for() -> None:
+async def test_slow_handler_times_out_with_504() -> None:
     async def forever(request: Request) -> Result:
         await asyncio.Event().wait()
         raise AssertionError
@@ -215,7 +215,7 @@ async def test_a_handler_that_takes_too_long_is_answered_for() -> None:
         assert await client.is_closed()
 
 
-async def test_a_failing_handler_is_a_500_without_details_and_a_log_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_failing_handler_returns_500_without_details_and_logs_error(caplog: pytest.LogCaptureFixture) -> None:
     def broken(request: Request) -> Result:
         raise RuntimeError("secret")
 
@@ -231,7 +231,7 @@ async def test_a_failing_handler_is_a_500_without_details_and_a_log_line(caplog:
         assert "secret" in caplog.text
 
 
-async def test_more_connections_than_allowed_are_dropped() -> None:
+async def test_connections_above_the_limit_are_closed() -> None:
     async with serving(echo, Limits(connections=2)) as server:
         first, second = await connect(server.port), await connect(server.port)
         assert (await first.ask("GET", "/")).status == 200
@@ -270,7 +270,7 @@ def counting(pieces: int, size: int = 4) -> Stream:
     return Stream(produce, header_block([("Content-Type", "text/plain")]))
 
 
-async def test_a_stream_is_chunked_and_the_connection_lives_on() -> None:
+async def test_stream_is_chunked_and_connection_stays_open() -> None:
     async with serving(lambda r: counting(3)) as server:
         client = await connect(server.port)
         for _ in range(2):
@@ -279,7 +279,7 @@ async def test_a_stream_is_chunked_and_the_connection_lives_on() -> None:
             assert answer.header("content-type") == "text/plain"
 
 
-async def test_http_1_0_gets_the_stream_plain_and_closed() -> None:
+async def test_http_1_0_stream_is_unchunked_and_closes_connection() -> None:
     async with serving(lambda r: counting(3)) as server:
         client = await connect(server.port)
         client.send(b"GET / HTTP/1.0\r\n\r\n")
@@ -288,7 +288,7 @@ async def test_http_1_0_gets_the_stream_plain_and_closed() -> None:
         assert await client.reader.read() == b"000011112222"
 
 
-async def test_a_stream_waits_for_a_slow_reader_and_drops_one_that_reads_nothing() -> None:
+async def test_stream_applies_backpressure_and_drops_stalled_reader() -> None:
     written = 0
 
     async def produce(sink: Sink) -> None:
@@ -306,7 +306,7 @@ async def test_a_stream_waits_for_a_slow_reader_and_drops_one_that_reads_nothing
         assert written < 32 * 1024 * 1024  # what kernel buffers hold
 
 
-async def test_a_stream_ends_properly_when_its_time_is_up() -> None:
+async def test_stream_ends_cleanly_after_its_time_limit() -> None:
     async def forever(sink: Sink) -> None:
         sink.write(b"one")
         await asyncio.Event().wait()
@@ -317,7 +317,7 @@ async def test_a_stream_ends_properly_when_its_time_is_up() -> None:
         assert (await client.ask("GET", "/")).body == b"one"
 
 
-async def test_a_stream_that_fails_does_not_look_complete() -> None:
+async def test_failed_stream_is_aborted_without_final_chunk() -> None:
     async def fails(sink: Sink) -> None:
         sink.write(b"part")
         raise RuntimeError("broken")
@@ -330,7 +330,7 @@ async def test_a_stream_that_fails_does_not_look_complete() -> None:
         assert await client.is_closed()
 
 
-async def test_stopping_ends_streams_with_their_last_chunk_and_lets_requests_finish() -> None:
+async def test_server_stop_ends_streams_cleanly_and_finishes_requests() -> None:
     released = asyncio.Event()
     begun: list[str] = []
 
@@ -360,7 +360,7 @@ async def test_stopping_ends_streams_with_their_last_chunk_and_lets_requests_fin
             await connect(server.port)
 
 
-async def test_stopping_does_not_wait_longer_than_the_grace() -> None:
+async def test_server_stop_waits_no_longer_than_grace_period() -> None:
     started = asyncio.Event()
 
     async def forever(request: Request) -> Result:
@@ -390,7 +390,7 @@ class Shouting(asyncio.Protocol):
         self.transport.write(data.upper())
 
 
-async def test_an_upgrade_hands_over_the_connection_with_what_was_sent_early() -> None:
+async def test_upgrade_hands_over_connection_with_early_data() -> None:
     def handler(request: Request) -> Result:
         return Upgrade(lambda t, early: Shouting(t, early), header_block([("Upgrade", "shout")]))  # type: ignore[arg-type]
 
@@ -403,7 +403,7 @@ async def test_an_upgrade_hands_over_the_connection_with_what_was_sent_early() -
         assert await client.reader.readexactly(10) == b"EARLY LATE"
 
 
-async def test_a_declined_upgrade_goes_on_as_http() -> None:
+async def test_declined_upgrade_continues_as_http() -> None:
     async with serving(echo) as server:
         client = await connect(server.port)
         client.send(UPGRADE + GET)
@@ -436,7 +436,7 @@ PIECES = st.one_of(
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(PIECES, max_size=8), st.randoms(use_true_random=False))
-def test_no_bytes_crash_or_hang_a_connection(pieces: list[bytes], rng: random.Random) -> None:
+def test_arbitrary_bytes_do_not_crash_or_hang_the_server(pieces: list[bytes], rng: random.Random) -> None:
     """Sent in pieces cut anywhere; afterwards the server still serves others and has dropped this one."""
 
     async def handler(request: Request) -> Result:

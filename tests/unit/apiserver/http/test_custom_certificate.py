@@ -56,7 +56,7 @@ def shown_by(one: Presented) -> Shown:
     return shown
 
 
-def test_who_asks_for_its_name_is_shown_it_and_others_ours(tmp_path: Path) -> None:
+def test_custom_certificate_is_served_only_for_its_server_name(tmp_path: Path) -> None:
     shown = shown_by(Presented(*RANCH.files(tmp_path, NAME), NAME))
     assert {name: shown(name) for name in (NAME, "localhost", None)} == {
         NAME: "Ranch",
@@ -65,14 +65,12 @@ def test_who_asks_for_its_name_is_shown_it_and_others_ours(tmp_path: Path) -> No
     }
 
 
-def test_who_connects_to_an_address_is_shown_one_that_names_addresses(tmp_path: Path) -> None:
+def test_custom_certificate_for_an_address_is_served_without_sni(tmp_path: Path) -> None:
     shown = shown_by(Presented(*RANCH.files(tmp_path, NAME, "10.0.0.1"), "10.0.0.1"))
     assert {name: shown(name) for name in ("localhost", None)} == {"localhost": "Ours", None: "Ranch"}
 
 
-def test_a_renewed_one_is_shown_without_a_restart_whatever_its_key(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_renewed_custom_certificate_is_served_without_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     one = Presented(*RANCH.files(tmp_path, NAME), NAME)
     shown, before = shown_by(one), one.chain
     chain, key = RANCH.certificate(NAME, "later.example.com", key=rsa.generate_private_key(65537, 2048))
@@ -92,7 +90,7 @@ def test_a_renewed_one_is_shown_without_a_restart_whatever_its_key(
         (lambda: (b"", b""), "has no certificate in PEM"),
     ],
 )
-def test_a_renewal_that_nobody_could_use_is_told_of_once_and_not_shown(
+def test_unusable_renewed_certificate_is_logged_once_and_not_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, certificate: Callable[[], tuple[bytes, bytes]], said: str
 ) -> None:
     one = Presented(*RANCH.files(tmp_path, NAME), NAME)
@@ -108,7 +106,7 @@ def test_a_renewal_that_nobody_could_use_is_told_of_once_and_not_shown(
     assert one.chain != before
 
 
-def test_one_that_ends_soon_is_told_of_once_a_day(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_expiring_custom_certificate_logs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     shown = shown_by(Presented(*RANCH.files(tmp_path, NAME, days=29.5), NAME))
     shown(NAME)
     (message,) = caplog.messages
@@ -116,7 +114,7 @@ def test_one_that_ends_soon_is_told_of_once_a_day(tmp_path: Path, caplog: pytest
     assert caplog.records[0].levelno == logging.WARNING
 
 
-def test_what_cannot_be_used_is_refused(tmp_path: Path) -> None:
+def test_unusable_certificate_or_key_file_raises_unfit(tmp_path: Path) -> None:
     chain, key = RANCH.files(tmp_path, NAME)
     for paths, said in (
         ((tmp_path / "none", key), "none cannot be read: No such file"),
@@ -131,7 +129,7 @@ def test_what_cannot_be_used_is_refused(tmp_path: Path) -> None:
         Presented(chain, key, NAME)
 
 
-def test_a_chain_without_its_root_needs_to_be_told_who_vouches_for_it(tmp_path: Path) -> None:
+def test_certificate_chain_without_root_requires_server_ca(tmp_path: Path) -> None:
     files = RANCH.files(tmp_path, NAME, root=False)
     with pytest.raises(Unfit, match="append that certificate to the file, or name its file with --server-ca"):
         Presented(*files, NAME)

@@ -27,7 +27,7 @@ def refusal(body: bytes, **more: Any) -> StatusError:
     return caught.value
 
 
-def test_what_a_built_in_body_leaves_out_comes_from_the_path() -> None:
+def test_missing_api_version_and_kind_default_from_the_path() -> None:
     assert read(b"{}")[0] == {"apiVersion": "v1", "kind": "Pod"}
     assert read(b"{}", subresource="eviction")[0] == {"apiVersion": "policy/v1", "kind": "Eviction"}
     assert read(b"{}", resource=WIDGETS, subresource="scale")[0] == {"apiVersion": "autoscaling/v1", "kind": "Scale"}
@@ -62,7 +62,7 @@ def test_what_a_built_in_body_leaves_out_comes_from_the_path() -> None:
         ),
     ],
 )
-def test_refusals_in_upstreams_words(body: bytes, message: str) -> None:
+def test_undecodable_body_error_matches_upstream(body: bytes, message: str) -> None:
     error = refusal(body)
     assert (error.code, error.reason, error.message) == (400, "BadRequest", message)
 
@@ -81,21 +81,21 @@ def test_refusals_in_upstreams_words(body: bytes, message: str) -> None:
         (b'{"a":[{"b":"}{\\""', "unexpected end of JSON input"),
     ],
 )
-def test_malformed_json_in_gos_words(body: bytes, words: str) -> None:
+def test_malformed_json_error_matches_go(body: bytes, words: str) -> None:
     assert f"json parse error: {words} (" in refusal(body).message
 
 
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"5", b'{"kind":5}', b'{"a":NaN}', b'{"a":Infinity}'])
-def test_what_is_no_object_is_refused(body: bytes) -> None:
+def test_non_object_body_is_rejected_with_400(body: bytes) -> None:
     assert refusal(body).code == 400
 
 
-def test_null_is_an_object_without_fields() -> None:
+def test_null_body_is_an_empty_object_for_built_in_kinds() -> None:
     assert read(b"null")[0] == {"apiVersion": "v1", "kind": "Pod"}
     assert "Object 'Kind' is missing in 'null'" in refusal(b"null", resource=WIDGETS).message
 
 
-def test_custom_resources_must_say_what_they_are() -> None:
+def test_custom_resource_body_requires_api_version_and_kind() -> None:
     assert "Object 'Kind' is missing" in refusal(b'{"apiVersion":"example.com/v1"}', resource=WIDGETS).message
     wrong = refusal(b'{"apiVersion":"example.com/v2","kind":"Widget"}', resource=WIDGETS)
     assert wrong.message.startswith("the API version in the data (example.com/v2) does not match")
@@ -105,7 +105,7 @@ def test_custom_resources_must_say_what_they_are() -> None:
 
 
 @pytest.mark.parametrize("media", [JSON, YAML])
-def test_nesting_is_bounded(media: str) -> None:
+def test_body_nesting_depth_is_bounded(media: str) -> None:
     for depth in (1_000, 100_000):
         body = b'{"a":' + b"[" * depth + b"]" * depth + b"}"
         error = refusal(body, media=media)
@@ -115,7 +115,7 @@ def test_nesting_is_bounded(media: str) -> None:
     assert read(fine, media=media)[0]["kind"] == "Pod"
 
 
-def test_fields_given_twice() -> None:
+def test_duplicate_fields_follow_field_validation() -> None:
     body = b'{"kind":"Pod","spec":{"x":1,"x":2,"l":[{"y":1},{"y":1,"y":1}]},"spec":{}}'
     complaints = ['duplicate field "spec.x"', 'duplicate field "spec.l[1].y"', 'duplicate field "spec"']
     assert read(body, validation="Warn")[1] == complaints
@@ -124,7 +124,7 @@ def test_fields_given_twice() -> None:
     assert strict == ('Pod in version "v1" cannot be handled as a Pod: strict decoding error: ' + ", ".join(complaints))
 
 
-def test_a_hand_written_body_without_duplicates_has_no_complaints() -> None:
+def test_formatted_body_without_duplicate_fields_has_no_warnings() -> None:
     assert repeated_fields(b'{ "a": {"b": 1},\n "c": [{"b": 1}] }', {"a": {"b": 1}, "c": [{"b": 1}]}) == []
 
 
@@ -136,7 +136,7 @@ OBJECTS = st.recursive(
 
 
 @given(st.dictionaries(st.text("xyz", min_size=1, max_size=3), OBJECTS, max_size=4), st.sampled_from([None, 2]))
-def test_no_object_has_fields_given_twice_unless_it_does(value: dict[str, Any], indent: int | None) -> None:
+def test_duplicate_field_detection_has_no_false_results(value: dict[str, Any], indent: int | None) -> None:
     body = json.dumps(value, indent=indent).encode()
     assert repeated_fields(body, value) == []
     doubled = b'{"Q":1,' + body.lstrip()[1:].rstrip()[:-1] + (b"," if value else b"") + b'"Q":1}'
@@ -144,7 +144,7 @@ def test_no_object_has_fields_given_twice_unless_it_does(value: dict[str, Any], 
 
 
 @given(st.binary(max_size=60))
-def test_no_body_breaks_the_reader(body: bytes) -> None:
+def test_arbitrary_body_decodes_or_returns_400(body: bytes) -> None:
     for media in (JSON, YAML):
         try:
             value, _ = read(body, media=media)
@@ -176,7 +176,7 @@ def test_no_body_breaks_the_reader(body: bytes) -> None:
         ("# nothing\n", None),
     ],
 )
-def test_yaml_values(text: str, value: Any) -> None:
+def test_yaml_values_are_decoded(text: str, value: Any) -> None:
     assert decode_yaml(text.encode()) == (value, [])
 
 
@@ -193,12 +193,12 @@ def test_yaml_values(text: str, value: Any) -> None:
         "a: 1\n---\nb: 2",
     ],
 )
-def test_bad_yaml_is_refused(text: str) -> None:
+def test_invalid_yaml_is_rejected(text: str) -> None:
     with pytest.raises(YamlError):
         decode_yaml(text.encode())
 
 
-def test_aliases_cannot_grow_without_bound() -> None:
+def test_yaml_alias_expansion_is_bounded() -> None:
     lines = ["a0: &a0 [x,x,x,x,x,x,x,x,x,x]"]
     lines += [f"a{n}: &a{n} [{','.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
     with pytest.raises(YamlError, match="excessive aliasing"):
@@ -207,19 +207,19 @@ def test_aliases_cannot_grow_without_bound() -> None:
         decode_yaml(b"a: &a [*a]")
 
 
-def test_aliases_of_a_long_text_cannot_grow_without_bound() -> None:
+def test_yaml_alias_expansion_of_long_text_is_bounded() -> None:
     """A body of a megabyte would be an object of nine gigabytes."""
     with pytest.raises(YamlError, match="excessive aliasing"):
         decode_yaml(b'a: &x "' + b"y" * 1_000_000 + b'"\nb: [' + b"*x," * 9_000 + b"]")
 
 
 @pytest.mark.parametrize("value", ["!!bool x", "!!timestamp x", "!!int x", "!!float ''"])
-def test_yaml_value_that_is_not_of_its_type_is_refused(value: str) -> None:
+def test_yaml_value_not_matching_its_tag_is_rejected(value: str) -> None:
     with pytest.raises(YamlError):
         decode_yaml(f"a: {value}".encode())
 
 
-def test_yaml_keys_given_twice() -> None:
+def test_duplicate_yaml_keys_follow_field_validation() -> None:
     body = b"kind: Pod\nspec:\n  x: 1\n  x: 2\n"
     assert read(body, media=YAML)[1] == ['line 4: key "x" already set in map']
     assert "strict decoding error" in refusal(body, media=YAML, validation="Strict").message
@@ -234,7 +234,7 @@ def test_encoded_yaml_is_sorted_and_reads_back() -> None:
 # -- patches -----------------------------------------------------------------------------------------------------
 
 
-def test_patches() -> None:
+def test_patch_bodies_are_decoded_by_kind() -> None:
     assert read_patch(b'[{"op":"remove","path":"/a"}]', "json", "Warn") == ([{"op": "remove", "path": "/a"}], [])
     assert read_patch(b'{"a":null}', "merge", "Warn") == ({"a": None}, [])
     assert read_patch(b"a: 1\n", "apply", "Warn") == ({"a": 1}, [])
@@ -242,20 +242,20 @@ def test_patches() -> None:
 
 
 @pytest.mark.parametrize(("body", "kind"), [(b"{", "json"), (b"{", "merge"), (b"- a", "apply"), (b"[", "apply")])
-def test_bad_patches(body: bytes, kind: Any) -> None:
+def test_malformed_patch_body_returns_400(body: bytes, kind: Any) -> None:
     with pytest.raises(StatusError) as caught:
         read_patch(body, kind, "Warn")
     assert caught.value.code == 400
     assert caught.value.message.startswith("error decoding")
 
 
-def test_fields_given_twice_in_patches() -> None:
+def test_duplicate_fields_in_patches_are_reported() -> None:
     assert read_patch(b'{"a":1,"a":2}', "merge", "Warn")[1] == ['duplicate field "a"']
     assert read_patch(b'{"a":1,"a":2}', "merge", "Ignore")[1] == []
     assert read_patch(b"a: 1\na: 2\n", "apply", "Strict")[1] == ['line 2: key "a" already set in map']
 
 
-def test_unknown_members_of_operations() -> None:
+def test_unknown_json_patch_members_are_reported() -> None:
     _, complaints = read_patch(b'[{"op":"remove","path":"/a","why":1,"op":"test"}]', "json", "Warn")
     assert complaints == ['json patch duplicate field "[0].op"', 'json patch unknown field "[0].why"']
 
@@ -270,7 +270,7 @@ def test_unknown_members_of_operations() -> None:
         (b"spec: &a [" + b"1," * 9000 + b"1]\nb: [*a, *a, *a, *a, *a, *a]", YAML),
     ],
 )
-def test_body_with_too_many_values_costs_little_and_is_refused_with_413(body: bytes, media: str) -> None:
+def test_body_with_too_many_values_is_rejected_quickly_with_413(body: bytes, media: str) -> None:
     started = time.process_time()
     error = refusal(body, media=media)
     assert time.process_time() - started < 0.5

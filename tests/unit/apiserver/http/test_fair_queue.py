@@ -27,14 +27,14 @@ def serve(fair: FairQueue[str], cost: dict[str, float] | None = None) -> list[st
     return order
 
 
-def test_flows_take_turns_and_keep_their_order() -> None:
+def test_fair_queue_alternates_flows_and_keeps_order_within_each() -> None:
     fair = queue()
     for request in ("a1", "a2", "a3", "a4", "b1", "b2"):
         enqueue(fair, request[0], request)
     assert serve(fair) == ["a1", "b1", "a2", "b2", "a3", "a4"]
 
 
-def test_flow_of_costly_requests_gets_fewer_turns() -> None:
+def test_flow_of_expensive_requests_is_served_less_often() -> None:
     fair = queue()
     for number in range(10):
         enqueue(fair, "a", f"a{number}")
@@ -44,7 +44,7 @@ def test_flow_of_costly_requests_gets_fewer_turns() -> None:
     assert order[:6] == ["a0", "b0", "b1", "b2", "b3", "a1"]
 
 
-def test_newcomer_is_served_next_however_many_wait_and_whatever_was_used_before() -> None:
+def test_new_flow_is_served_next_despite_long_queue_of_another_flow() -> None:
     fair = queue()
     for number in range(500):
         enqueue(fair, "a", f"a{number}")
@@ -62,7 +62,7 @@ def test_newcomer_is_served_next_however_many_wait_and_whatever_was_used_before(
     assert fair.next() == (1, "b1")
 
 
-def test_flow_saves_up_no_turns_while_it_waits_for_nothing() -> None:
+def test_idle_flow_accumulates_no_credit() -> None:
     fair = queue()
     assert fair.enter("s", 0)  # its body does not arrive for a long time
     assert fair.enter("a", 0)
@@ -74,7 +74,7 @@ def test_flow_saves_up_no_turns_while_it_waits_for_nothing() -> None:
     assert serve(fair) == ["s1", "a-1", "s2", "a-2", "s3", "a-3"]
 
 
-def test_flow_above_its_limits_is_refused_and_others_are_not() -> None:
+def test_flow_above_its_limits_is_rejected_without_affecting_others() -> None:
     fair = queue(requests=2, size=100)
     assert fair.enter("a", 500)  # the first one, whatever its size
     assert not fair.enter("a", 1)
@@ -86,7 +86,7 @@ def test_flow_above_its_limits_is_refused_and_others_are_not() -> None:
     assert fair.enter("b", 0)
 
 
-def test_large_request_runs_alone_and_is_not_overtaken_for_ever() -> None:
+def test_large_request_runs_alone_and_is_not_starved() -> None:
     fair = queue(seats=4)
     assert fair.seats_for(0, 100) == 1
     assert fair.seats_for(10_000, 100) == 4
@@ -115,7 +115,7 @@ def test_withdrawn_request_is_not_served() -> None:
     assert serve(fair) == ["a2"]
 
 
-def test_any_order_of_events_serves_every_request_once_and_forgets_all_flows() -> None:
+def test_random_event_orders_serve_each_request_once_and_leave_no_flows() -> None:
     for seed in range(200):
         chance = random.Random(seed)
         fair = queue(seats=4)

@@ -46,7 +46,7 @@ async def is_refused(turn: Turn) -> bool:
         return error.code == 429
 
 
-async def test_whoever_impersonates_waits_as_himself_unless_he_is_an_administrator() -> None:
+async def test_impersonating_request_counts_for_sender_unless_system_masters() -> None:
     flows, released = FlowControl(Limits(user_requests=1)), asyncio.Event()
     held = asyncio.create_task(hold(turn(flows, BOB), released))
     await asyncio.sleep(0)
@@ -93,7 +93,7 @@ async def test_seats_become_free_in_the_next_iteration() -> None:
     assert (ran, longest) == ([0, 1, 2, 3, 4], 1)
 
 
-async def test_request_that_is_cancelled_while_it_waits_leaves_the_seats_to_others() -> None:
+async def test_cancelled_waiting_request_releases_its_seat() -> None:
     flows, released = FlowControl(Limits(seats=1)), asyncio.Event()
     held = asyncio.create_task(hold(turn(flows, BOB), released))
     await asyncio.sleep(0)
@@ -107,7 +107,7 @@ async def test_request_that_is_cancelled_while_it_waits_leaves_the_seats_to_othe
     await until(leaving.cancelled)
 
 
-async def test_processor_time_is_counted_and_waiting_is_not() -> None:
+async def test_metering_counts_cpu_time_but_not_waiting() -> None:
     async def answer() -> int:
         await asyncio.sleep(0.01)
         until = time.thread_time() + 0.02

@@ -13,7 +13,7 @@ from .fakes import PODS, WIDGETS, Fronted
 V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
-async def test_plain_discovery() -> None:
+async def test_unaggregated_discovery_lists_versions_and_groups() -> None:
     async with Fronted() as server:
         versions = (await server.ask("GET", "/api")).json
         assert (versions["kind"], versions["versions"]) == ("APIVersions", ["v1"])
@@ -30,7 +30,7 @@ async def test_plain_discovery() -> None:
         assert (await server.ask("GET", "/apis/example.com/v9")).status == 404
 
 
-async def test_resource_lists() -> None:
+async def test_discovery_lists_resources_and_subresources() -> None:
     async with Fronted() as server:
         core = (await server.ask("GET", "/api/v1")).json
         assert (core["kind"], core["groupVersion"]) == ("APIResourceList", "v1")
@@ -53,12 +53,12 @@ async def test_resource_lists() -> None:
         assert (scale["group"], scale["version"], scale["kind"]) == ("autoscaling", "v1", "Scale")
 
 
-def test_storage_version_hashes_are_upstreams() -> None:
+def test_storage_version_hash_matches_upstream() -> None:
     expected = base64.b64encode(hashlib.sha256(b"/v1/Pod").digest()[:8]).decode()
     assert storage_version_hash(PODS) == expected
 
 
-async def test_aggregated_discovery_with_etag() -> None:
+async def test_aggregated_discovery_supports_etag() -> None:
     async with Fronted() as server:
         answer = await server.ask("GET", "/apis", Accept=V2)
         assert answer.header("content-type") == V2.replace("g=", "g=")
@@ -83,7 +83,7 @@ async def test_aggregated_discovery_with_etag() -> None:
         assert [v["version"] for v in core["items"][0]["versions"]] == ["v1"]
 
 
-async def test_discovery_follows_what_is_served() -> None:
+async def test_discovery_reflects_removed_resources() -> None:
     async with Fronted() as server:
         before = (await server.ask("GET", "/apis", Accept=V2)).header("etag")
         server.registry.resources.resources.remove(WIDGETS)
@@ -93,7 +93,7 @@ async def test_discovery_follows_what_is_served() -> None:
         assert (await server.ask("GET", "/apis/example.com/v1")).status == 404
 
 
-async def test_openapi_is_built_once_and_named_by_hash() -> None:
+async def test_openapi_v3_document_is_built_once_and_addressed_by_hash() -> None:
     built: list[int] = []
 
     def build(resources: object) -> dict[str, str]:
@@ -124,14 +124,14 @@ async def test_openapi_is_built_once_and_named_by_hash() -> None:
         assert "apis/example.com/v1" not in changed
 
 
-async def test_version() -> None:
+async def test_version_endpoint_returns_kubernetes_version() -> None:
     async with Fronted() as server:
         version = (await server.ask("GET", "/version")).json
         assert (version["major"], version["minor"], version["gitVersion"][:6]) == ("1", "36", "v1.36.")
         assert "/" in version["platform"]
 
 
-async def test_health() -> None:
+async def test_health_endpoints_report_checks_without_details() -> None:
     sick = ""
     async with Fronted(checks={"store": lambda: sick}) as server:
         for path in ("/healthz", "/livez", "/readyz", "/readyz/store", "/healthz/ping"):
@@ -150,7 +150,7 @@ async def test_health() -> None:
         assert b'no matches for "other"' in excluded.body
 
 
-async def test_metrics_count_only_what_is_served() -> None:
+async def test_metrics_count_only_served_resources() -> None:
     async with Fronted(stored_objects=lambda: {"pods": 7}) as server:
         await server.ask("GET", "/api/v1/namespaces/ns/pods/a")
         await server.ask("GET", "/api/v1/namespaces/ns/pods/zzz")
@@ -166,14 +166,14 @@ async def test_metrics_count_only_what_is_served() -> None:
         assert 'apiserver_current_inflight_requests{request_kind="mutating"} 0.0' in text
 
 
-async def test_the_index_and_documents() -> None:
+async def test_root_path_lists_paths_and_extra_documents_are_served() -> None:
     async with Fronted(documents={"/openid/v1/jwks": ("application/jwk-set+json", lambda: {"keys": []})}) as server:
         paths = (await server.ask("GET", "/")).json["paths"]
         assert {"/api", "/api/v1", "/apis/example.com/v1", "/healthz", "/version", "/openid/v1/jwks"} <= set(paths)
         assert (await server.ask("GET", "/openid/v1/jwks")).json == {"keys": []}
 
 
-async def test_other_paths_are_authorised_then_404() -> None:
+async def test_unknown_path_is_authorized_before_returning_404() -> None:
     async with Fronted() as server:
         answer = await server.ask("GET", "/nowhere")
         assert (answer.status, answer.body) == (404, b"404 page not found\n")
@@ -185,7 +185,7 @@ async def test_other_paths_are_authorised_then_404() -> None:
         assert refused.json["message"] == 'forbidden: User "eve" cannot get path "/metrics"'
 
 
-async def test_extra_routes_come_first_and_the_longest_prefix_wins() -> None:
+async def test_extra_routes_skip_authorization_and_match_longest_prefix() -> None:
     def answering(text: bytes) -> object:
         def handler(request: Request) -> Result:
             return Response(200, text)

@@ -51,25 +51,25 @@ def asking(target: str = "/", **headers: str) -> Request:
         ),
     ],
 )
-def test_accept(accept: str, expected: Form) -> None:
+def test_accept_header_selects_response_form(accept: str, expected: Form) -> None:
     assert negotiate(asking(accept=accept)) == expected
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/vnd.kubernetes.protobuf", "application/json;as=Table"])
-def test_what_cannot_be_given_is_406(accept: str) -> None:
+def test_unsupported_accept_header_returns_406(accept: str) -> None:
     with pytest.raises(StatusError) as caught:
         negotiate(asking(accept=accept))
     assert (caught.value.code, caught.value.reason) == (406, "NotAcceptable")
     assert caught.value.message.startswith("only the following media types are accepted: application/json")
 
 
-def test_watches_have_no_yaml() -> None:
+def test_yaml_watch_is_rejected_with_406() -> None:
     with pytest.raises(StatusError) as caught:
         negotiate_stream(asking(accept="application/yaml"))
     assert caught.value.code == 406
 
 
-def test_specific_clauses_come_first_and_order_is_kept() -> None:
+def test_accept_clauses_are_ordered_by_quality_and_specificity() -> None:
     order = [f"{c.type}/{c.subtype}" for c in parse_accept("*/*,a/*,a/b,a/c;q=0.9,x/y")]
     assert order == ["a/b", "x/y", "a/*", "*/*", "a/c"]
 
@@ -84,7 +84,7 @@ def test_specific_clauses_come_first_and_order_is_kept() -> None:
         ("/", "Mozilla/5.0 (X11)", True),
     ],
 )
-def test_people_get_indented_json(target: str, agent: str, pretty: bool) -> None:
+def test_pretty_json_depends_on_user_agent_and_query(target: str, agent: str, pretty: bool) -> None:
     assert wants_pretty(asking(target, user_agent=agent), Form()) is pretty
 
 
@@ -102,7 +102,7 @@ def test_people_get_indented_json(target: str, agent: str, pretty: bool) -> None
         ("*/*", ""),
     ],
 )
-def test_aggregated_discovery(accept: str, version: str) -> None:
+def test_accept_header_selects_aggregated_discovery_version(accept: str, version: str) -> None:
     assert aggregated_discovery_version(accept.encode()) == version
 
 
@@ -115,11 +115,11 @@ def test_aggregated_discovery(accept: str, version: str) -> None:
         ("application/apply-patch+yaml", "apply"),
     ],
 )
-def test_patch_kinds(content_type: str, kind: str) -> None:
+def test_content_type_selects_patch_kind(content_type: str, kind: str) -> None:
     assert patch_kind(asking(content_type=content_type), strategic=True) == kind
 
 
-def test_custom_resources_have_no_strategic_merge() -> None:
+def test_strategic_merge_patch_of_custom_resource_returns_415() -> None:
     with pytest.raises(StatusError) as caught:
         patch_kind(asking(content_type="application/strategic-merge-patch+json"), strategic=False)
     assert caught.value.code == 415
@@ -127,7 +127,7 @@ def test_custom_resources_have_no_strategic_merge() -> None:
     assert "application/apply-patch+yaml" in caught.value.message
 
 
-def test_body_types() -> None:
+def test_body_content_type_is_defaulted_and_unsupported_returns_415() -> None:
     assert body_media_type(asking(), ("a/b",)) == "a/b"
     assert body_media_type(asking(content_type="Application/JSON; charset=utf-8"), ("application/json",))
     with pytest.raises(StatusError) as caught:

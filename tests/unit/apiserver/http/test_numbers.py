@@ -27,18 +27,18 @@ from .test_decode import YAML, read, refusal
         ('"9223372036854775808"', "9223372036854775808"),
     ],
 )
-def test_numbers_are_kept_as_go_writes_them(sent: str, kept: Any) -> None:
+def test_decoded_numbers_match_go_formatting(sent: str, kept: Any) -> None:
     found = decode_numbers(f'{{"a":[{sent}]}}'.encode())["a"][0]
     assert (type(found), found) == (type(kept), kept)
 
 
 @pytest.mark.parametrize("sent", ["1e400", "-1e400", "9" * 400])
-def test_no_number_is_infinite(sent: str) -> None:
+def test_number_overflowing_float64_is_rejected(sent: str) -> None:
     with pytest.raises(NumberTooLarge, match=sent):
         decode_numbers(f"[{sent}]".encode())
 
 
-def test_only_custom_resources_are_read_so() -> None:
+def test_go_number_normalization_applies_only_to_custom_resources() -> None:
     head = {"apiVersion": "example.com/v1", "kind": "Widget"}
     assert repr(read(json.dumps({**head, "n": 2.0}).encode(), resource=WIDGETS)[0]["n"]) == "2"
     assert repr(read(b"apiVersion: example.com/v1\nkind: Widget\nn: 2.0\n", YAML, WIDGETS)[0]["n"]) == "2"

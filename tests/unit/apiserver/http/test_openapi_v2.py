@@ -48,7 +48,7 @@ def inside(data: bytes, *path: int) -> list[bytes]:
     return found
 
 
-def test_json_lists_every_patch_with_its_kind_and_parameters() -> None:
+def test_openapi_v2_json_lists_patch_operations_with_kind_and_parameters() -> None:
     document = msgspec.json.decode(as_json([PODS, WIDGETS]))
     assert (document["swagger"], list(document["paths"])) == ("2.0", PATHS)
     patch = document["paths"][PATHS[1]]["patch"]
@@ -56,7 +56,7 @@ def test_json_lists_every_patch_with_its_kind_and_parameters() -> None:
     assert {p["name"] for p in patch["parameters"]} >= {"fieldValidation", "dryRun", "fieldManager"}
 
 
-def test_protobuf_says_the_same() -> None:
+def test_openapi_v2_protobuf_matches_json() -> None:
     # Numbers as in gnostic's OpenAPIv2.proto: Document.paths=8, Paths.path=2, NamedPathItem.name=1 and value=2,
     # PathItem.patch=8, Operation.parameters=8 and vendor_extension=13.
     document = as_protobuf([PODS, WIDGETS])
@@ -73,7 +73,7 @@ def test_protobuf_says_the_same() -> None:
         assert inside(patch, 13, 1) == [b"x-kubernetes-group-version-kind"]
 
 
-def test_long_documents_keep_their_lengths() -> None:
+def test_openapi_v2_protobuf_encodes_long_documents() -> None:
     many = [PODS] * 300
     assert len(inside(as_protobuf(many), 8, 2)) == 300
 
@@ -93,7 +93,7 @@ def ask(served: OpenApiV2, accept: bytes) -> tuple[str, bytes]:
     return lines["Content-Type"], answer.body
 
 
-def test_it_is_served_as_asked_and_follows_the_resources() -> None:
+def test_openapi_v2_is_cached_and_rebuilt_when_resources_change() -> None:
     resources = Served()
     served = OpenApiV2(resources)  # type: ignore[arg-type]
     assert ask(served, b"*/*") == ("application/json", as_json([PODS]))

@@ -35,12 +35,12 @@ def refusal(read: Any, *arguments: Any) -> StatusError:
         ("unknown=1&timeoutSeconds=3", ListOptions()),
     ],
 )
-def test_lists(query: str, expected: ListOptions) -> None:
+def test_list_options_are_parsed_from_query(query: str, expected: ListOptions) -> None:
     assert options.list_options(asking(query)) == expected
 
 
 @pytest.mark.parametrize("query", ["limit=x", "limit=", "limit=99999999999999999999", "timeoutSeconds=1.5"])
-def test_numbers_that_are_none(query: str) -> None:
+def test_invalid_numeric_list_option_returns_400(query: str) -> None:
     error = refusal(options.list_options, asking(query))
     assert (error.code, error.reason) == (400, "BadRequest")
     assert "strconv.ParseInt" in error.message
@@ -68,7 +68,7 @@ def test_numbers_that_are_none(query: str) -> None:
         ("sendInitialEvents=true", "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"),
     ],
 )
-def test_lists_that_are_not_allowed(query: str, sentence: str) -> None:
+def test_invalid_list_options_return_422(query: str, sentence: str) -> None:
     error = refusal(options.list_options, asking(query))
     assert (error.code, error.reason) == (422, "Invalid")
     assert error.message == f'ListOptions.meta.k8s.io "" is invalid: {sentence}'
@@ -90,7 +90,7 @@ INITIAL = {"send_initial_events": True, "resource_version_match": "NotOlderThan"
         ),
     ],
 )
-def test_watches(query: str, expected: WatchOptions) -> None:
+def test_watch_options_are_parsed_from_query(query: str, expected: WatchOptions) -> None:
     assert options.watch_options(asking(query)) == expected
 
 
@@ -114,11 +114,11 @@ def test_watches(query: str, expected: WatchOptions) -> None:
         ),
     ],
 )
-def test_watches_that_are_not_allowed(query: str, sentence: str) -> None:
+def test_invalid_watch_options_are_rejected(query: str, sentence: str) -> None:
     assert refusal(options.watch_options, asking(query)).message == f'ListOptions.meta.k8s.io "" is invalid: {sentence}'
 
 
-def test_writes() -> None:
+def test_write_options_are_parsed_from_query_and_user_agent() -> None:
     plain = options.write_options(asking("", "kubectl/v1.32 (linux)"), "CreateOptions")
     assert plain == WriteOptions(field_manager="kubectl")
     asked = options.write_options(asking("fieldManager=me&dryRun=All&fieldValidation=Strict"), "UpdateOptions")
@@ -137,13 +137,13 @@ def test_writes() -> None:
         ),
     ],
 )
-def test_writes_that_are_not_allowed(query: str, sentence: str) -> None:
+def test_invalid_write_options_return_422(query: str, sentence: str) -> None:
     error = refusal(options.write_options, asking(query), "CreateOptions")
     assert error.code == 422
     assert error.message == f'CreateOptions.meta.k8s.io "" is invalid: {sentence}'
 
 
-def test_patches() -> None:
+def test_patch_options_require_manager_for_apply_and_forbid_force_otherwise() -> None:
     forced = options.patch_options(asking("fieldManager=me&force=true"), "apply")
     assert forced == WriteOptions(field_manager="me", force=True)
     nameless = refusal(options.patch_options, asking("", "kubectl"), "apply")
@@ -162,7 +162,7 @@ def test_patches() -> None:
         ("a\tb", "ab"),
     ],
 )
-def test_the_manager_of_an_agent(agent: str, manager: str) -> None:
+def test_field_manager_is_derived_from_user_agent(agent: str, manager: str) -> None:
     assert options.manager_of_agent(agent) == manager
 
 
@@ -187,11 +187,11 @@ def test_the_manager_of_an_agent(agent: str, manager: str) -> None:
         ("", b'{"orphanDependents":true,"dryRun":["All"]}', DeleteOptions(propagation_policy="Orphan", dry_run=True)),
     ],
 )
-def test_deletes(query: str, body: bytes, expected: DeleteOptions) -> None:
+def test_delete_options_are_parsed_from_query_or_body(query: str, body: bytes, expected: DeleteOptions) -> None:
     assert options.delete_options(asking(query), body) == expected
 
 
-def test_deletes_in_yaml() -> None:
+def test_delete_options_are_parsed_from_yaml_body() -> None:
     request = asking("", content_type="application/yaml")
     chosen = options.delete_options(request, b"propagationPolicy: Foreground\n")
     assert chosen == DeleteOptions(propagation_policy="Foreground")
@@ -211,7 +211,7 @@ def test_deletes_in_yaml() -> None:
         (b"{", 400, "unexpected end of JSON input"),
     ],
 )
-def test_deletes_that_are_not_allowed(body: bytes, code: int, part: str) -> None:
+def test_invalid_delete_options_are_rejected(body: bytes, code: int, part: str) -> None:
     error = refusal(options.delete_options, asking(""), body)
     assert error.code == code
     assert part in error.message

@@ -16,12 +16,12 @@ def request(method: str = "GET", accept: bytes = b"") -> Request:
 @pytest.mark.parametrize(
     "accept", [b"", b"*/*", b"text/html, application/json;q=0.1", b"application/yaml", b"a/b,*/*;q=0"]
 )
-def test_a_media_type_that_is_named(accept: bytes) -> None:
+def test_exact_or_full_wildcard_accept_header_is_accepted(accept: bytes) -> None:
     require_named(request(accept=accept))
 
 
 @pytest.mark.parametrize("accept", [b"application/*", b"text/html", b"*", b"nonsense", b","])
-def test_a_media_type_that_is_not(accept: bytes) -> None:
+def test_unsupported_accept_header_returns_406(accept: bytes) -> None:
     with pytest.raises(StatusError) as caught:
         require_named(request(accept=accept))
     assert caught.value.code == 406
@@ -30,13 +30,13 @@ def test_a_media_type_that_is_not(accept: bytes) -> None:
 
 
 @pytest.mark.parametrize("method", ["HEAD", "POST", "OPTIONS", "PROPFIND"])
-def test_a_route_has_its_methods_and_no_other(method: str) -> None:
+def test_non_get_method_returns_405(method: str) -> None:
     with pytest.raises(StatusError) as caught:
         require_get(request(method))
     assert (caught.value.code, caught.value.status()["details"]) == (405, {})
 
 
-def test_what_is_produced_can_be_less() -> None:
+def test_route_may_restrict_its_media_types() -> None:
     require_get(request(accept=b"application/json"), ("application/json",))
     with pytest.raises(StatusError):
         require_get(request(accept=b"application/yaml"), ("application/json",))

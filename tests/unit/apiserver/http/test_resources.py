@@ -31,7 +31,7 @@ def reason(answer: Answer) -> tuple[int, str]:
     return answer.status, status["reason"]
 
 
-async def test_get() -> None:
+async def test_get_returns_object_with_headers_or_404() -> None:
     async with Fronted() as server:
         answer = await server.ask("GET", A_POD)
         assert (answer.status, answer.body) == (200, pod("a") + b"\n")
@@ -44,7 +44,7 @@ async def test_get() -> None:
         assert missing.json["details"] == {"name": "zzz", "kind": "pods"}
 
 
-async def test_other_formats() -> None:
+async def test_get_supports_yaml_and_pretty_json() -> None:
     async with Fronted() as server:
         as_yaml = await server.ask("GET", A_POD, Accept="application/yaml")
         assert as_yaml.header("content-type") == "application/yaml"
@@ -56,7 +56,7 @@ async def test_other_formats() -> None:
         assert reason(await server.ask("GET", A_POD, Accept="image/png")) == (406, "NotAcceptable")
 
 
-async def test_lists_of_built_in_kinds_drop_the_type_of_items() -> None:
+async def test_list_items_of_built_in_kinds_omit_type_meta() -> None:
     async with Fronted() as server:
         answer = await server.ask("GET", "/api/v1/pods?limit=2")
         items = [{"metadata": msgspec.json.decode(pod(name))["metadata"]} for name in "ab"]
@@ -73,14 +73,14 @@ async def test_lists_of_built_in_kinds_drop_the_type_of_items() -> None:
         assert answer.json["items"] == []
 
 
-async def test_lists_survive_items_whose_type_does_not_come_first() -> None:
+async def test_list_items_omit_type_meta_regardless_of_field_order() -> None:
     async with Fronted() as server:
         server.registry.page = Page([b'{"kind":"Pod","apiVersion":"v1","metadata":{}}', pod("b")], Revision(1))
         items = (await server.ask("GET", PODS)).json["items"]
         assert [set(item) for item in items] == [{"metadata"}, {"metadata"}]
 
 
-async def test_lists_of_custom_resources_keep_it() -> None:
+async def test_list_items_of_custom_resources_keep_type_meta() -> None:
     async with Fronted() as server:
         server.registry.page = Page([b'{"apiVersion":"example.com/v1","kind":"Widget"}'], Revision(1))
         answer = await server.ask("GET", WIDGETS)
@@ -89,7 +89,7 @@ async def test_lists_of_custom_resources_keep_it() -> None:
         assert answer.json["items"] == [{"apiVersion": "example.com/v1", "kind": "Widget"}]
 
 
-async def test_large_answers_are_compressed_for_those_who_take_it() -> None:
+async def test_large_responses_are_gzipped_when_accepted() -> None:
     async with Fronted() as server:
         server.registry.page = Page([pod("a", data="x" * 1000)] * 200, Revision(1))
         plain = await server.ask("GET", PODS)
@@ -101,7 +101,7 @@ async def test_large_answers_are_compressed_for_those_who_take_it() -> None:
         assert small.header("content-encoding") == ""
 
 
-async def test_create_update_patch_delete() -> None:
+async def test_create_update_patch_and_delete_reach_the_registry() -> None:
     async with Fronted() as server:
         calls = server.registry.calls
         created = await server.ask("POST", f"{PODS}?fieldManager=me", b'{"metadata":{"name":"n"}}')
@@ -128,7 +128,7 @@ async def test_create_update_patch_delete() -> None:
         assert calls[-1][1] == ListOptions(label_selector="a")
 
 
-async def test_large_yaml_is_read_too() -> None:
+async def test_large_yaml_body_is_accepted() -> None:
     async with Fronted() as server:
         body = b"kind: Pod\ndata:\n" + b"".join(b"  k%d: v\n" % n for n in range(3000))
         assert (await server.ask("POST", PODS, body, Content_Type="application/yaml")).status == 201
@@ -160,12 +160,14 @@ async def test_large_yaml_is_read_too() -> None:
         ("GET", f"{A_POD}?{'&'.join(['a'] * 2000)}&resourceVersion=1", (400, "BadRequest")),
     ],
 )
-async def test_refusals(method: str, target: str, expected: tuple[int, str]) -> None:
+async def test_invalid_resource_requests_return_expected_status(
+    method: str, target: str, expected: tuple[int, str]
+) -> None:
     async with Fronted() as server:
         assert reason(await server.ask(method, target)) == expected
 
 
-async def test_unknown_custom_groups_are_plain_404() -> None:
+async def test_unknown_custom_group_returns_plain_text_404() -> None:
     async with Fronted() as server:
         for target in ("/apis/nowhere.io/v1/things", "/apis/example.com/v1/things"):
             answer = await server.ask("GET", target)
@@ -174,7 +176,7 @@ async def test_unknown_custom_groups_are_plain_404() -> None:
         assert reason(await server.ask("GET", "/apis/nowhere.io/v1/things", X_User="eve")) == (403, "Forbidden")
 
 
-async def test_protobuf_bodies_are_refused_without_a_decoder_and_read_with_one() -> None:
+async def test_protobuf_body_requires_a_decoder() -> None:
     kind = "application/vnd.kubernetes.protobuf"
     async with Fronted() as server:
         assert reason(await server.ask("POST", PODS, b"k8s\0", Content_Type=kind)) == (415, "UnsupportedMediaType")
@@ -193,7 +195,7 @@ async def test_protobuf_bodies_are_refused_without_a_decoder_and_read_with_one()
         assert (torn.status, torn.json["message"]) == (400, unrecognized)
 
 
-async def test_nobody_without_permission_gets_a_body_read() -> None:
+async def test_unauthorized_request_is_denied_before_body_is_read() -> None:
     async with Fronted() as server:
         server.registry.denied.add("eve")
         client = await server.client()
@@ -201,7 +203,7 @@ async def test_nobody_without_permission_gets_a_body_read() -> None:
         assert reason(await client.read_answer()) == (403, "Forbidden")
 
 
-async def test_bodies_over_3_mib_are_413() -> None:
+async def test_body_over_3_mib_returns_413() -> None:
     async with Fronted() as server:
         client = await server.client()
         client.send(f"POST {PODS} HTTP/1.1\r\nHost: h\r\nContent-Length: 3145729\r\n\r\n".encode())
@@ -210,7 +212,7 @@ async def test_bodies_over_3_mib_are_413() -> None:
         assert answer.json["message"] == "Request entity too large: limit is 3145728"
 
 
-async def test_warnings_are_headers_also_of_errors() -> None:
+async def test_warnings_are_sent_as_headers_even_with_errors() -> None:
     async with Fronted() as server:
         server.registry.warnings = ['careful "you"', "bad\nline", 'careful "you"']
         answer = await server.ask("POST", PODS, b'{"kind":"Pod","a":1,"a":2}')
@@ -224,7 +226,7 @@ async def test_warnings_are_headers_also_of_errors() -> None:
         assert sum(map(len, (await server.ask("GET", A_POD)).all("warning"))) < 6000
 
 
-async def test_impersonation() -> None:
+async def test_impersonated_user_reaches_the_registry() -> None:
     async with Fronted() as server:
         client = await server.client()
         client.send(
@@ -235,7 +237,7 @@ async def test_impersonation() -> None:
         assert server.registry.calls[-1][1] == "bob"
 
 
-async def test_what_fails_unforeseen_is_a_500_that_names_the_log_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unexpected_error_returns_500_with_audit_id(caplog: pytest.LogCaptureFixture) -> None:
     async with Fronted() as server:
         answer = await server.ask("GET", f"{PODS}/broken")
         assert reason(answer) == (500, "InternalError")
@@ -245,7 +247,7 @@ async def test_what_fails_unforeseen_is_a_500_that_names_the_log_line(caplog: py
         assert "secret detail" in caplog.text
 
 
-async def test_logs() -> None:
+async def test_pod_log_is_streamed_as_plain_text() -> None:
     async with Fronted() as server:
         answer = await server.ask("GET", f"{A_POD}/log?container=c")
         assert (answer.body, answer.header("content-type")) == (b"line one\nline two\n", "text/plain")
@@ -260,7 +262,7 @@ def creates(server: Fronted) -> int:
     return sum(call[0] == "create" for call in server.registry.calls)
 
 
-async def test_requests_in_progress_are_bounded_for_each_user_but_not_for_masters() -> None:
+async def test_in_flight_writes_are_limited_per_user_except_system_masters() -> None:
     async with Fronted(limits=Limits(user_requests=2)) as server:
         server.registry.hold = asyncio.Event()
         held = [asyncio.create_task(server.ask("POST", PODS, b"{}", X_User="bob")) for _ in range(2)]
@@ -278,7 +280,7 @@ async def test_requests_in_progress_are_bounded_for_each_user_but_not_for_master
         assert server.front.metrics.writes_in_flight == 0
 
 
-async def test_bodies_in_progress_are_bounded_for_each_user() -> None:
+async def test_in_flight_body_bytes_are_limited_per_user() -> None:
     async with Fronted(limits=Limits(user_bytes=1000)) as server:
         server.registry.hold = asyncio.Event()
         large = b'{"a":"' + b"x" * 2000 + b'"}'
@@ -290,7 +292,7 @@ async def test_bodies_in_progress_are_bounded_for_each_user() -> None:
         assert (await server.ask("POST", PODS, b"{}", X_User="bob")).status == 201
 
 
-async def test_writes_wait_for_a_seat_and_users_take_turns() -> None:
+async def test_writes_wait_for_a_free_seat_while_reads_proceed() -> None:
     async with Fronted(limits=Limits(seats=1)) as server:
         server.registry.hold = asyncio.Event()
         names = ("bob", "bob", "bob", "eve")
@@ -302,7 +304,7 @@ async def test_writes_wait_for_a_seat_and_users_take_turns() -> None:
         assert creates(server) == 4
 
 
-async def test_client_that_leaves_while_it_waits_gives_its_turn_to_the_next() -> None:
+async def test_disconnected_waiting_client_releases_its_queue_place() -> None:
     async with Fronted(limits=Limits(seats=1)) as server:
         server.registry.hold = asyncio.Event()
         first = asyncio.create_task(server.ask("POST", PODS, b"{}", X_User="bob"))
@@ -330,7 +332,7 @@ async def test_watch_holds_no_seat() -> None:
 # -- views -------------------------------------------------------------------------------------------------------
 
 
-async def test_tables() -> None:
+async def test_table_view_lists_columns_and_rows() -> None:
     async with Fronted() as server:
         widget = (
             b'{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","resourceVersion":"5",'
@@ -354,7 +356,7 @@ async def test_tables() -> None:
         assert reason(bad) == (400, "BadRequest")
 
 
-async def test_partial_metadata() -> None:
+async def test_partial_object_metadata_view_returns_metadata_only() -> None:
     view = "application/json;as={};g=meta.k8s.io;v=v1"
     async with Fronted() as server:
         one = (await server.ask("GET", A_POD, Accept=view.format("PartialObjectMetadata"))).json
@@ -367,6 +369,6 @@ async def test_partial_metadata() -> None:
         assert reason(wrong) == (406, "NotAcceptable")
 
 
-async def test_a_status_stays_a_status_in_every_view() -> None:
+async def test_status_response_is_not_converted_to_table() -> None:
     async with Fronted() as server:
         assert (await server.ask("DELETE", A_POD, Accept=TABLE)).json["kind"] == "Status"

@@ -40,7 +40,7 @@ def info_of(method: str, target: str) -> Any:
         ("GET", "/api/v1/namespaces/a%2Fb", ("list", "", "v1", "a", "b", "", "")),
     ],
 )
-def test_resource_paths(method: str, target: str, expected: tuple[str, ...]) -> None:
+def test_resource_path_is_parsed_into_request_info(method: str, target: str, expected: tuple[str, ...]) -> None:
     info = info_of(method, target)
     found = (info.verb, info.group, info.version, info.namespace, info.resource, info.name, info.subresource)
     assert info.is_resource
@@ -50,10 +50,10 @@ def test_resource_paths(method: str, target: str, expected: tuple[str, ...]) -> 
 @pytest.mark.parametrize(
     "path", ["/", "/api", "/api/v1", "/apis", "/apis/x.io", "/apis/x.io/v1", "/healthz", "/a/b/c/d"]
 )
-def test_other_paths(path: str) -> None:
+def test_non_resource_path_is_parsed_into_request_info(path: str) -> None:
     info = info_of("GET", path)
     assert (info.is_resource, info.verb, info.path) == (False, "get", path)
 
 
-def test_what_follows_a_subresource_is_kept() -> None:
+def test_path_after_subresource_is_kept() -> None:
     assert info_of("GET", "/api/v1/namespaces/n/pods/p/proxy/a/b").rest == "a/b"

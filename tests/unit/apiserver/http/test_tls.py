@@ -70,7 +70,7 @@ def describe(request: Request) -> Result:
     return Response(200, f"{shown} from {request.peer.address.split(':')[0]}".encode() * int(request.first("n") or 1))
 
 
-async def test_client_certificates_and_large_answers(pair: Path) -> None:
+async def test_tls_connection_exposes_client_certificate_and_serves_large_responses(pair: Path) -> None:
     listener = Listener(describe)
     await listener.start("127.0.0.1", 0, server_context(pair))
     try:
@@ -84,7 +84,7 @@ async def test_client_certificates_and_large_answers(pair: Path) -> None:
         await listener.stop(1)
 
 
-async def test_a_client_that_never_shakes_hands_is_dropped(pair: Path) -> None:
+async def test_client_without_tls_handshake_is_disconnected(pair: Path) -> None:
     listener = Listener(describe, Limits(handshake_timeout=0.1))
     await listener.start("127.0.0.1", 0, server_context(pair))
     try:

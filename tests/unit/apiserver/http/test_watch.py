@@ -32,7 +32,7 @@ async def events(client: Client, number: int) -> list[Any]:
     return found
 
 
-async def test_events_arrive_as_lines() -> None:
+async def test_watch_events_are_sent_as_json_lines() -> None:
     async with Fronted() as server:
         client = await server.client()
         headers = await start(client)
@@ -59,7 +59,7 @@ def test_one_event_is_encoded_once_for_all_watchers() -> None:
     assert _PLAIN.chunk(WatchLine("MODIFIED", pod("a"), shared)) is not first
 
 
-async def test_a_batch_is_one_write() -> None:
+async def test_batch_of_watch_events_arrives_in_order() -> None:
     async with Fronted() as server:
         client = await server.client()
         await start(client)
@@ -67,7 +67,7 @@ async def test_a_batch_is_one_write() -> None:
         assert [e["object"]["metadata"]["name"] for e in await events(client, 50)] == [str(n) for n in range(50)]
 
 
-async def test_a_slow_reader_sets_the_pace_of_a_large_beginning() -> None:
+async def test_slow_watch_client_applies_backpressure_to_initial_events() -> None:
     encoded: list[bytes] = []
 
     class Noted(dict[object, bytes]):
@@ -86,7 +86,7 @@ async def test_a_slow_reader_sets_the_pace_of_a_large_beginning() -> None:
         assert len(await events(client, 5_000)) == 5_000
 
 
-async def test_the_watch_is_closed_when_the_client_leaves() -> None:
+async def test_watch_is_closed_when_the_client_disconnects() -> None:
     async with Fronted() as server:
         client = await server.client()
         await start(client)
@@ -96,7 +96,7 @@ async def test_the_watch_is_closed_when_the_client_leaves() -> None:
         assert list(server.front.metrics.watches.values()) == [0]
 
 
-async def test_a_watch_whose_client_leaves_at_once_is_closed_too() -> None:
+async def test_watch_is_closed_when_the_client_disconnects_immediately() -> None:
     async with Fronted() as server:
         for _ in range(20):
             client = await server.client()
@@ -116,7 +116,7 @@ async def test_a_watch_ends_after_its_timeout() -> None:
         assert server.registry.watches[0].closed
 
 
-async def test_stopping_ends_watches_with_their_last_chunk() -> None:
+async def test_server_stop_ends_watches_with_final_chunk() -> None:
     server = Fronted()
     async with server:
         client = await server.client()
@@ -126,7 +126,7 @@ async def test_stopping_ends_watches_with_their_last_chunk() -> None:
         assert await client.is_closed()
 
 
-async def test_watching_one_object_the_old_way_selects_it_by_name() -> None:
+async def test_legacy_watch_path_selects_object_by_name() -> None:
     async with Fronted() as server:
         client = await server.client()
         await start(client, "/api/v1/watch/namespaces/ns/pods/a")
@@ -136,7 +136,7 @@ async def test_watching_one_object_the_old_way_selects_it_by_name() -> None:
         assert refused.status == 400
 
 
-async def test_tables_repeat_no_headers() -> None:
+async def test_table_watch_sends_column_definitions_once() -> None:
     table = "application/json;as=Table;g=meta.k8s.io;v=v1"
     async with Fronted() as server:
         client = await server.client()
@@ -150,7 +150,7 @@ async def test_tables_repeat_no_headers() -> None:
         assert error["object"]["kind"] == "Status"
 
 
-async def test_the_bookmark_that_ends_initial_events_keeps_its_annotation_in_every_view() -> None:
+async def test_initial_events_end_bookmark_keeps_annotation_in_every_view() -> None:
     value = msgspec.json.encode(
         {
             "kind": "Pod",

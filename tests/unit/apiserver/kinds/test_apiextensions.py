@@ -20,7 +20,7 @@ def complaints_about(path: str, value: Any, *more: tuple[str, Any]) -> list[str]
     return refusals(DEFINITION, crd)
 
 
-def test_a_new_definition() -> None:
+def test_new_crd_gets_default_names_conversion_and_status() -> None:
     crd = created(DEFINITION, **CRD, status={"storedVersions": ["v9"]})
     assert crd["spec"]["names"] == {
         "plural": "widgets",
@@ -77,7 +77,7 @@ COLUMN = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestam
         ("spec.preserveUnknownFields", True, "spec.preserveUnknownFields: Invalid value: true: cannot set to true"),
     ],
 )  # fmt: skip
-def test_definitions_that_are_refused(path: str, value: Any, expected: str) -> None:
+def test_invalid_crd_is_rejected(path: str, value: Any, expected: str) -> None:
     found = complaints_about(path, value)
     assert any(expected in text for text in found), found
 
@@ -92,7 +92,7 @@ def test_definitions_that_are_refused(path: str, value: Any, expected: str) -> N
         ("https://github.com/kubernetes/kubernetes/pull/1", True),
     ],
 )
-def test_groups_of_the_community_need_an_approval(annotation: str | None, accepted: bool) -> None:
+def test_crd_in_k8s_io_group_requires_approval_annotation(annotation: str | None, accepted: bool) -> None:
     found = complaints_about(
         "spec.group",
         "example.k8s.io",
@@ -102,7 +102,7 @@ def test_groups_of_the_community_need_an_approval(annotation: str | None, accept
     assert (found == []) == accepted, found
 
 
-def test_cluster_api_groups_are_free() -> None:
+def test_crd_in_x_k8s_io_group_needs_no_approval() -> None:
     free = ("spec.group", "cluster.x-k8s.io"), ("metadata.name", "widgets.cluster.x-k8s.io")
     assert complaints_about(*free[0], free[1]) == []
 
@@ -111,7 +111,7 @@ def established(crd: dict[str, Any]) -> dict[str, Any]:
     return changed(crd, "status.conditions", [{"type": "Established", "status": "True"}])
 
 
-def test_what_cannot_change_once_established() -> None:
+def test_established_crd_has_immutable_fields() -> None:
     old = established(created(DEFINITION, **CRD))
     for path, value, expected in [
         ("spec.scope", "Cluster", 'spec.scope: Invalid value: "Cluster": field is immutable'),
@@ -123,7 +123,7 @@ def test_what_cannot_change_once_established() -> None:
     assert updated(DEFINITION, before, changed(before, "spec.scope", "Cluster"))[1] == []
 
 
-def test_stored_versions_are_remembered_until_someone_migrates() -> None:
+def test_crd_stored_versions_accumulate_and_cannot_be_removed_from_spec() -> None:
     old = established(created(DEFINITION, **CRD))
     versions = [{**VERSION, "storage": False}, {**VERSION, "name": "v2"}]
     new, found = updated(DEFINITION, old, changed(old, "spec.versions", versions))
@@ -135,7 +135,7 @@ def test_stored_versions_are_remembered_until_someone_migrates() -> None:
     ]
 
 
-def test_a_deleted_definition_waits_for_its_objects() -> None:
+def test_crd_deletion_sets_cleanup_finalizer_and_terminating_condition() -> None:
     crd = established(created(DEFINITION, **CRD))
     DEFINITION.behaviour.prepare_delete(crd)
     assert crd["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]

@@ -68,16 +68,18 @@ def normal(group: str, message: str, obj: dict[str, Any]) -> dict[str, Any]:
         ("", "EnvVar", {"name": "A", "bogus": None}, {"name": "A", "bogus": None}),
     ],
 )
-def test_what_is_stored(group: str, message: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_object_is_normalized_to_stored_form(
+    group: str, message: str, before: dict[str, Any], after: dict[str, Any]
+) -> None:
     assert normal(group, message, before) == after
 
 
-def test_dropped_fields_are_gone_and_not_null() -> None:
+def test_normalization_removes_empty_fields() -> None:
     assert normal("", "EnvVar", {"name": "A", "value": "", "valueFrom": None}) == {"name": "A"}
     assert normal("meta.k8s.io", "ObjectMeta", {"labels": {}, "finalizers": [], "creationTimestamp": None}) == {}
 
 
-def test_schemas_inside_schemas_lose_what_they_do_not_know() -> None:
+def test_normalization_prunes_unknown_fields_in_nested_schemas() -> None:
     before = {"type": "array", "items": {"type": "object", "bogus": 1, "items": {"nullable": False, "type": "string"}}}
     after = {"type": "array", "items": {"type": "object", "items": {"type": "string"}}}
     assert normal("apiextensions.k8s.io", "JSONSchemaProps", before) == after
@@ -85,7 +87,7 @@ def test_schemas_inside_schemas_lose_what_they_do_not_know() -> None:
     assert normal("apiextensions.k8s.io", "JSONSchemaProps", copy.deepcopy(kept)) == kept
 
 
-def test_a_bad_quantity_is_a_bad_request() -> None:
+def test_invalid_quantity_returns_400() -> None:
     pod = {"apiVersion": "v1", "spec": {"containers": [{"resources": {"limits": {"cpu": "1x"}}}]}}
     with pytest.raises(
         StatusError, match='Pod in version "v1" cannot be handled as a Pod: quantities must match'
@@ -94,7 +96,7 @@ def test_a_bad_quantity_is_a_bad_request() -> None:
     assert caught.value.code == 400
 
 
-def test_nesting_without_end_is_a_bad_request() -> None:
+def test_too_deep_schema_returns_400() -> None:
     schema: dict[str, Any] = {}
     for _ in range(20_000):
         schema = {"not": schema}
@@ -142,7 +144,7 @@ STORED = [r for r in builtin_resources() if "list" in r.verbs]
 
 @settings(max_examples=60, deadline=None)
 @given(st.data())
-def test_the_stored_form_stays_as_it_is(data: st.DataObject) -> None:
+def test_defaulting_is_idempotent(data: st.DataObject) -> None:
     resource = data.draw(st.sampled_from(STORED), label="resource")
     sections = {name for name in resource.schema.properties if name not in ("apiVersion", "kind", "metadata")}
     section = data.draw(st.sampled_from(sorted(sections) or ["metadata"]), label="section")

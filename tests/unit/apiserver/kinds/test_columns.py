@@ -49,11 +49,11 @@ def row(resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
         (3000 * 86400, "8y"),
     ],
 )
-def test_ages(seconds: float, shown: str) -> None:
+def test_duration_is_formatted_like_kubectl(seconds: float, shown: str) -> None:
     assert human_duration(seconds) == shown
 
 
-def test_unknown_ages() -> None:
+def test_unknown_age_is_shown_as_unknown() -> None:
     assert since(None) == since("soon") == "<unknown>"
     assert since(clock.rfc3339(time.time() - 300)) == "5m"
 
@@ -109,7 +109,7 @@ PODS = kind("Pod")
         ),
     ],
 )
-def test_pods(status: Any, deleted: bool, ready: str, shown: str) -> None:
+def test_pod_columns_show_ready_and_status(status: Any, deleted: bool, ready: str, shown: str) -> None:
     pod = created(PODS, spec={**POD, "initContainers": [{"name": "i", "image": "i"}]})
     pod["status"] = status
     if deleted:
@@ -118,14 +118,14 @@ def test_pods(status: Any, deleted: bool, ready: str, shown: str) -> None:
     assert (found["Ready"], found["Status"]) == (ready, shown)
 
 
-def test_restarts_say_when() -> None:
+def test_pod_restarts_column_shows_time_of_last_restart() -> None:
     pod = created(PODS, spec=POD)
     last = {"terminated": {"finishedAt": ago(300)}}
     pod["status"] = {"containerStatuses": [{"restartCount": 4, "lastState": last, "state": {"running": {}}}]}
     assert row(PODS, pod)["Restarts"] == "4 (5m ago)"
 
 
-def test_nodes() -> None:
+def test_node_columns_show_status_roles_and_addresses() -> None:
     labels = {"node-role.kubernetes.io/etcd": "", "node-role.kubernetes.io/control-plane": "true"}
     node = created(
         kind("Node"),
@@ -145,7 +145,7 @@ def test_nodes() -> None:
     assert (found["OS-Image"], found["Kernel-Version"]) == ("<unknown>", "6.1 (arm64)")
 
 
-def test_services_and_endpoints() -> None:
+def test_service_and_endpoints_columns_show_ports_and_addresses() -> None:
     ports = [{"port": 80, "name": "a"}, {"port": 81, "name": "b", "nodePort": 30081}]
     service = created(kind("Service"), spec={"type": "NodePort", "ports": ports, "selector": {"b": "2", "a": "1"}})
     found = row(kind("Service"), service)
@@ -156,7 +156,7 @@ def test_services_and_endpoints() -> None:
     assert row(kind("Endpoints"), endpoints)["Endpoints"] == "10.0.0.0:80,10.0.0.1:80,10.0.0.2:80 + 2 more..."
 
 
-def test_jobs() -> None:
+def test_job_columns_show_status_completions_and_duration() -> None:
     job = created(kind("Job", "batch"), spec={"template": {"spec": {**POD, "restartPolicy": "Never"}}})
     job["status"] = {
         "succeeded": 1,
@@ -170,7 +170,7 @@ def test_jobs() -> None:
     assert found["Selector"].startswith("batch.kubernetes.io/controller-uid=")
 
 
-def test_events() -> None:
+def test_event_columns_show_age_object_and_message() -> None:
     event = created(
         kind("Event"),
         involvedObject={"kind": "Pod", "name": "web", "namespace": "ns"},
@@ -184,7 +184,7 @@ def test_events() -> None:
     assert (found["Source"], found["Count"]) == ("kubelet, n1", 1)
 
 
-def test_bindings_and_volumes() -> None:
+def test_role_binding_and_volume_columns_show_subjects_and_capacity() -> None:
     group = "rbac.authorization.k8s.io"
     subjects = [{"kind": "ServiceAccount", "name": "s", "namespace": "n"}, {"kind": "Group", "name": "g"}]
     binding = created(kind("RoleBinding", group), roleRef={"kind": "Role", "name": "r"}, subjects=subjects)
@@ -199,7 +199,7 @@ def test_bindings_and_volumes() -> None:
     assert (volume["Capacity"], volume["Access Modes"], volume["Claim"]) == ("1Gi", "RWO,RWX", "n/c")
 
 
-def test_kinds_without_columns_show_when_they_were_created() -> None:
+def test_kinds_without_printer_columns_show_created_at() -> None:
     role = created(kind("Role", "rbac.authorization.k8s.io"), metadata={"creationTimestamp": "2026-01-02T03:04:05Z"})
     columns = kind("Role", "rbac.authorization.k8s.io").columns
     assert [(c.name, c.type) for c in columns] == [("Name", "string"), ("Created At", "date")]

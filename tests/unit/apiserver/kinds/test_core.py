@@ -24,7 +24,7 @@ def b64(text: str) -> str:
 # -- secrets and config maps ------------------------------------------------------------------------------------------
 
 
-def test_string_data_ends_up_in_data() -> None:
+def test_secret_string_data_is_merged_into_data() -> None:
     secret = defaulted(SECRET, data={"a": b64("old"), "b": b64("kept")}, stringData={"a": "new"})
     assert secret["data"] == {"a": b64("new"), "b": b64("kept")}
     assert "stringData" not in secret
@@ -53,21 +53,21 @@ def test_string_data_ends_up_in_data() -> None:
         ),
     ],
 )
-def test_secrets_that_are_refused(fields: dict[str, Any], expected: str) -> None:
+def test_invalid_secret_is_rejected_without_leaking_content(fields: dict[str, Any], expected: str) -> None:
     found = complaints(SECRET, **fields)
     assert found
     assert found[0].startswith(expected)
     assert b64("hidden") not in str(found)
 
 
-def test_a_secret_keeps_its_type() -> None:
+def test_secret_type_is_immutable() -> None:
     old = created(SECRET)
     _, found = updated(SECRET, old, changed(old, "type", "other"))
     assert found == ['type: Invalid value: "other": field is immutable']
 
 
 @pytest.mark.parametrize("resource", [SECRET, CONFIG_MAP], ids=["secret", "configmap"])
-def test_immutable_data_stays(resource: Any) -> None:
+def test_immutable_secret_and_config_map_data_cannot_change(resource: Any) -> None:
     old = created(resource, data={"a": "YQ=="}, immutable=True)
     _, found = updated(resource, old, changed(changed(old, "data", {"a": "Yg=="}), "immutable", None))
     assert found == [
@@ -77,7 +77,7 @@ def test_immutable_data_stays(resource: Any) -> None:
     assert updated(resource, old, changed(old, "metadata.labels", {"x": "y"}))[1] == []
 
 
-def test_config_map_keys() -> None:
+def test_invalid_config_map_keys_are_rejected() -> None:
     found = complaints(CONFIG_MAP, data={"a": "x"}, binaryData={"a": "YQ=="})
     assert found == ['data[a]: Invalid value: "a": duplicate of key present in binaryData']
     assert complaints(CONFIG_MAP, data={"..": "x"})[0].startswith('data[..]: Invalid value: ".."')
@@ -87,20 +87,20 @@ def test_config_map_keys() -> None:
 # -- namespaces -------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_namespace() -> None:
+def test_new_namespace_gets_name_label_finalizer_and_active_phase() -> None:
     namespace = created(NAMESPACE, metadata={"labels": {NAME_LABEL: "forged"}}, status={"phase": "Terminating"})
     assert namespace["metadata"]["labels"] == {NAME_LABEL: "it"}
     assert namespace["spec"] == {"finalizers": ["kubernetes"]}
     assert namespace["status"] == {"phase": "Active"}
 
 
-def test_updates_leave_the_finalizers_of_a_namespace_alone() -> None:
+def test_namespace_update_keeps_spec_finalizers() -> None:
     old = created(NAMESPACE)
     new, found = updated(NAMESPACE, old, changed(old, "spec", {"finalizers": []}))
     assert (new["spec"], found) == ({"finalizers": ["kubernetes"]}, [])
 
 
-def test_the_phase_of_a_namespace_follows_its_deletion() -> None:
+def test_namespace_phase_follows_deletion_timestamp() -> None:
     namespace = created(NAMESPACE)
     assert NAMESPACE.behaviour.is_held(namespace)
     early = changed(namespace, "status.phase", "Terminating")
@@ -112,7 +112,7 @@ def test_the_phase_of_a_namespace_follows_its_deletion() -> None:
     assert NAMESPACE.behaviour.validate_status(namespace, namespace) == []
 
 
-def test_namespace_names_are_labels() -> None:
+def test_namespace_name_must_be_a_dns_label() -> None:
     validate_name = NAMESPACE.behaviour.validate_name
     assert validate_name is not None
     assert validate_name("a.b", False)
@@ -122,7 +122,7 @@ def test_namespace_names_are_labels() -> None:
 # -- pods -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_pod() -> None:
+def test_new_pod_gets_defaults_and_pending_status() -> None:
     pod = created(PODS, spec={**POD, "serviceAccount": "robot", "volumes": [{"name": "v"}]}, status={"phase": "Failed"})
     spec = pod["spec"]
     assert spec["restartPolicy"] == "Always"
@@ -149,7 +149,7 @@ def test_a_new_pod() -> None:
         ({"podIP": "c", "podIPs": [{"ip": "a"}, {"ip": "b"}]}, {"podIP": "c", "podIPs": [{"ip": "c"}]}),
     ],
 )
-def test_a_pod_has_its_address_twice(status: Any, expected: Any) -> None:
+def test_pod_ip_and_pod_ips_are_kept_in_sync(status: Any, expected: Any) -> None:
     assert defaulted(PODS, spec=POD, status=status)["status"] == expected
 
 
@@ -165,12 +165,12 @@ def test_a_pod_has_its_address_twice(status: Any, expected: Any) -> None:
         ("nginx@sha256:0123", "IfNotPresent"),
     ],
 )
-def test_the_pull_policy_follows_the_tag(image: str, policy: str) -> None:
+def test_image_pull_policy_default_depends_on_tag(image: str, policy: str) -> None:
     pod = defaulted(PODS, spec={"containers": [{"name": "c", "image": image}]})
     assert pod["spec"]["containers"][0]["imagePullPolicy"] == policy
 
 
-def test_requests_follow_limits_in_pods_but_not_in_templates() -> None:
+def test_requests_default_from_limits_in_pods_but_not_in_templates() -> None:
     container = {"name": "c", "image": "i:1", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
     spec = {"containers": [{**container, "ports": [{"containerPort": 80}]}], "hostNetwork": True}
     found = defaulted(PODS, spec=spec)["spec"]["containers"][0]
@@ -191,7 +191,7 @@ def test_requests_follow_limits_in_pods_but_not_in_templates() -> None:
         ([{"requests": {"cpu": "1"}}], "Burstable"),
     ],
 )
-def test_quality_of_service(resources: list[Any], expected: str) -> None:
+def test_qos_class_depends_on_requests_and_limits(resources: list[Any], expected: str) -> None:
     assert qos_class({"containers": [{"resources": r} for r in resources]}) == expected
 
 
@@ -283,14 +283,14 @@ BAD_PODS: list[tuple[str, Any, str]] = [
 
 
 @pytest.mark.parametrize(("path", "value", "expected"), BAD_PODS)
-def test_pods_that_are_refused(path: str, value: Any, expected: str) -> None:
+def test_invalid_pod_is_rejected(path: str, value: Any, expected: str) -> None:
     pod = changed(given(PODS, spec=POD), path, value)
     PODS.behaviour.default(pod)
     found = [str(e) for e in PODS.behaviour.validate(pod)]
     assert any(text.startswith(expected) for text in found), found
 
 
-def test_a_pod_can_change_only_little() -> None:
+def test_pod_update_may_change_only_mutable_fields() -> None:
     old = created(PODS, spec={**POD, "tolerations": [{"key": "a", "operator": "Exists"}], "activeDeadlineSeconds": 9})
     assert updated(PODS, old, changed(old, "spec.containers.0.image", "other:1"))[1] == []
     assert updated(PODS, old, changed(old, "spec.activeDeadlineSeconds", 5))[1] == []
@@ -322,7 +322,9 @@ def test_a_pod_can_change_only_little() -> None:
         ({"nodeName": "n", "terminationGracePeriodSeconds": -1}, {}, None, 1),
     ],
 )
-def test_grace(spec: Any, status: Any, asked: int | None, seconds: int) -> None:
+def test_pod_grace_period_depends_on_spec_status_and_request(
+    spec: Any, status: Any, asked: int | None, seconds: int
+) -> None:
     decide = PODS.behaviour.graceful_seconds
     assert decide is not None
     assert decide({"spec": spec, "status": status}, asked) == seconds
@@ -331,14 +333,14 @@ def test_grace(spec: Any, status: Any, asked: int | None, seconds: int) -> None:
 # -- nodes, services, volumes, the rest -------------------------------------------------------------------------------
 
 
-def test_a_node_registers_with_its_status() -> None:
+def test_new_node_keeps_its_status_and_gets_defaults() -> None:
     node = created(NODE, spec={"podCIDR": "10.0.0.0/24"}, status={"capacity": {"cpu": 4}})
     assert node["status"]["allocatable"] == {"cpu": "4"}
     assert node["spec"]["podCIDRs"] == ["10.0.0.0/24"]
     assert NODE.keeps_status_on_create
 
 
-def test_what_a_node_may_not_change() -> None:
+def test_node_provider_id_is_immutable_and_taints_are_unique() -> None:
     old = created(NODE, spec={"providerID": "aws://1", "podCIDRs": ["10.0.0.0/24"]})
     assert updated(NODE, old, changed(old, "spec.providerID", "aws://2"))[1] == [
         'spec.providerID: Forbidden: node updates may not change providerID except from "" to valid'
@@ -348,7 +350,7 @@ def test_what_a_node_may_not_change() -> None:
     assert "taints must be unique by key and effect pair" in complaints(NODE, spec={"taints": taints})[0]
 
 
-def test_a_new_service() -> None:
+def test_new_service_gets_defaults() -> None:
     service = created(SERVICE, spec={"ports": [{"port": 80}, {"port": 81, "name": "b", "targetPort": "http"}]})
     spec = service["spec"]
     assert (spec["type"], spec["sessionAffinity"], spec["internalTrafficPolicy"]) == ("ClusterIP", "None", "Cluster")
@@ -379,12 +381,12 @@ def test_a_new_service() -> None:
         ({"type": "NodePort", "clusterIP": "None"}, 'spec.clusterIPs[0]: Invalid value: "None": may not be set to'),
     ],
 )
-def test_services_that_are_refused(spec: Any, expected: str) -> None:
+def test_invalid_service_is_rejected(spec: Any, expected: str) -> None:
     found = complaints(SERVICE, spec=spec)
     assert any(text.startswith(expected) for text in found), found
 
 
-def test_a_service_keeps_its_address() -> None:
+def test_service_cluster_ip_is_kept_and_immutable() -> None:
     old = created(SERVICE, spec={"clusterIP": "10.0.0.7", "ports": [{"port": 80}]})
     assert old["spec"]["clusterIPs"] == ["10.0.0.7"]
     new, found = updated(SERVICE, old, given(SERVICE, spec={"ports": [{"port": 81}]}))
@@ -395,7 +397,7 @@ def test_a_service_keeps_its_address() -> None:
     ]
 
 
-def test_volumes_and_claims() -> None:
+def test_persistent_volumes_and_claims_are_defaulted_and_validated() -> None:
     spec = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/x"}}
     volume = created(VOLUME, spec=spec)
     assert volume["status"]["phase"] == "Pending"
@@ -416,13 +418,13 @@ def test_volumes_and_claims() -> None:
     assert complaints(CLAIM, spec={"accessModes": ["Odd"]})[0].startswith('spec.accessModes: Unsupported value: "Odd"')
 
 
-def test_replication_controllers_take_labels_from_the_template() -> None:
+def test_replication_controller_selector_defaults_from_template_labels() -> None:
     controller = created(kind("ReplicationController"), spec={"template": TEMPLATE})
     assert controller["spec"]["selector"] == controller["metadata"]["labels"] == {"app": "web"}
     assert controller["spec"]["replicas"] == 1
 
 
-def test_limit_ranges_default_from_maximum_and_minimum() -> None:
+def test_limit_range_defaults_derive_from_max_and_min() -> None:
     limits = [
         {"type": "Container", "max": {"cpu": "2"}, "min": {"memory": "1Mi"}},
         {"type": "Pod", "max": {"cpu": "4"}},

@@ -41,7 +41,7 @@ def test_every_field_number_is_unique_in_its_message() -> None:
         assert not [n for n, times in numbers.items() if times > 1], message.name
 
 
-def test_every_field_name_is_unique_also_where_messages_are_inlined() -> None:
+def test_field_names_are_unique_including_inlined_messages() -> None:
     def flattened(message: MessageType) -> list[str]:
         found = []
         for field in message.fields:
@@ -54,18 +54,18 @@ def test_every_field_name_is_unique_also_where_messages_are_inlined() -> None:
         assert len(names) == len(set(names)), message.name
 
 
-def test_every_type_a_field_names_exists() -> None:
+def test_field_types_all_resolve() -> None:
     for message in every_message():
         for field in message.fields:
             assert idl.resolve(field.form.type) is not None or field.form.type in idl.SCALARS
 
 
-def test_every_kind_says_what_it_is() -> None:
+def test_kinds_all_have_a_description() -> None:
     missing = [m.name for m in every_message() if m.is_kind and not m.description]
     assert missing == []
 
 
-def test_a_merge_key_names_a_field_of_the_items() -> None:
+def test_merge_key_is_a_field_of_the_list_items() -> None:
     for message in every_message():
         for field in message.fields:
             item = idl.resolve(field.form.type)
@@ -75,7 +75,7 @@ def test_a_merge_key_names_a_field_of_the_items() -> None:
                 assert keys <= idl.schema_of(item).properties.keys(), f"{message.name}.{field.name}"
 
 
-def test_the_shape_of_a_deployment() -> None:
+def test_deployment_schema_has_expected_shape() -> None:
     schema = idl.schema_of(idl.message("apps", "v1", "Deployment"))
     assert schema.properties["metadata"] is OBJECT_META
     assert schema.description.startswith("Keeps a number of identical pods")
@@ -90,19 +90,19 @@ def test_the_shape_of_a_deployment() -> None:
     assert (containers.patch_strategy, containers.patch_merge_key) == (("merge",), "name")
 
 
-def test_inlined_fields_stand_in_the_surrounding_object() -> None:
+def test_inlined_fields_appear_in_the_parent_schema() -> None:
     volume = idl.schema_of(idl.message("", "v1", "Volume"))
     assert {"name", "secret", "configMap", "emptyDir"} <= volume.properties.keys()
     assert "volumeSource" not in volume.properties
 
 
-def test_the_schema_of_schemas_contains_itself() -> None:
+def test_json_schema_props_schema_is_recursive() -> None:
     props = idl.schema_of(idl.message("apiextensions.k8s.io", "v1", "JSONSchemaProps"))
     assert props.properties["not"].properties is props.properties
     assert props.properties["properties"].additional is props
 
 
-def test_nodes_are_shared_between_kinds() -> None:
+def test_schema_nodes_are_shared_between_kinds() -> None:
     def pod_spec(group: str, kind: str) -> dict[str, Schema]:
         template = idl.schema_of(idl.message(group, "v1", kind)).properties["spec"].properties["template"]
         return template.properties["spec"].properties
@@ -118,11 +118,11 @@ def test_nodes_are_shared_between_kinds() -> None:
         ("io.k8s.api.core.v1.PodSpec", "io.k8s.api.core.v1.PodSpec"),
     ],
 )
-def test_names_in_openapi_documents(ref: str, name: str) -> None:
+def test_openapi_component_name_is_fully_qualified(ref: str, name: str) -> None:
     assert component_name(ref) == name
 
 
-def test_enums_and_wrapped_lists() -> None:
+def test_enum_and_wrapped_list_fields_have_expected_schema() -> None:
     port = idl.schema_of(idl.message("", "v1", "ContainerPort"))
     assert port.properties["protocol"].enum == ("TCP", "UDP", "SCTP")
     assert port.properties["protocol"].default == "TCP"
@@ -131,13 +131,13 @@ def test_enums_and_wrapped_lists() -> None:
     assert (extra.additional.type, extra.additional.items and extra.additional.items.type) == ("array", "string")
 
 
-def test_a_pointer_has_no_default_of_its_own() -> None:
+def test_pointer_field_has_no_default() -> None:
     status = idl.schema_of(idl.message("apps", "v1", "DeploymentStatus"))
     assert status.properties["collisionCount"].default is UNSET
     assert idl.schema_of(idl.message("", "v1", "PodCondition")).properties["status"].default == ""
 
 
-def test_unknown_words_are_refused() -> None:
+def test_unknown_flag_or_message_is_rejected() -> None:
     with pytest.raises(ValueError, match="unknown flag"):
         idl._flag("sometimes", "string")
     with pytest.raises(KeyError):

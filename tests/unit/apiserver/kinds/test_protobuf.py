@@ -56,19 +56,19 @@ def refusal(data: bytes) -> str:
 # ---- what each field becomes ---------------------------------------------------------------------------------------
 
 
-def test_text_and_maps() -> None:
+def test_protobuf_strings_and_maps_are_decoded() -> None:
     entry = block(2, block(1, "k") + block(2, "wörd"))
     config_map = read("v1", "ConfigMap", block(1, block(1, "name")) + entry + block(2, block(1, "empty")))
     assert config_map == {"metadata": {"name": "name"}, "data": {"k": "wörd", "empty": ""}}
 
 
-def test_bytes_are_base64() -> None:
+def test_protobuf_bytes_are_decoded_to_base64() -> None:
     secret = read("v1", "Secret", block(2, block(1, "k") + block(2, b"\x00\xff")) + number(5, 1) + number(5, 0))
     assert secret == {"data": {"k": base64.b64encode(b"\x00\xff").decode()}, "immutable": False}
 
 
 @pytest.mark.parametrize("value", [0, 1, 300, 2**31 - 1, -1, -(2**63), 2**63 - 1])
-def test_numbers(value: int) -> None:
+def test_protobuf_integers_are_decoded(value: int) -> None:
     assert read("v1", "ConfigMap", block(1, number(7, value)))["metadata"] == {"generation": value}
 
 
@@ -81,11 +81,11 @@ def test_numbers(value: int) -> None:
         (number(1, -1), "1969-12-31T23:59:59Z"),
     ],
 )
-def test_times(content: bytes, shown: str | None) -> None:
+def test_protobuf_time_is_decoded_to_rfc3339_seconds(content: bytes, shown: str | None) -> None:
     assert read("v1", "ConfigMap", block(1, block(8, content)))["metadata"] == {"creationTimestamp": shown}
 
 
-def test_times_to_the_microsecond() -> None:
+def test_protobuf_micro_time_is_decoded_with_microseconds() -> None:
     renewed = block(4, number(1, 1_700_000_000) + number(2, 123_456_789))
     lease = read("coordination.k8s.io/v1", "Lease", block(2, block(1, "me") + number(2, 15) + renewed))
     assert lease["spec"] == {
@@ -95,7 +95,7 @@ def test_times_to_the_microsecond() -> None:
     }
 
 
-def test_ports_are_numbers_or_names_and_lists_repeat() -> None:
+def test_protobuf_int_or_string_and_repeated_fields_are_decoded() -> None:
     by_number = block(1, number(3, 80) + block(4, number(1, 0) + number(2, 8080)))
     by_name = block(1, block(2, "TCP") + block(4, number(1, 1) + block(3, "web")))
     service = read("v1", "Service", block(2, by_number + by_name + block(1, block(4, b""))))
@@ -106,32 +106,32 @@ def test_ports_are_numbers_or_names_and_lists_repeat() -> None:
     ]
 
 
-def test_numbers_in_lists_packed_or_not() -> None:
+def test_protobuf_packed_and_unpacked_integer_lists_are_decoded() -> None:
     packed = block(4, varint(1) + varint(300)) + number(4, 7)
     pod = read("v1", "Pod", block(2, block(14, packed)))
     assert pod["spec"]["securityContext"] == {"supplementalGroups": [1, 300, 7]}
 
 
-def test_quantities() -> None:
+def test_protobuf_quantity_is_decoded() -> None:
     limits = block(1, block(1, "cpu") + block(2, block(1, "500m")))
     container = block(2, block(1, "c") + block(8, limits))
     assert read("v1", "Pod", block(2, container))["spec"]["containers"][0]["resources"] == {"limits": {"cpu": "500m"}}
 
 
-def test_what_is_inline_stands_in_the_surrounding_object() -> None:
+def test_protobuf_inline_fields_appear_in_the_parent_object() -> None:
     selector = block(1, block(1, "map")) + block(2, "key")
     env = block(7, block(1, "A") + block(3, block(3, selector)))
     container = read("v1", "Pod", block(2, block(2, env)))["spec"]["containers"][0]
     assert container["env"] == [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "map", "key": "key"}}}]
 
 
-def test_lists_in_messages_of_their_own() -> None:
+def test_protobuf_wrapped_lists_are_decoded() -> None:
     extra = block(5, block(1, "scopes") + block(2, block(1, "a") + block(1, "b")))
     review = read("authorization.k8s.io/v1", "SubjectAccessReview", block(2, block(3, "jane") + extra))
     assert review["spec"] == {"user": "jane", "extra": {"scopes": ["a", "b"]}}
 
 
-def test_json_inside() -> None:
+def test_protobuf_embedded_json_is_decoded() -> None:
     fields = block(7, block(1, '{"f:data":{}}'))
     entry = block(17, block(1, "lab") + fields)
     assert read("v1", "ConfigMap", block(1, entry))["metadata"]["managedFields"] == [
@@ -139,7 +139,7 @@ def test_json_inside() -> None:
     ]
 
 
-def test_json_inside_that_is_not_utf_8_is_refused() -> None:
+def test_protobuf_embedded_json_with_invalid_utf_8_is_rejected() -> None:
     """It was answered with a 500."""
     entry = block(17, block(7, block(1, b'{"f:\xff":{}}')))
     assert "utf-8" in refusal(body("v1", "ConfigMap", block(1, entry)))
@@ -151,7 +151,7 @@ def schema(content: bytes) -> Any:
     return definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
-def test_schemas() -> None:
+def test_protobuf_json_schema_props_are_decoded() -> None:
     text = block(5, "string")
     assert schema(double(9, 2.5) + double(11, -1)) == {"maximum": 2.5, "minimum": -1.0}
     assert schema(block(8, block(1, '{"a":[1]}'))) == {"default": {"a": [1]}}
@@ -163,7 +163,7 @@ def test_schemas() -> None:
     assert schema(block(29, block(1, "x") + block(2, text))) == {"properties": {"x": {"type": "string"}}}
 
 
-def test_delete_options_come_with_the_version_of_what_is_deleted() -> None:
+def test_protobuf_delete_options_are_decoded_in_any_group_version() -> None:
     options = block(2, block(1, "uid")) + block(4, "Orphan") + number(1, 0) + block(5, "All")
     assert read("apps/v1", "DeleteOptions", options) == {
         "preconditions": {"uid": "uid"},
@@ -173,12 +173,12 @@ def test_delete_options_come_with_the_version_of_what_is_deleted() -> None:
     }
 
 
-def test_unknown_fields_are_skipped() -> None:
+def test_protobuf_unknown_fields_are_skipped() -> None:
     strange = number(900, 1) + block(901, b"x") + double(902, 1.0) + varint(903 << 3 | 5) + b"1234"
     assert read("v1", "ConfigMap", strange + block(1, block(1, "n"))) == {"metadata": {"name": "n"}}
 
 
-def test_the_path_says_what_the_envelope_leaves_out() -> None:
+def test_protobuf_envelope_type_meta_defaults_from_the_path() -> None:
     content = block(1, block(1, "n"))
     for api_version, kind in (("", ""), ("v1", ""), ("", "ConfigMap")):
         decoded = decode(body(api_version, kind, content), "v1", "ConfigMap")
@@ -186,7 +186,7 @@ def test_the_path_says_what_the_envelope_leaves_out() -> None:
     assert decode(body("v1", "Secret", b""), "v1", "ConfigMap")["kind"] == "Secret"
 
 
-def test_text_that_is_not_utf8_becomes_what_go_writes_as_json() -> None:
+def test_protobuf_invalid_utf_8_text_is_replaced_like_go() -> None:
     entry = block(2, block(1, "k") + block(2, b"a\xff\xe4\xbdb"))
     assert read("v1", "ConfigMap", entry)["data"] == {"k": "a\ufffd\ufffd\ufffdb"}
 
@@ -194,7 +194,7 @@ def test_text_that_is_not_utf8_becomes_what_go_writes_as_json() -> None:
 # ---- what is refused -----------------------------------------------------------------------------------------------
 
 
-def test_kinds_nobody_knows() -> None:
+def test_protobuf_unknown_kind_is_rejected() -> None:
     assert refusal(body("v1", "Poem", b"")) == 'no kind "Poem" is registered for version "v1"'
     refusal(body("../../etc/v1", "ConfigMap", b""))
     refusal(body("v1", "ObjectMeta", b""))
@@ -209,7 +209,7 @@ def test_kinds_nobody_knows() -> None:
         (body("v1", "ConfigMap", b"")[:-1], "unexpected EOF"),
     ],
 )
-def test_what_is_no_object_at_all(data: bytes, problem: str) -> None:
+def test_protobuf_body_without_valid_envelope_is_malformed(data: bytes, problem: str) -> None:
     with pytest.raises(Malformed) as caught:
         decode(data, "v1", "ConfigMap")
     assert str(caught.value) == problem
@@ -218,12 +218,12 @@ def test_what_is_no_object_at_all(data: bytes, problem: str) -> None:
 @pytest.mark.parametrize(
     "api_version", ["\0/v1", "a" * 300 + "/v1", "v1" * 200, "core/../v1", "/core/v1", "core/v1/../v1"]
 )
-def test_version_that_no_file_can_have_is_refused(api_version: str) -> None:
+def test_protobuf_invalid_api_version_is_rejected(api_version: str) -> None:
     """The words of the body became part of a path, and of an error that was answered with a 500."""
     assert refusal(body(api_version, "ConfigMap", b"")).startswith("no kind")
 
 
-def test_what_is_not_what_its_kind_says() -> None:
+def test_protobuf_truncated_content_raises_unfit_with_kind() -> None:
     with pytest.raises(Unfit) as caught:
         decode(body("v1", "ConfigMap", b"\x0a\x7f"), "v1", "Secret")
     assert (caught.value.api_version, caught.value.kind, str(caught.value)) == ("v1", "ConfigMap", "unexpected EOF")
@@ -261,11 +261,11 @@ def test_what_is_not_what_its_kind_says() -> None:
         body("v1", "Service", block(2, block(1, block(4, block(1, b""))))),
     ],
 )
-def test_malformed(data: bytes) -> None:
+def test_malformed_protobuf_is_rejected(data: bytes) -> None:
     refusal(data)
 
 
-def test_schemas_in_schemas_end_somewhere() -> None:
+def test_protobuf_too_deeply_nested_schema_is_rejected() -> None:
     content = b""
     for _ in range(3_000):
         content = block(24, block(1, content))
@@ -298,10 +298,10 @@ def outcome(data: bytes) -> str:
 
 @given(st.sampled_from(KINDS), MESSAGES)
 @example(("v1", "Pod"), block(2, number(5, 2**63)))
-def test_any_bytes_are_an_object_or_refused(kind: tuple[str, str], content: bytes) -> None:
+def test_arbitrary_protobuf_content_decodes_or_is_rejected(kind: tuple[str, str], content: bytes) -> None:
     assert outcome(body(*kind, content)) in (kind[1], "refused")
 
 
 @given(st.binary(max_size=40))
-def test_any_envelope(data: bytes) -> None:
+def test_arbitrary_protobuf_envelope_decodes_or_is_rejected(data: bytes) -> None:
     assert outcome(MAGIC + data)

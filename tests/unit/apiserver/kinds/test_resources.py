@@ -111,18 +111,18 @@ def named(resource: Resource) -> str:
 
 
 @pytest.mark.parametrize("resource", STORED, ids=named)
-def test_a_plain_manifest_is_accepted(resource: Resource) -> None:
+def test_minimal_manifest_of_each_kind_is_accepted(resource: Resource) -> None:
     assert complaints(resource, **MANIFESTS[resource.group, resource.kind]) == []
 
 
 @pytest.mark.parametrize("resource", STORED, ids=named)
-def test_what_is_stored_has_only_known_fields_and_the_right_types(resource: Resource) -> None:
+def test_created_object_matches_its_schema(resource: Resource) -> None:
     obj = created(resource, **MANIFESTS[resource.group, resource.kind])
     assert misfits(resource.schema, obj, "") == []
 
 
 @pytest.mark.parametrize("resource", STORED, ids=named)
-def test_an_unchanged_update_changes_nothing_and_is_accepted(resource: Resource) -> None:
+def test_unchanged_update_is_accepted_as_a_no_op(resource: Resource) -> None:
     old = created(resource, **MANIFESTS[resource.group, resource.kind])
     new = copy.deepcopy(old)
     resource.behaviour.default(new)
@@ -133,7 +133,7 @@ def test_an_unchanged_update_changes_nothing_and_is_accepted(resource: Resource)
 
 
 @pytest.mark.parametrize("resource", STORED, ids=named)
-def test_every_column_has_a_cell_for_any_object(resource: Resource) -> None:
+def test_printer_columns_have_a_cell_for_any_object(resource: Resource) -> None:
     bare = given(resource)
     full = created(resource, **MANIFESTS[resource.group, resource.kind])
     assert [c.name for c in resource.columns if c.format == "name"][:1] == ["Name"]
@@ -144,7 +144,7 @@ def test_every_column_has_a_cell_for_any_object(resource: Resource) -> None:
 
 
 @pytest.mark.parametrize("resource", STORED, ids=named)
-def test_even_an_empty_object_only_gets_complaints(resource: Resource) -> None:
+def test_empty_object_is_validated_without_crashing(resource: Resource) -> None:
     obj = given(resource)
     resource.behaviour.default(obj)
     resource.behaviour.prepare_create(obj)
@@ -163,7 +163,7 @@ def test_selectable_fields_and_scale_paths_exist(resource: Resource) -> None:
     assert resource.has_status == ("status" in resource.schema.properties)
 
 
-def test_names_are_not_used_twice() -> None:
+def test_resource_names_and_short_names_are_unique() -> None:
     seen = [(r.group, r.version, r.plural) for r in builtin_resources()]
     assert len(set(seen)) == len(seen)
     short = [name for r in builtin_resources() if r.group != "events.k8s.io" for name in r.short_names]
@@ -174,7 +174,7 @@ def test_names_are_not_used_twice() -> None:
     }  # fmt: skip
 
 
-def test_importing_the_package_loads_no_kind() -> None:
+def test_importing_kinds_package_does_not_load_idl() -> None:
     code = "import sys, remuda.apiserver.kinds; print('remuda.apiserver.kinds.idl' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

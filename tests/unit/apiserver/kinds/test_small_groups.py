@@ -16,7 +16,7 @@ BINDING = kind("RoleBinding", RBAC)
 NEW_EVENT = MANIFESTS["events.k8s.io", "Event"]
 
 
-def test_bindings_name_the_group_of_their_parts() -> None:
+def test_role_binding_api_groups_are_defaulted() -> None:
     subjects = [{"kind": "User", "name": "u"}, {"kind": "ServiceAccount", "name": "s", "namespace": "n"}]
     binding = created(BINDING, roleRef={"kind": "Role", "name": "r"}, subjects=subjects)
     assert binding["roleRef"] == {"kind": "Role", "name": "r", "apiGroup": RBAC}
@@ -59,13 +59,13 @@ def test_bindings_name_the_group_of_their_parts() -> None:
         ),
     ],
 )
-def test_rbac_that_is_refused(resource: str, fields: Any, expected: str) -> None:
+def test_invalid_rbac_object_is_rejected(resource: str, fields: Any, expected: str) -> None:
     found = complaints(kind(resource, RBAC), **fields)
     assert len(found) == 1
     assert found[0].startswith(expected)
 
 
-def test_a_binding_keeps_its_role() -> None:
+def test_role_binding_role_ref_is_immutable() -> None:
     old = created(BINDING, roleRef={"kind": "Role", "name": "r"})
     found = updated(BINDING, old, changed(old, "roleRef.name", "other"))[1]
     assert len(found) == 1
@@ -88,14 +88,14 @@ def test_rbac_names_may_hold_colons() -> None:
         ({"preferredHolder": "x"}, "spec.preferredHolder: Forbidden: may only be specified if `strategy` is defined"),
     ],
 )
-def test_leases_that_are_refused(spec: Any, expected: str) -> None:
+def test_invalid_lease_is_rejected(spec: Any, expected: str) -> None:
     assert complaints(kind("Lease", "coordination.k8s.io"), spec=spec) == [expected]
 
 
 # -- events -----------------------------------------------------------------------------------------------------------
 
 
-def test_one_event_in_two_shapes() -> None:
+def test_event_converts_between_events_and_core_groups() -> None:
     resource = kind("Event", "events.k8s.io")
     event = created(resource, **NEW_EVENT, note="hello")
     stored = to_core(event)
@@ -111,7 +111,7 @@ def test_one_event_in_two_shapes() -> None:
     assert resource.selectable == kind("Event").selectable
 
 
-def test_an_old_event_seen_through_the_new_group() -> None:
+def test_core_event_is_readable_through_events_group() -> None:
     old = created(kind("Event"), involvedObject={"kind": "Pod"}, message="m", count=3, source={"component": "kubelet"})
     shown = from_core(dict(old))
     assert (shown["note"], shown["deprecatedCount"]) == ("m", 3)
@@ -124,7 +124,7 @@ def test_an_old_event_seen_through_the_new_group() -> None:
     ("namespace", "about", "accepted"),
     [("ns", "ns", True), ("ns", "other", False), ("ns", "", False), ("default", "", True)],
 )
-def test_an_event_lives_where_its_object_lives(namespace: str, about: str, accepted: bool) -> None:
+def test_event_namespace_must_match_involved_object(namespace: str, about: str, accepted: bool) -> None:
     found = complaints(kind("Event"), metadata={"namespace": namespace}, involvedObject={"namespace": about})
     expected = f'involvedObject.namespace: Invalid value: "{about}": does not match event.namespace'
     assert found == ([] if accepted else [expected])
@@ -142,7 +142,7 @@ def test_an_event_lives_where_its_object_lives(namespace: str, about: str, accep
         ("series", {"count": 1}, 'series.count: Invalid value: "": should be at least 2'),
     ],
 )
-def test_new_events_that_are_refused(field: str, value: Any, expected: str) -> None:
+def test_invalid_events_group_event_is_rejected(field: str, value: Any, expected: str) -> None:
     resource = kind("Event", "events.k8s.io")
     event = changed(given(resource, **NEW_EVENT), field, value)
     resource.behaviour.default(event)
@@ -150,7 +150,7 @@ def test_new_events_that_are_refused(field: str, value: Any, expected: str) -> N
     assert any(text.startswith(expected) for text in found), found
 
 
-def test_a_new_event_can_only_be_repeated() -> None:
+def test_events_group_event_update_may_change_only_series() -> None:
     resource = kind("Event", "events.k8s.io")
     old = created(resource, **NEW_EVENT)
     series = {"count": 2, "lastObservedTime": "2026-01-02T03:04:06.000000Z"}
@@ -216,12 +216,12 @@ def test_a_new_event_can_only_be_repeated() -> None:
         ),
     ],
 )
-def test_others_that_are_refused(group: str, name: str, fields: Any, expected: str) -> None:
+def test_invalid_objects_of_small_groups_are_rejected(group: str, name: str, fields: Any, expected: str) -> None:
     found = complaints(kind(name, group), **fields)
     assert any(text.startswith(expected) for text in found), found
 
 
-def test_policies_and_webhooks_default() -> None:
+def test_network_policy_and_webhook_defaults_are_set() -> None:
     policy = created(kind("NetworkPolicy", "networking.k8s.io"), spec={"egress": [{"ports": [{"port": 1}]}]})["spec"]
     assert policy["policyTypes"] == ["Ingress", "Egress"]
     assert policy["egress"][0]["ports"] == [{"port": 1, "protocol": "TCP"}]
@@ -233,7 +233,7 @@ def test_policies_and_webhooks_default() -> None:
     assert hook["namespaceSelector"] == hook["objectSelector"] == {}
 
 
-def test_what_stays_as_created() -> None:
+def test_immutable_fields_of_small_groups_cannot_change() -> None:
     for group, name, path, value in [
         ("storage.k8s.io", "StorageClass", "provisioner", "b"),
         ("storage.k8s.io", "VolumeAttachment", "spec.nodeName", "b"),

@@ -17,7 +17,7 @@ SPEC = {"selector": SELECTOR, "template": TEMPLATE}
 JOB_SPEC = {"template": {"spec": {**POD, "restartPolicy": "Never"}}}
 
 
-def test_a_new_deployment() -> None:
+def test_new_deployment_gets_defaults() -> None:
     spec = created(DEPLOYMENT, spec=SPEC, status={"replicas": 7})["spec"]
     assert (spec["replicas"], spec["revisionHistoryLimit"], spec["progressDeadlineSeconds"]) == (1, 10, 600)
     assert spec["strategy"] == {
@@ -29,7 +29,7 @@ def test_a_new_deployment() -> None:
     assert created(DEPLOYMENT, spec={**SPEC, "replicas": 0})["spec"]["replicas"] == 0
 
 
-def test_a_new_stateful_set() -> None:
+def test_new_stateful_set_gets_defaults() -> None:
     asked = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": 1}}}
     claim = {"metadata": {"name": "data"}, "spec": asked}
     mounting = {"name": "c", "image": "i:1", "volumeMounts": [{"name": "data", "mountPath": "/d"}]}
@@ -48,12 +48,12 @@ def test_a_new_stateful_set() -> None:
     assert complaints(STATEFUL_SET, spec=given_spec) == []
 
 
-def test_a_new_daemon_set() -> None:
+def test_new_daemon_set_gets_rolling_update_defaults() -> None:
     strategy = created(DAEMON_SET, spec=SPEC)["spec"]["updateStrategy"]
     assert strategy == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0}}
 
 
-def test_a_daemon_set_counts_its_templates() -> None:
+def test_daemon_set_template_generation_increases_with_template_changes() -> None:
     def counted(daemon: Any) -> str:
         return str(daemon["metadata"]["annotations"]["deprecated.daemonset.template.generation"])
 
@@ -118,7 +118,7 @@ def test_a_daemon_set_counts_its_templates() -> None:
         ),
     ],
 )
-def test_workloads_that_are_refused(resource: Any, path: str, value: Any, expected: str) -> None:
+def test_invalid_workload_is_rejected(resource: Any, path: str, value: Any, expected: str) -> None:
     obj = changed(given(resource, spec=SPEC), path, value)
     resource.behaviour.default(obj)
     found = [str(e) for e in resource.behaviour.validate(obj)]
@@ -126,7 +126,7 @@ def test_workloads_that_are_refused(resource: Any, path: str, value: Any, expect
 
 
 @pytest.mark.parametrize("resource", [DEPLOYMENT, REPLICA_SET, DAEMON_SET], ids=lambda r: r.kind)
-def test_selectors_cannot_be_changed(resource: Any) -> None:
+def test_workload_selector_is_immutable(resource: Any) -> None:
     old = created(resource, spec=SPEC)
     both = {"app": "web", "tier": "x"}
     new = changed(changed(old, "spec.selector", {"matchLabels": both}), "spec.template.metadata.labels", both)
@@ -134,7 +134,7 @@ def test_selectors_cannot_be_changed(resource: Any) -> None:
     assert found == ['spec.selector: Invalid value: {"matchLabels":{"app":"web","tier":"x"}}: field is immutable']
 
 
-def test_what_a_stateful_set_may_change() -> None:
+def test_stateful_set_update_may_change_only_mutable_fields() -> None:
     old = created(STATEFUL_SET, spec={**SPEC, "serviceName": "a"})
     assert updated(STATEFUL_SET, old, changed(old, "spec.replicas", 3))[1] == []
     found = updated(STATEFUL_SET, old, changed(old, "spec.serviceName", "b"))[1]
@@ -144,7 +144,7 @@ def test_what_a_stateful_set_may_change() -> None:
 # -- jobs -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_job_gets_its_selector_and_labels() -> None:
+def test_new_job_gets_selector_and_labels() -> None:
     job = created(JOB, spec=JOB_SPEC)
     spec = job["spec"]
     assert spec["selector"] == {"matchLabels": {"batch.kubernetes.io/controller-uid": UID}}
@@ -159,7 +159,7 @@ def test_a_new_job_gets_its_selector_and_labels() -> None:
     assert spec["podReplacementPolicy"] == "TerminatingOrFailed"
 
 
-def test_labels_a_job_takes_over_from_its_template_grow_with_them() -> None:
+def test_job_labels_default_from_template_labels() -> None:
     spec = {"template": {"metadata": {"labels": {"z": "1"}}, **JOB_SPEC["template"]}}
     job = created(JOB, spec=spec)
     assert list(job["metadata"]["labels"])[-2:] == ["job-name", "z"]
@@ -167,12 +167,12 @@ def test_labels_a_job_takes_over_from_its_template_grow_with_them() -> None:
     assert created(JOB, spec=spec, metadata={"labels": {"z": "1"}})["metadata"]["labels"] == {"z": "1"}
 
 
-def test_parallelism_without_completions_makes_a_work_queue() -> None:
+def test_job_with_parallelism_only_has_no_completions_default() -> None:
     spec = created(JOB, spec={**JOB_SPEC, "parallelism": 3})["spec"]
     assert (spec["parallelism"], "completions" in spec) == (3, False)
 
 
-def test_a_manual_selector_is_left_alone() -> None:
+def test_job_manual_selector_is_kept() -> None:
     template = {"metadata": {"labels": {"a": "b"}}, **JOB_SPEC["template"]}
     given_spec = {"template": template, "manualSelector": True, "selector": {"matchLabels": {"a": "b"}}}
     job = created(JOB, spec=given_spec)
@@ -205,7 +205,7 @@ def test_a_manual_selector_is_left_alone() -> None:
         ("spec.selector", {"matchLabels": {"x": "y"}}, "spec.selector: Invalid value:"),
     ],
 )
-def test_jobs_that_are_refused(path: str, value: Any, expected: str) -> None:
+def test_invalid_job_is_rejected(path: str, value: Any, expected: str) -> None:
     job = changed(given(JOB, spec={**JOB_SPEC, "parallelism": 1}), path, value)
     job["metadata"]["uid"] = UID
     JOB.behaviour.default(job)
@@ -214,7 +214,7 @@ def test_jobs_that_are_refused(path: str, value: Any, expected: str) -> None:
     assert any(text.startswith(expected) for text in found), found
 
 
-def test_what_a_job_may_change() -> None:
+def test_job_update_may_change_only_mutable_fields() -> None:
     old = created(JOB, spec={**JOB_SPEC, "managedBy": "remuda.io/runner"})
     for free, number in [("spec.parallelism", 5), ("spec.suspend", True), ("spec.ttlSecondsAfterFinished", 1)]:
         assert updated(JOB, old, changed(old, free, number))[1] == []
@@ -232,7 +232,7 @@ def test_what_a_job_may_change() -> None:
 @pytest.mark.parametrize(
     "schedule", ["* * * * *", "*/5 0-3 1,15 JAN-MAR MON", "@hourly", "@every 1h30m", "0 0 ? * SUN", "5/15 * * * *"]
 )
-def test_schedules(schedule: str) -> None:
+def test_valid_cron_schedule_is_accepted(schedule: str) -> None:
     assert cron.complaint(schedule) == ""
 
 
@@ -246,12 +246,12 @@ def test_schedules(schedule: str) -> None:
         ("a! * * * *", 'failed to parse int from a!: strconv.Atoi: parsing "a!": invalid syntax'),
     ],
 )
-def test_schedules_that_are_none(schedule: str, why: str) -> None:
+def test_invalid_cron_schedule_is_rejected(schedule: str, why: str) -> None:
     found = complaints(CRON_JOB, spec={"schedule": schedule, "jobTemplate": {"spec": JOB_SPEC}})
     assert found == [f'spec.schedule: Invalid value: "{schedule}": {why}']
 
 
-def test_cron_jobs() -> None:
+def test_cron_job_is_defaulted_and_validated() -> None:
     spec = {"schedule": "@daily", "jobTemplate": {"spec": JOB_SPEC}}
     stored = created(CRON_JOB, spec=spec)["spec"]
     assert (stored["concurrencyPolicy"], stored["suspend"]) == ("Allow", False)
@@ -273,13 +273,13 @@ def test_cron_jobs() -> None:
         ({"unhealthyPodEvictionPolicy": "x"}, 'supported values: "AlwaysAllow", "IfHealthyBudget"'),
     ],
 )
-def test_budgets_that_are_refused(spec: Any, expected: str) -> None:
+def test_invalid_pod_disruption_budget_is_rejected(spec: Any, expected: str) -> None:
     found = complaints(BUDGET, spec=spec)
     assert len(found) == 1
     assert expected in found[0]
 
 
-def test_negative_counts_in_a_budget_status() -> None:
+def test_pod_disruption_budget_status_rejects_negative_counts() -> None:
     budget = created(BUDGET, spec={"minAvailable": 1})
     budget["status"]["currentHealthy"] = -1
     assert [e.path for e in BUDGET.behaviour.validate_status(budget, budget)] == ["status.currentHealthy"]

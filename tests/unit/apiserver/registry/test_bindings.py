@@ -34,7 +34,7 @@ async def bind(engine: Engine, node: str = "n", *, dry_run: bool = False, **meta
     return loads(await engine.client.create(PODS, "ns", body, name="p", subresource="binding", dry_run=dry_run))
 
 
-async def test_a_pod_gets_its_node_and_the_condition_in_one_write(engine: Engine) -> None:
+async def test_binding_sets_node_name_and_pod_scheduled_condition(engine: Engine) -> None:
     before = await pod(engine)
     answer = await bind(engine, annotations={"by": "me"}, labels={"zone": "z"})
     assert (answer["kind"], answer["status"], answer["code"]) == ("Status", "Success", 201)
@@ -48,7 +48,7 @@ async def test_a_pod_gets_its_node_and_the_condition_in_one_write(engine: Engine
     assert after["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]
 
 
-async def test_a_pod_is_bound_once(engine: Engine) -> None:
+async def test_second_binding_of_pod_conflicts(engine: Engine) -> None:
     await pod(engine)
     results = await asyncio.gather(bind(engine, "a"), bind(engine, "b"), return_exceptions=True)
     (refused,) = [result for result in results if isinstance(result, StatusError)]
@@ -59,13 +59,13 @@ async def test_a_pod_is_bound_once(engine: Engine) -> None:
     )
 
 
-async def test_a_trial_changes_nothing(engine: Engine) -> None:
+async def test_dry_run_binding_does_not_change_pod(engine: Engine) -> None:
     before = await pod(engine)
     await bind(engine, dry_run=True)
     assert engine.find(PODS, "ns", "p") == before
 
 
-async def test_who_must_not_be_bound(engine: Engine) -> None:
+async def test_binding_of_gated_or_deleting_pod_conflicts(engine: Engine) -> None:
     await pod(engine, schedulingGates=[{"name": "wait"}], metadata={"finalizers": ["test.io/hold"]})
     error = await refusal(bind(engine))
     assert (error.code, error.message.partition(": ")[2]) == (409, "pod p has non-empty .spec.schedulingGates")
@@ -75,7 +75,7 @@ async def test_who_must_not_be_bound(engine: Engine) -> None:
     assert (error.code, error.message.partition(": ")[2]) == (409, expected)
 
 
-async def test_it_must_be_the_pod_that_is_meant(engine: Engine) -> None:
+async def test_binding_with_wrong_uid_or_resource_version_conflicts(engine: Engine) -> None:
     live = await pod(engine)
     for attempt in (bind(engine, uid="1"), bind(engine, resourceVersion="1")):
         error = await refusal(attempt)
@@ -85,7 +85,7 @@ async def test_it_must_be_the_pod_that_is_meant(engine: Engine) -> None:
     assert (await refusal(bind(engine, name="other"))).message == "name in URL does not match name in Binding object"
 
 
-async def test_the_target_is_a_node_with_a_name(engine: Engine) -> None:
+async def test_binding_target_must_be_a_named_node(engine: Engine) -> None:
     await pod(engine)
     body: dict[str, Any] = {"metadata": {"name": "p"}, "target": {"kind": "Pod"}}
     error = await refusal(engine.client.create(PODS, "ns", body, name="p", subresource="binding"))
@@ -103,7 +103,9 @@ async def test_the_target_is_a_node_with_a_name(engine: Engine) -> None:
         ({"target": {"name": "n"}, "more": 1}, 'strict decoding error: unknown field "more"'),
     ],
 )
-async def test_a_binding_is_read_as_strictly_as_an_object(engine: Engine, body: dict[str, Any], problem: str) -> None:
+async def test_malformed_binding_returns_400_with_strict_validation(
+    engine: Engine, body: dict[str, Any], problem: str
+) -> None:
     await pod(engine)
     resource = engine.registry.resources.of_table("pods")
     assert resource is not None
@@ -113,6 +115,6 @@ async def test_a_binding_is_read_as_strictly_as_an_object(engine: Engine, body: 
     assert (error.code, error.message) == (400, f'Binding in version "v1" cannot be handled as a Binding: {problem}')
 
 
-async def test_there_must_be_a_pod(engine: Engine) -> None:
+async def test_binding_of_missing_pod_returns_404(engine: Engine) -> None:
     error = await refusal(bind(engine))
     assert (error.code, error.message) == (404, 'pods "p" not found')

@@ -38,7 +38,7 @@ def crd(*versions: dict[str, Any]) -> dict[str, Any]:
     return {"spec": {"versions": list(versions)}}
 
 
-def test_what_was_found_good_is_served_as_it_was_compiled() -> None:
+def test_validated_crd_schema_is_compiled_once_and_cached() -> None:
     one = version(RULED)
     assert schema_errors(crd(one)) == []
     first = compiled(one)
@@ -46,7 +46,7 @@ def test_what_was_found_good_is_served_as_it_was_compiled() -> None:
     assert compiled(version(dict(RULED), description="another copy")) is first
 
 
-def test_rules_that_were_judged_in_an_earlier_life_hold_from_the_first_object_on(
+def test_crd_rules_are_enforced_after_restart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(crd_schemas, "_good", OrderedDict())
@@ -57,7 +57,7 @@ def test_rules_that_were_judged_in_an_earlier_life_hold_from_the_first_object_on
     assert complaint.path == "spec"
 
 
-def test_a_start_compiles_no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_startup_does_not_compile_crd_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     def compile_nothing(*_: object) -> None:
         raise AssertionError("nobody has written an object yet")
 
@@ -67,21 +67,21 @@ def test_a_start_compiles_no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     assert compiled(version({"type": "object"})).rules is None
 
 
-def test_a_status_subresource_is_judged_by_itself() -> None:
+def test_crd_schema_check_depends_on_status_subresource() -> None:
     odd = {"type": "object", "nullable": False, "allOf": [{"required": ["spec"]}]}
     assert schema_errors(crd(version(odd))) == []
     (complaint,) = schema_errors(crd(version(odd, subresources={"status": {}})))
     assert "at the root of the schema if the status subresource is enabled" in complaint.detail
 
 
-def test_a_bad_schema_is_complained_of_every_time() -> None:
+def test_invalid_crd_schema_is_reported_every_time() -> None:
     bad = {"type": "object", "properties": {"spec": {"properties": {}}}}
     for _ in range(2):
         (complaint,) = schema_errors(crd(version(bad)))
         assert complaint.path == "spec.validation.openAPIV3Schema.properties[spec].type"
 
 
-def test_versions_that_differ_are_named() -> None:
+def test_crd_schema_error_path_names_the_version() -> None:
     bad = {"type": "object", "properties": {"spec": {"type": "object", "x-kubernetes-validations": [{"rule": "1 +"}]}}}
     complaints = schema_errors(crd(version(RULED), version(bad, "v2")))
     assert [c.path for c in complaints] == [
@@ -89,11 +89,11 @@ def test_versions_that_differ_are_named() -> None:
     ]
 
 
-def test_without_a_schema_anything_is_kept() -> None:
+def test_crd_version_without_schema_preserves_unknown_fields() -> None:
     assert compiled(version(None)).schema.preserve_unknown
 
 
-def test_only_the_newest_are_remembered() -> None:
+def test_compiled_crd_schema_cache_is_bounded() -> None:
     for n in range(200):
         compiled(version({"type": "object", "description": str(n)}))
     assert len(crd_schemas._good) <= 64
@@ -124,23 +124,21 @@ def properties(count: int, **more: Any) -> dict[str, Any]:
         ([version(properties(12_000), "v1"), version(properties(12_001), "v2")], "at most 20000 schema nodes"),
     ],
 )
-def test_definition_above_a_limit_is_refused_before_it_is_compiled(
-    versions: list[dict[str, Any]], complaint: str
-) -> None:
+def test_crd_above_size_limit_is_rejected_before_compilation(versions: list[dict[str, Any]], complaint: str) -> None:
     started = time.process_time()
     (found,) = schema_errors(crd(*versions))
     assert time.process_time() - started < 0.5
     assert complaint in str(found)
 
 
-def test_definition_is_large_by_its_nodes_or_its_rules() -> None:
+def test_crd_is_large_by_schema_nodes_or_rules() -> None:
     assert not is_large(crd(version(properties(100))))
     assert is_large(crd(version(properties(2000))))
     assert is_large(crd(version({"type": "object", "x-kubernetes-validations": [{"rule": "true"}] * 101})))
 
 
 @pytest.mark.parametrize("text", [{"type": "string"}, {}])
-async def test_large_definition_is_judged_in_a_thread(
+async def test_large_crd_is_validated_in_a_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: dict[str, Any]
 ) -> None:
     judged_in: list[int] = []
@@ -168,7 +166,7 @@ async def test_large_definition_is_judged_in_a_thread(
     assert threading.get_ident() not in judged_in
 
 
-def test_limits_are_far_above_our_own_definitions() -> None:
+def test_crd_limits_are_far_above_built_in_crds() -> None:
     for one in [*core.definitions(), *providers.definitions(), *provisioning.definitions(), *access.definitions()]:
         size = crd_schemas._measure([v["schema"]["openAPIV3Schema"] for v in one["spec"]["versions"]])
         assert size.nodes * 10 < LIMITS.schema_nodes, one["metadata"]["name"]

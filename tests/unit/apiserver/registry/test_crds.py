@@ -31,7 +31,7 @@ from tests.unit.apiserver.engine import definition, version
 NAMES = {"plural": "widgets", "singular": "widget", "shortNames": ["w"], "kind": "Widget", "listKind": "WidgetList"}
 
 
-def test_free_names_are_accepted() -> None:
+def test_unused_crd_names_are_accepted() -> None:
     assert accept_names(NAMES, {"plural": "", "kind": ""}, []) == (NAMES, None)
 
 
@@ -47,7 +47,7 @@ def test_free_names_are_accepted() -> None:
         ({"plural": "widgets", "listKind": "WidgetList"}, "ListKindConflict", "WidgetList"),
     ],
 )
-def test_a_taken_name_is_refused(other: dict[str, Any], reason: str, clash: str) -> None:
+def test_conflicting_crd_name_is_rejected(other: dict[str, Any], reason: str, clash: str) -> None:
     before = {"plural": "", "kind": ""}
     accepted, refused = accept_names(NAMES, before, [other])
     assert refused == (reason, f'"{clash}" is already in use')
@@ -56,24 +56,24 @@ def test_a_taken_name_is_refused(other: dict[str, Any], reason: str, clash: str)
     assert accepted.get(field) == before.get(field)
 
 
-def test_several_short_names_are_refused_together() -> None:
+def test_conflicting_crd_short_names_are_reported_together() -> None:
     _, refused = accept_names({**NAMES, "shortNames": ["a", "b"]}, {}, [{"shortNames": ["b", "a"]}])
     assert refused == ("ShortNamesConflict", '["a" is already in use, "b" is already in use]')
 
 
-def test_refused_names_stay_what_they_were_and_the_rest_moves_on() -> None:
+def test_rejected_crd_names_keep_old_value_while_others_update() -> None:
     wanted = {**NAMES, "shortNames": ["x"], "categories": ["all"], "singular": "thing"}
     accepted, refused = accept_names(wanted, NAMES, [{"plural": "x"}])
     assert refused is not None
     assert accepted == {**NAMES, "singular": "thing", "categories": ["all"]}
 
 
-def test_names_can_be_given_up() -> None:
+def test_crd_names_can_be_removed() -> None:
     fewer = {key: value for key, value in NAMES.items() if key != "shortNames"}
     assert accept_names(fewer, {**NAMES, "categories": ["all"]}, []) == (fewer, None)
 
 
-def test_own_names_do_not_stand_in_the_way() -> None:
+def test_crd_names_do_not_conflict_with_themselves() -> None:
     same = {**NAMES, "singular": "widgets"}
     assert accept_names(same, {"plural": "", "kind": ""}, [])[1] is None
     assert accept_names(same, same, [])[1] is None
@@ -86,7 +86,7 @@ _ONE = st.fixed_dictionaries(
 
 
 @given(st.lists(_ONE, max_size=4), _ONE)
-def test_what_is_accepted_is_never_someone_elses(others: list[dict[str, Any]], wanted: dict[str, Any]) -> None:
+def test_accepted_crd_names_never_overlap_other_crds(others: list[dict[str, Any]], wanted: dict[str, Any]) -> None:
     accepted, refused = accept_names(wanted, {"plural": "", "kind": ""}, others)
     taken = {other[field] for other in others for field in ("plural", "singular") if other.get(field)}
     taken |= {name for other in others for name in other.get("shortNames", ())}
@@ -99,13 +99,13 @@ def test_what_is_accepted_is_never_someone_elses(others: list[dict[str, Any]], w
 # ---- versions ----------------------------------------------------------------------------------------------------
 
 
-def test_versions_are_preferred_as_clients_expect() -> None:
+def test_crd_versions_are_sorted_by_kubernetes_priority() -> None:
     ordered = ["v10", "v2", "v1", "v11beta2", "v10beta3", "v3beta1", "v12alpha1", "v11alpha2", "foo1", "foo10"]
     assert sorted(set(ordered), key=version_priority) == ordered
 
 
 @pytest.mark.parametrize("odd", ["v0", "v01", "v1beta", "v1beta0", "v1gamma1", "1", "v", "V1", "v1beta1x"])
-def test_odd_versions_come_last(odd: str) -> None:
+def test_nonstandard_crd_versions_sort_last(odd: str) -> None:
     assert sorted([odd, "v1alpha1"], key=version_priority) == ["v1alpha1", odd]
 
 
@@ -118,7 +118,7 @@ def resource(crd: dict[str, Any], at: int = 0) -> Any:
     return resource_of(crd, chosen, schema)
 
 
-def test_a_version_as_a_resource() -> None:
+def test_crd_version_is_converted_to_resource() -> None:
     crd = definition(shortNames=["w"], categories=["all"])
     crd["spec"]["versions"][0] |= {
         "subresources": {
@@ -151,13 +151,13 @@ def test_a_version_as_a_resource() -> None:
     assert made.closed == ""
 
 
-def test_the_accepted_names_are_served_not_the_wanted_ones() -> None:
+def test_crd_resource_uses_accepted_names() -> None:
     crd = definition(shortNames=["taken"])
     crd["status"] = {"acceptedNames": {**crd["spec"]["names"], "shortNames": ["w"]}}
     assert resource(crd).short_names == ("w",)
 
 
-def test_deprecated_versions_warn() -> None:
+def test_deprecated_crd_version_has_warning() -> None:
     crd = definition()
     crd["spec"]["versions"][0] |= {"deprecated": True}
     assert resource(crd).deprecation_warning == "test.io/v1 Widget is deprecated"
@@ -165,7 +165,7 @@ def test_deprecated_versions_warn() -> None:
     assert resource(crd).deprecation_warning == "use v2"
 
 
-def test_one_that_is_being_deleted_is_closed() -> None:
+def test_deleting_crd_is_closed_for_creates() -> None:
     crd = definition()
     crd["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     made = resource(crd)
@@ -174,14 +174,14 @@ def test_one_that_is_being_deleted_is_closed() -> None:
     assert "patch" in made.verbs
 
 
-def test_the_stored_version_of_one_that_serves_another() -> None:
+def test_stored_resource_uses_unserved_storage_version() -> None:
     crd = definition()
     crd["spec"]["versions"] = [version("v2"), version("v1", storage=True, served=False)]
     assert stored_resource(crd).version == "v1"
     assert resource(crd).storage_version == "v1"
 
 
-def test_errors_of_schemas_name_their_version_where_versions_differ() -> None:
+def test_schema_errors_name_the_version_when_versions_differ() -> None:
     crd = definition()
     bad = version("v1", storage=True, spec={"size": {"type": "strin"}})
     crd["spec"]["versions"] = [bad]
@@ -213,7 +213,7 @@ async def put(store: SqliteStore, crd: dict[str, Any]) -> None:
     await store.put(TABLE, "", name, lambda revision: encode_at(crd, revision), expect=expect)
 
 
-async def test_what_is_established_is_served(store: SqliteStore) -> None:
+async def test_crd_is_served_only_while_established(store: SqliteStore) -> None:
     served = Served()
     definitions = Definitions(store, served)
     crd = definition()
@@ -229,14 +229,14 @@ async def test_what_is_established_is_served(store: SqliteStore) -> None:
     definitions.close()
 
 
-async def test_what_was_stored_before_is_served_from_the_start(store: SqliteStore) -> None:
+async def test_stored_crd_is_served_from_startup(store: SqliteStore) -> None:
     await put(store, stored(definition()))
     served = Served()
     Definitions(store, served)
     assert served.find("test.io", "v1", "widgets") is not None
 
 
-async def test_versions_are_served_in_the_order_of_preference(store: SqliteStore) -> None:
+async def test_crd_versions_are_served_in_priority_order(store: SqliteStore) -> None:
     served = Served()
     Definitions(store, served)
     crd = definition()
@@ -250,7 +250,7 @@ async def test_versions_are_served_in_the_order_of_preference(store: SqliteStore
     assert [resource.version for resource in served.all()] == ["v2", "v1", "v1beta1"]
 
 
-async def test_a_change_of_status_alone_changes_nothing_served(store: SqliteStore) -> None:
+async def test_crd_metadata_change_does_not_rebuild_served_resources(store: SqliteStore) -> None:
     served = Served()
     Definitions(store, served)
     await put(store, stored(definition()))
@@ -262,7 +262,7 @@ async def test_a_change_of_status_alone_changes_nothing_served(store: SqliteStor
     assert served.generation == generation
 
 
-async def test_a_new_schema_is_in_force_from_its_revision(store: SqliteStore) -> None:
+async def test_new_crd_schema_takes_effect_from_its_revision(store: SqliteStore) -> None:
     served = Served()
     Definitions(store, served)
     await put(store, stored(definition()))

@@ -21,7 +21,7 @@ async def exists(client: LocalClient, name: str = "w") -> bool:
     return bool((await client.list(WIDGETS, "ns", field_selector=f"metadata.name={name}")).items)
 
 
-async def test_without_finalizers_it_goes_at_once(client: LocalClient) -> None:
+async def test_delete_without_finalizers_removes_object_immediately(client: LocalClient) -> None:
     made = await make(client)
     status = loads(await client.delete(WIDGETS, "ns", "w"))
     assert (status["kind"], status["status"]) == ("Status", "Success")
@@ -29,7 +29,7 @@ async def test_without_finalizers_it_goes_at_once(client: LocalClient) -> None:
     assert not await exists(client)
 
 
-async def test_finalizers_hold_it(client: LocalClient) -> None:
+async def test_delete_with_finalizers_waits_for_their_removal(client: LocalClient) -> None:
     await make(client, "w", "test.io/hold")
     held = loads(await client.delete(WIDGETS, "ns", "w"))
     meta = held["metadata"]
@@ -42,7 +42,7 @@ async def test_finalizers_hold_it(client: LocalClient) -> None:
     assert not await exists(client)
 
 
-async def test_the_last_event_carries_the_deleting_revision(client: LocalClient, registry: Registry) -> None:
+async def test_deleted_event_carries_the_deletion_revision(client: LocalClient, registry: Registry) -> None:
     await make(client)
     changes = client.watch(WIDGETS, "ns", resource_version=str(registry.store.revision))
     await client.delete(WIDGETS, "ns", "w")
@@ -52,21 +52,21 @@ async def test_the_last_event_carries_the_deleting_revision(client: LocalClient,
 
 
 @pytest.mark.parametrize(("policy", "finalizer"), [("Orphan", "orphan"), ("Foreground", "foregroundDeletion")])
-async def test_policies_are_finalizers(client: LocalClient, policy: Any, finalizer: str) -> None:
+async def test_propagation_policy_adds_finalizer(client: LocalClient, policy: Any, finalizer: str) -> None:
     await make(client)
     held = loads(await client.delete(WIDGETS, "ns", "w", propagation=policy))
     assert held["metadata"]["finalizers"] == [finalizer]
     assert held["metadata"]["deletionTimestamp"]
 
 
-async def test_a_later_policy_replaces_an_earlier_one(client: LocalClient) -> None:
+async def test_later_propagation_policy_replaces_earlier_finalizer(client: LocalClient) -> None:
     await make(client, "w", "test.io/hold")
     await client.delete(WIDGETS, "ns", "w", propagation="Foreground")
     held = loads(await client.delete(WIDGETS, "ns", "w", propagation="Background"))
     assert held["metadata"]["finalizers"] == ["test.io/hold"]
 
 
-async def test_preconditions(client: LocalClient) -> None:
+async def test_delete_preconditions_must_match(client: LocalClient) -> None:
     made = await make(client)
     for wrong in ({"uid": "other"}, {"resource_version": "1"}):
         with pytest.raises(StatusError) as caught:
@@ -85,7 +85,7 @@ async def test_dry_run_deletes_nothing(client: LocalClient, registry: Registry) 
     assert await exists(client)
 
 
-async def test_collections_by_selector(client: LocalClient) -> None:
+async def test_delete_collection_honors_field_selector(client: LocalClient) -> None:
     for name in ("a", "b", "c"):
         body = widget(name, colour="red" if name == "b" else "blue")
         await client.create(WIDGETS, "ns", body)
@@ -94,7 +94,7 @@ async def test_collections_by_selector(client: LocalClient) -> None:
     assert left == ["b"]
 
 
-async def test_new_finalizers_are_refused_on_the_way_out(client: LocalClient) -> None:
+async def test_deleting_object_rejects_new_finalizers(client: LocalClient) -> None:
     await make(client, "w", "test.io/hold")
     await client.delete(WIDGETS, "ns", "w")
     with pytest.raises(StatusError) as caught:

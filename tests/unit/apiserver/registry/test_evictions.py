@@ -58,14 +58,14 @@ def status_of(engine: Engine, name: str = "b") -> dict[str, Any]:
     return status
 
 
-async def test_without_a_budget_it_is_a_delete(engine: Engine) -> None:
+async def test_eviction_without_budget_deletes_pod(engine: Engine) -> None:
     await pod(engine, "p")
     answer = await evict(engine, "p")
     assert (answer["kind"], answer["status"], answer["code"]) == ("Status", "Success", 201)
     assert engine.find(PODS, "ns", "p") is None
 
 
-async def test_a_pod_that_waits_says_why_it_goes(engine: Engine) -> None:
+async def test_evicted_pod_with_finalizer_gets_disruption_target_condition(engine: Engine) -> None:
     await pod(engine, "p", held=True)
     before = (engine.find(PODS, "ns", "p") or {})["metadata"]["managedFields"]
     await evict(engine, "p")
@@ -78,7 +78,7 @@ async def test_a_pod_that_waits_says_why_it_goes(engine: Engine) -> None:
     assert told["message"] == "Eviction API: evicting"
 
 
-async def test_a_disruption_is_taken_and_recorded(engine: Engine) -> None:
+async def test_eviction_decrements_disruptions_allowed_and_records_pod(engine: Engine) -> None:
     await pod(engine, "p")
     await budget(engine, 2)
     await evict(engine, "p")
@@ -89,7 +89,7 @@ async def test_a_disruption_is_taken_and_recorded(engine: Engine) -> None:
     assert not status.get("conditions")
 
 
-async def test_the_last_one_leaves_a_condition(engine: Engine) -> None:
+async def test_eviction_using_last_disruption_sets_condition_false(engine: Engine) -> None:
     await pod(engine, "p")
     await budget(engine, 1)
     await evict(engine, "p")
@@ -98,7 +98,7 @@ async def test_the_last_one_leaves_a_condition(engine: Engine) -> None:
     assert told["observedGeneration"] == 1
 
 
-async def test_nothing_left_to_take(engine: Engine) -> None:
+async def test_eviction_without_allowed_disruptions_is_rejected(engine: Engine) -> None:
     await pod(engine, "p")
     await budget(engine, 0, desiredHealthy=3, currentHealthy=2)
     error = await refusal(evict(engine, "p"))
@@ -115,7 +115,9 @@ async def test_nothing_left_to_take(engine: Engine) -> None:
         ("", 9, "does not allow evicting pods currently"),
     ],
 )
-async def test_it_passes_on_what_the_budget_says(engine: Engine, reason: str, healthy: int, message: str) -> None:
+async def test_eviction_error_includes_budget_condition(
+    engine: Engine, reason: str, healthy: int, message: str
+) -> None:
     told = {"type": "DisruptionAllowed", "status": "False", "reason": reason, "message": "told so"}
     conditions = [{**told, "lastTransitionTime": "2026-01-01T00:00:00Z"}] if reason else []
     await pod(engine, "p")
@@ -123,7 +125,7 @@ async def test_it_passes_on_what_the_budget_says(engine: Engine, reason: str, he
     assert cause(await refusal(evict(engine, "p"))) == f"The disruption budget b {message}"
 
 
-async def test_a_budget_nobody_has_counted_yet(engine: Engine) -> None:
+async def test_eviction_with_unobserved_budget_returns_retry_after(engine: Engine) -> None:
     await pod(engine, "p")
     await budget(engine, 5, observedGeneration=0)
     error = await refusal(evict(engine, "p"))
@@ -132,7 +134,7 @@ async def test_a_budget_nobody_has_counted_yet(engine: Engine) -> None:
     assert error.details["retryAfterSeconds"] == 10
 
 
-async def test_two_budgets_are_one_too_many(engine: Engine) -> None:
+async def test_eviction_with_two_matching_budgets_returns_500(engine: Engine) -> None:
     await pod(engine, "p")
     await budget(engine, 5, "a")
     await budget(engine, 5, "b")
@@ -141,7 +143,7 @@ async def test_two_budgets_are_one_too_many(engine: Engine) -> None:
     assert "more than one PodDisruptionBudget" in error.message
 
 
-async def test_too_many_on_their_way(engine: Engine) -> None:
+async def test_eviction_with_too_many_disrupted_pods_is_forbidden(engine: Engine) -> None:
     await pod(engine, "p")
     await budget(engine, 5, disruptedPods={f"p{i}": "2026-01-01T00:00:00Z" for i in range(2001)})
     error = await refusal(evict(engine, "p"))
@@ -149,7 +151,7 @@ async def test_too_many_on_their_way(engine: Engine) -> None:
     assert "DisruptedPods map too big" in error.message
 
 
-async def test_two_evictions_never_share_the_last_disruption(engine: Engine) -> None:
+async def test_concurrent_evictions_never_exceed_the_budget(engine: Engine) -> None:
     for i in range(10):
         await pod(engine, f"p{i}")
     await budget(engine, 3)
@@ -162,7 +164,7 @@ async def test_two_evictions_never_share_the_last_disruption(engine: Engine) -> 
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
-async def test_pods_that_do_not_run_need_no_budget(engine: Engine, phase: str) -> None:
+async def test_eviction_of_pod_not_running_ignores_budget(engine: Engine, phase: str) -> None:
     await pod(engine, "p", phase=phase)
     await budget(engine, 0)
     await evict(engine, "p")
@@ -170,14 +172,14 @@ async def test_pods_that_do_not_run_need_no_budget(engine: Engine, phase: str) -
     assert "disruptedPods" not in status_of(engine)
 
 
-async def test_a_pod_that_goes_already_needs_none(engine: Engine) -> None:
+async def test_eviction_of_deleting_pod_ignores_budget(engine: Engine) -> None:
     await pod(engine, "p", held=True)
     await engine.delete(PODS, "ns", "p")
     await budget(engine, 0)
     assert (await evict(engine, "p"))["status"] == "Success"
 
 
-async def test_unready_pods_go_while_enough_others_are_ready(engine: Engine) -> None:
+async def test_unready_pod_is_evicted_while_budget_is_healthy(engine: Engine) -> None:
     await pod(engine, "p", ready=False)
     await budget(engine, 0, currentHealthy=2, desiredHealthy=2)
     await evict(engine, "p")
@@ -185,13 +187,13 @@ async def test_unready_pods_go_while_enough_others_are_ready(engine: Engine) -> 
     assert status_of(engine)["disruptionsAllowed"] == 0
 
 
-async def test_unready_pods_stay_when_the_application_is_down(engine: Engine) -> None:
+async def test_unready_pod_is_not_evicted_while_budget_is_unhealthy(engine: Engine) -> None:
     await pod(engine, "p", ready=False)
     await budget(engine, 0, currentHealthy=0, desiredHealthy=1)
     assert "needs 1 healthy pods and has 0" in cause(await refusal(evict(engine, "p")))
 
 
-async def test_unready_pods_always_go_where_the_budget_says_so(engine: Engine) -> None:
+async def test_unready_pod_is_evicted_with_always_allow_policy(engine: Engine) -> None:
     await pod(engine, "p", ready=False)
     spec = {"unhealthyPodEvictionPolicy": "AlwaysAllow"}
     await budget(engine, 0, spec=spec, currentHealthy=0, desiredHealthy=1)
@@ -199,7 +201,7 @@ async def test_unready_pods_always_go_where_the_budget_says_so(engine: Engine) -
     assert engine.find(PODS, "ns", "p") is None
 
 
-async def test_a_dry_run_takes_nothing_and_still_refuses(engine: Engine) -> None:
+async def test_dry_run_eviction_changes_nothing_but_enforces_budget(engine: Engine) -> None:
     await pod(engine, "p")
     await budget(engine, 1)
     before = engine.store.revision
@@ -211,7 +213,7 @@ async def test_a_dry_run_takes_nothing_and_still_refuses(engine: Engine) -> None
     assert cause(await refusal(evict(engine, "q", dry_run=True)))
 
 
-async def test_preconditions(engine: Engine) -> None:
+async def test_eviction_preconditions_must_match(engine: Engine) -> None:
     await pod(engine, "p")
     for wrong in ({"uid": "another"}, {"resourceVersion": "1"}):
         error = await refusal(evict(engine, "p", deleteOptions={"preconditions": wrong}))
@@ -222,7 +224,7 @@ async def test_preconditions(engine: Engine) -> None:
     assert engine.find(PODS, "ns", "p") is None
 
 
-async def test_a_wrong_precondition_takes_one_disruption_at_most(engine: Engine) -> None:
+async def test_eviction_with_wrong_precondition_uses_a_single_disruption(engine: Engine) -> None:
     await pod(engine, "p")
     await budget(engine, 5)
     error = await refusal(evict(engine, "p", deleteOptions={"preconditions": {"uid": "another"}}))
@@ -231,12 +233,12 @@ async def test_a_wrong_precondition_takes_one_disruption_at_most(engine: Engine)
 
 
 @pytest.mark.parametrize("name", ["", "other"])
-async def test_the_name_must_be_the_pods(engine: Engine, name: str) -> None:
+async def test_eviction_name_must_match_the_pod(engine: Engine, name: str) -> None:
     await pod(engine, "p")
     error = await refusal(evict(engine, "p", metadata={"name": name}))
     assert (error.code, error.message) == (400, "name in URL does not match name in Eviction object")
 
 
-async def test_no_such_pod(engine: Engine) -> None:
+async def test_eviction_of_missing_pod_returns_404(engine: Engine) -> None:
     error = await refusal(evict(engine, "nobody"))
     assert (error.code, error.details) == (404, {"name": "nobody", "kind": "pods"})

@@ -52,13 +52,15 @@ async def read(registry: Registry, name: str, **query: str) -> bytes:
         ("gone", 404, 'pods "gone" not found'),
     ],
 )
-async def test_says_why_there_is_no_log(logs: tuple[Registry, PodLogs], pod: str, code: int, message: str) -> None:
+async def test_missing_pod_log_error_states_reason(
+    logs: tuple[Registry, PodLogs], pod: str, code: int, message: str
+) -> None:
     with pytest.raises(StatusError) as caught:
         await read(logs[0], pod)
     assert (caught.value.code, caught.value.message) == (code, message)
 
 
-async def test_asks_its_sources_in_turn(logs: tuple[Registry, PodLogs]) -> None:
+async def test_pod_log_sources_are_tried_in_order(logs: tuple[Registry, PodLogs]) -> None:
     asked: list[str] = []
 
     def other(pod: dict[str, Any], query: Mapping[str, str]) -> AsyncIterator[bytes] | None:

@@ -11,7 +11,9 @@ from tests.unit.apiserver.engine import CLUSTER_ROLES, Engine
 
 
 @pytest.mark.parametrize(("given", "owned"), [({"rules": []}, [{"f:rules": {}}]), ({"rules": None}, []), ({}, [])])
-async def test_given_and_not_given(tmp_path: Path, given: dict[str, Any], owned: list[Any]) -> None:
+async def test_empty_list_stored_as_null_is_owned_by_its_manager(
+    tmp_path: Path, given: dict[str, Any], owned: list[Any]
+) -> None:
     engine = await Engine.open(tmp_path / "data", upkeep=False)
     made = await engine.create(CLUSTER_ROLES, "", {"metadata": {"name": "r"}, **given})
     await engine.close()

@@ -30,7 +30,9 @@ from tests.unit.apiserver.registry.test_writes import refused
         ({"metadata": {"deletionTimestamp": "2001-01-01T00:00:00Z"}}, 422, "metadata.deletionTimestamp"),
     ],
 )
-async def test_a_custom_object_stays_what_it_is(client: LocalClient, patch: Any, code: int, said: str) -> None:
+async def test_patch_cannot_change_identity_of_custom_object(
+    client: LocalClient, patch: Any, code: int, said: str
+) -> None:
     before = await client.create(WIDGETS, "ns", widget(colour="red"))
     error = await refused(client.patch(WIDGETS, "ns", "w", patch))
     assert (error.code, said in error.message) == (code, True), error.message
@@ -38,29 +40,29 @@ async def test_a_custom_object_stays_what_it_is(client: LocalClient, patch: Any,
 
 
 @pytest.mark.parametrize("patch", [{"kind": "Pod"}, {"apiVersion": "v9"}, {"kind": 5}])
-async def test_a_built_in_object_stays_what_it_is(client: LocalClient, patch: Any) -> None:
+async def test_patch_cannot_change_kind_of_built_in_object(client: LocalClient, patch: Any) -> None:
     error = await refused(client.patch(NAMESPACES, "", "ns", patch))
     assert (error.code, error.details["causes"][0]["field"]) == (422, "patch")
     assert loads(await client.get(NAMESPACES, "", "ns"))["kind"] == "Namespace"
 
 
-async def test_a_kind_that_is_taken_away_comes_back(client: LocalClient) -> None:
+async def test_patch_removing_kind_restores_kind(client: LocalClient) -> None:
     for kind in ("merge", "strategic"):
         assert loads(await client.patch(NAMESPACES, "", "ns", {"kind": None}, kind=kind))["kind"] == "Namespace"
 
 
-async def test_without_a_version_no_field_is_known(client: LocalClient) -> None:
+async def test_patch_removing_api_version_is_rejected(client: LocalClient) -> None:
     error = await refused(client.patch(NAMESPACES, "", "ns", {"apiVersion": None}))
     assert (error.code, "name must be provided" in error.message) == (400, True)
 
 
-async def test_a_strategic_patch_is_of_fields_not_of_kinds(client: LocalClient) -> None:
+async def test_strategic_patch_ignores_kind_and_api_version(client: LocalClient) -> None:
     patch = {"kind": "Pod", "apiVersion": "v9", "metadata": {"labels": {"x": "1"}}}
     after = loads(await client.patch(NAMESPACES, "", "ns", patch, kind="strategic"))
     assert (after["kind"], after["apiVersion"], after["metadata"]["labels"]["x"]) == ("Namespace", "v1", "1")
 
 
-async def test_the_namespace_may_be_taken_away(client: LocalClient) -> None:
+async def test_patch_removing_namespace_keeps_namespace(client: LocalClient) -> None:
     await client.create(WIDGETS, "ns", widget())
     after = loads(await client.patch(WIDGETS, "ns", "w", {"metadata": {"namespace": None}}))
     assert after["metadata"]["namespace"] == "ns"
@@ -75,7 +77,7 @@ async def _patch(registry: Registry, patch: Any, validation: FieldValidation, co
     return call.warnings
 
 
-async def test_complaints_about_the_patch_and_its_result_are_one_list(client: LocalClient, registry: Registry) -> None:
+async def test_patch_and_result_warnings_are_combined(client: LocalClient, registry: Registry) -> None:
     await client.create(WIDGETS, "ns", widget())
     patch = {"spec": {"shape": "round"}}
     said = ['duplicate field "spec.shape"', 'unknown field "spec.shape"']
@@ -87,9 +89,7 @@ async def test_complaints_about_the_patch_and_its_result_are_one_list(client: Lo
     assert '\\"shape\\":\\"round\\"' in error.message
 
 
-async def test_rules_that_came_later_are_only_run_where_something_may_break_them(
-    client: LocalClient, registry: Registry
-) -> None:
+async def test_cel_rules_are_skipped_once_object_is_known_valid(client: LocalClient, registry: Registry) -> None:
     class Rules:
         def validate(self, obj: Any, old: Any, path: str, warnings: list[str] | None = None) -> list[FieldError]:
             looked.append(warnings is not None and old is not None)
@@ -107,7 +107,7 @@ async def test_rules_that_came_later_are_only_run_where_something_may_break_them
     assert looked == [True, True, True, False]
 
 
-async def test_patches_that_make_an_object_too_large_are_refused(client: LocalClient) -> None:
+async def test_patch_making_object_too_large_is_rejected(client: LocalClient) -> None:
     await client.create(NAMESPACES, "", {"metadata": {"name": "grown"}})
     labels = [{f"k{n}-{part}": "v" for n in range(6000)} for part in range(2)]
     await client.patch(NAMESPACES, "", "grown", {"metadata": {"labels": labels[0]}})

@@ -44,7 +44,7 @@ async def herd(client: LocalClient) -> LocalClient:
 
 
 class TestList:
-    async def test_is_ordered_and_selectable(self, herd: LocalClient) -> None:
+    async def test_list_is_ordered_and_supports_selectors(self, herd: LocalClient) -> None:
         assert await names(herd) == ["a", "b", "c", "d"]
         assert await names(herd, label_selector="colour=red") == ["a", "c"]
         assert await names(herd, label_selector="colour notin (red)") == ["b", "d"]
@@ -53,11 +53,11 @@ class TestList:
         assert await names(herd, namespace="") == ["a", "b", "c", "d"]
         assert await names(herd, namespace="other") == []
 
-    async def test_unknown_fields_are_refused(self, herd: LocalClient) -> None:
+    async def test_list_rejects_unsupported_field_selector(self, herd: LocalClient) -> None:
         with pytest.raises(StatusError, match=r"field label not supported: spec\.size"):
             await names(herd, field_selector="spec.size=1")
 
-    async def test_pages_show_the_state_of_the_first(self, herd: LocalClient) -> None:
+    async def test_list_pages_show_state_of_the_first_page(self, herd: LocalClient) -> None:
         first = await herd.list(WIDGETS, "ns", limit=2)
         await herd.delete(WIDGETS, "ns", "c")
         await herd.create(WIDGETS, "ns", widget("e"))
@@ -66,25 +66,25 @@ class TestList:
         assert rest.resource_version == first.resource_version
         assert rest.continue_token == ""
 
-    async def test_pages_of_a_selection(self, herd: LocalClient) -> None:
+    async def test_list_pages_honor_label_selector(self, herd: LocalClient) -> None:
         first = await herd.list(WIDGETS, "ns", limit=1, label_selector="colour=blue")
         rest = await herd.list(
             WIDGETS, "ns", limit=1, label_selector="colour=blue", continue_token=first.continue_token
         )
         assert [loads(i)["metadata"]["name"] for i in (*first.items, *rest.items)] == ["b", "d"]
 
-    async def test_a_mangled_token_is_refused(self, herd: LocalClient) -> None:
+    async def test_list_rejects_malformed_continue_token(self, herd: LocalClient) -> None:
         for token in ("nonsense", "e30", "!!!", "eyJydiI6LTF9", "é"):
             with pytest.raises(StatusError) as caught:
                 await herd.list(WIDGETS, "ns", continue_token=token)
             assert caught.value.code == 400
 
-    async def test_a_future_revision_times_out(self, herd: LocalClient) -> None:
+    async def test_list_at_future_revision_times_out(self, herd: LocalClient) -> None:
         with pytest.raises(StatusError) as caught:
             await herd.list(WIDGETS, "ns", resource_version="999999")
         assert (caught.value.code, caught.value.reason) == (504, "Timeout")
 
-    async def test_an_exact_revision(self, herd: LocalClient, registry: Registry) -> None:
+    async def test_list_at_exact_revision_shows_past_state(self, herd: LocalClient, registry: Registry) -> None:
         revision = str(registry.store.revision)
         await herd.delete(WIDGETS, "ns", "a")
         page = await herd.list(WIDGETS, "ns", resource_version=revision, limit=10)
@@ -93,18 +93,18 @@ class TestList:
 
 
 class TestWatch:
-    async def test_starts_with_what_is_there(self, herd: LocalClient) -> None:
+    async def test_watch_starts_with_existing_objects(self, herd: LocalClient) -> None:
         changes = herd.watch(WIDGETS, "ns")
         assert await take(changes, 4) == [("ADDED", n) for n in "abcd"]
 
-    async def test_follows_from_a_revision(self, herd: LocalClient, registry: Registry) -> None:
+    async def test_watch_follows_from_a_revision(self, herd: LocalClient, registry: Registry) -> None:
         changes = herd.watch(WIDGETS, "ns", resource_version=str(registry.store.revision))
         await herd.patch(WIDGETS, "ns", "a", {"spec": {"size": 2}})
         await herd.delete(WIDGETS, "ns", "b")
         await herd.create(WIDGETS, "ns", widget("e"))
         assert await take(changes, 3) == [("MODIFIED", "a"), ("DELETED", "b"), ("ADDED", "e")]
 
-    async def test_marks_the_end_of_the_initial_events(self, herd: LocalClient) -> None:
+    async def test_watch_marks_end_of_initial_events_with_bookmark(self, herd: LocalClient) -> None:
         changes = herd.watch(WIDGETS, "ns", send_initial_events=True)
         lines = [change async for change in _first(changes, 5)]
         assert [line.type for line in lines] == ["ADDED"] * 4 + ["BOOKMARK"]
@@ -113,7 +113,7 @@ class TestWatch:
         assert bookmark["kind"] == "Widget"
 
     @pytest.mark.parametrize("selector", [{"label_selector": "colour=red"}, {"field_selector": "spec.colour=red"}])
-    async def test_objects_enter_and_leave_a_selection(
+    async def test_watch_reports_objects_entering_and_leaving_selector(
         self, herd: LocalClient, registry: Registry, selector: dict[str, str]
     ) -> None:
         changes = herd.watch(WIDGETS, "ns", resource_version=str(registry.store.revision), **selector)
@@ -125,7 +125,7 @@ class TestWatch:
         await herd.delete(WIDGETS, "ns", "a")
         assert await take(changes, 4) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b"), ("DELETED", "a")]
 
-    async def test_leaving_shows_the_last_matching_state_at_the_new_revision(
+    async def test_watch_deleted_event_on_leaving_selector_shows_last_matching_state(
         self, herd: LocalClient, registry: Registry
     ) -> None:
         revision = str(registry.store.revision)
@@ -136,7 +136,7 @@ class TestWatch:
         assert body["metadata"]["labels"] == {"colour": "red"}
         assert int(body["metadata"]["resourceVersion"]) == registry.store.revision
 
-    async def test_silence_is_broken_by_bookmarks(
+    async def test_idle_watch_receives_bookmarks(
         self, herd: LocalClient, registry: Registry, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(watch, "BOOKMARK_SECONDS", 0.02)
@@ -146,7 +146,7 @@ class TestWatch:
         assert bookmark.type == "BOOKMARK"
         assert int(loads(bookmark.value)["metadata"]["resourceVersion"]) == registry.store.revision
 
-    async def test_a_compacted_revision_is_gone(self, tmp_path: Path) -> None:
+    async def test_watch_from_compacted_revision_returns_410(self, tmp_path: Path) -> None:
         store = await SqliteStore.open(tmp_path / "small", history_events=4)
         client = LocalClient(Registry(store, Served([NAMESPACE, WIDGET]), Everyone()), JANE, field_manager="test")
         await client.create(NAMESPACES, "", {"metadata": {"name": "ns"}})
@@ -158,7 +158,7 @@ class TestWatch:
         assert (caught.value.code, caught.value.reason) == (410, "Expired")
         await store.close()
 
-    async def test_a_page_too_old_offers_the_rest_as_it_is_now(self, tmp_path: Path) -> None:
+    async def test_expired_continue_token_offers_inconsistent_continuation(self, tmp_path: Path) -> None:
         store = await SqliteStore.open(tmp_path / "small", history_events=4)
         client = LocalClient(Registry(store, Served([NAMESPACE, WIDGET]), Everyone()), JANE, field_manager="test")
         await client.create(NAMESPACES, "", {"metadata": {"name": "ns"}})
@@ -174,7 +174,7 @@ class TestWatch:
         assert [loads(i)["metadata"]["name"] for i in rest.items] == ["w2", "w3", "w4", "w5"]
         await store.close()
 
-    async def test_ends_with_the_store(self, herd: LocalClient, registry: Registry) -> None:
+    async def test_watch_ends_when_the_store_closes(self, herd: LocalClient, registry: Registry) -> None:
         changes = herd.watch(WIDGETS, "ns", resource_version=str(registry.store.revision))
         waiting = asyncio.create_task(_all(changes))
         await asyncio.sleep(0.01)
@@ -195,7 +195,7 @@ async def _all(changes: AsyncIterator[Change]) -> list[Change]:
     return [change async for change in changes]
 
 
-async def test_objects_are_immutable_bytes(client: LocalClient) -> None:
+async def test_local_client_returns_objects_as_json_bytes(client: LocalClient) -> None:
     made = await client.create(WIDGETS, "ns", widget())
     assert isinstance(made, bytes)
     assert made.startswith(b'{"apiVersion":"test.io/v1","kind":"Widget","metadata":{')

@@ -47,7 +47,7 @@ def widget(spec: Any) -> dict[str, Any]:
         ("s", 0, ".spec.n accessor error: s is of the type string, expected map[string]interface{}"),
     ],
 )
-async def test_no_count_where_one_must_be(engine: Engine, spec: Any, bad: int, detail: str) -> None:
+async def test_invalid_scale_replicas_are_rejected(engine: Engine, spec: Any, bad: int, detail: str) -> None:
     error = await refusal(engine.create(WIDGETS, "ns", widget(spec)))
     assert (error.code, error.details["kind"]) == (422, "Widget")
     (cause,) = error.details["causes"]
@@ -56,11 +56,11 @@ async def test_no_count_where_one_must_be(engine: Engine, spec: Any, bad: int, d
 
 
 @pytest.mark.parametrize("spec", [{}, {"n": 0}, {"n": 2**31 - 1}, None])
-async def test_no_count_or_a_good_one(engine: Engine, spec: Any) -> None:
+async def test_missing_or_valid_scale_replicas_are_accepted(engine: Engine, spec: Any) -> None:
     await engine.create(WIDGETS, "ns", widget(spec))
 
 
-async def test_the_status_is_asked_on_its_own(engine: Engine) -> None:
+async def test_status_update_validates_scale_status_paths(engine: Engine) -> None:
     await engine.create(WIDGETS, "ns", widget({"n": 1}))
     for status, field in (({"n": -1}, ".status.n"), ({"sel": 1}, ".status.sel")):
         error = await refusal(engine.patch(WIDGETS, "ns", "w", {"status": status}, "status"))
@@ -68,7 +68,7 @@ async def test_the_status_is_asked_on_its_own(engine: Engine) -> None:
     await engine.patch(WIDGETS, "ns", "w", {"status": {"n": 1, "sel": "a=b"}}, "status")
 
 
-async def test_a_scale_shows_and_sets(engine: Engine) -> None:
+async def test_scale_subresource_reads_and_writes_replicas(engine: Engine) -> None:
     await engine.create(WIDGETS, "ns", widget({"n": 2, "other": "stays"}))
     await engine.patch(WIDGETS, "ns", "w", {"status": {"n": 1, "sel": "a=b"}}, "status")
     scale = loads(await engine.client.get(WIDGETS, "ns", "w", subresource="scale"))
@@ -78,7 +78,7 @@ async def test_a_scale_shows_and_sets(engine: Engine) -> None:
     assert (engine.find(WIDGETS, "ns", "w") or {})["spec"] == {"n": 5, "other": "stays"}
 
 
-async def test_whose_complaint_it_is(engine: Engine) -> None:
+async def test_scale_validation_error_names_custom_kind_or_scale(engine: Engine) -> None:
     await engine.create(WIDGETS, "ns", widget({"n": 2}))
     error = await refusal(engine.patch(WIDGETS, "ns", "w", {"spec": {"replicas": -1}}, "scale"))
     assert (error.details["kind"], error.details["causes"][0]["field"]) == ("Widget", ".spec.n")

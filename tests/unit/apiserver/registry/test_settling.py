@@ -82,7 +82,7 @@ REFUSED: list[tuple[bool, Act, Act, int]] = [
 
 
 @pytest.mark.parametrize(("exists", "first", "second", "code"), REFUSED)
-async def test_refusal_comes_when_its_reason_is_on_disk(
+async def test_rejection_waits_until_its_cause_is_durable(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, exists: bool, first: Act, second: Act, code: int
 ) -> None:
     if exists:
@@ -101,7 +101,7 @@ async def test_refusal_comes_when_its_reason_is_on_disk(
 
 
 @pytest.mark.parametrize(("exists", "first", "second", "code"), REFUSED)
-async def test_refusal_whose_reason_is_not_stored_is_an_error_of_the_server(
+async def test_rejection_becomes_500_when_its_cause_fails_to_be_stored(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, exists: bool, first: Act, second: Act, code: int
 ) -> None:
     if exists:
@@ -116,9 +116,7 @@ async def test_refusal_whose_reason_is_not_stored_is_an_error_of_the_server(
         assert caught.value.code == 500
 
 
-async def test_write_that_changes_nothing_is_answered_when_its_object_is_on_disk(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_op_write_waits_until_its_object_is_durable(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash would undo what it acknowledged."""
     await create(engine)
     gate = Gate(engine, monkeypatch)
@@ -129,7 +127,7 @@ async def test_write_that_changes_nothing_is_answered_when_its_object_is_on_disk
     assert await unchanged == await writing
 
 
-async def test_deletion_of_what_is_being_deleted_is_answered_when_that_is_on_disk(
+async def test_repeated_delete_waits_until_first_delete_is_durable(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = {**BODY, "metadata": {"name": "a", "finalizers": ["example.com/hold"]}}
@@ -142,9 +140,7 @@ async def test_deletion_of_what_is_being_deleted_is_answered_when_that_is_on_dis
     assert await again == await deleting
 
 
-async def test_write_that_changes_nothing_waits_for_no_other_object(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_op_write_does_not_wait_for_other_objects(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     await create(engine)
     await patch(engine)
     gate = Gate(engine, monkeypatch)

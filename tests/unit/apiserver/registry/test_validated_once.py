@@ -54,14 +54,14 @@ async def strict_client(tmp_path: Path) -> AsyncIterator[LocalClient]:
     await store.close()
 
 
-async def test_a_good_write_is_walked_once(client: LocalClient, walks: list[Any]) -> None:
+async def test_valid_write_is_validated_once(client: LocalClient, walks: list[Any]) -> None:
     await client.create(WIDGETS, "ns", widget())
     await client.patch(WIDGETS, "ns", "w", {"spec": {"size": 2}})
     await client.patch(WIDGETS, "ns", "w", {"status": {"phase": "Done"}}, subresource="status")
     assert len(walks) == 3
 
 
-async def test_a_status_taken_from_a_new_object_may_be_missed(strict_client: LocalClient) -> None:
+async def test_create_without_required_status_is_rejected(strict_client: LocalClient) -> None:
     with pytest.raises(StatusError) as caught:
         await strict_client.create(WIDGETS, "ns", {**widget(), "status": {"phase": "Done"}})
     assert caught.value.code == 422
@@ -69,7 +69,7 @@ async def test_a_status_taken_from_a_new_object_may_be_missed(strict_client: Loc
 
 
 @pytest.mark.parametrize("patch", [{"spec": {"size": -1}}, {"spec": {"size": "big"}}])
-async def test_what_admission_changes_is_looked_at(
+async def test_object_changed_by_admission_is_validated_again(
     client: LocalClient, registry: Registry, patch: dict[str, Any]
 ) -> None:
     await client.create(WIDGETS, "ns", widget("before"))
@@ -88,7 +88,7 @@ async def test_what_admission_changes_is_looked_at(
         assert "spec.size: Invalid value" in caught.value.message
 
 
-async def test_the_other_side_of_a_write_is_the_stored_one(client: LocalClient, walks: list[Any]) -> None:
+async def test_status_update_keeps_stored_spec(client: LocalClient, walks: list[Any]) -> None:
     made = loads(await client.create(WIDGETS, "ns", widget(size=3)))
     walks.clear()
     body = {**made, "spec": {"size": 7}, "status": {"phase": "Done"}}

@@ -38,7 +38,7 @@ async def engine(tmp_path: Path) -> AsyncIterator[Engine]:
 @pytest.mark.parametrize(
     ("namespace", "selector"), [("ns", ""), ("", ""), ("ns", "metadata.name=other"), ("ns", "metadata.name!=mine")]
 )
-async def test_right_to_one_object_does_not_permit_watching_others(
+async def test_permission_by_resource_name_does_not_permit_watching_others(
     engine: Engine, namespace: str, selector: str
 ) -> None:
     client = engine.client_of(ANN)

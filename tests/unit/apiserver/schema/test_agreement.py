@@ -90,7 +90,7 @@ def of_spec(props: dict[str, Any]) -> Structural:
 
 @settings(max_examples=150, deadline=None)
 @given(CASES)
-def test_an_independent_validator_agrees(case: tuple[dict[str, Any], Any]) -> None:
+def test_validator_agrees_with_jsonschema(case: tuple[dict[str, Any], Any]) -> None:
     props, value = case
     validator = of_spec(props)
     obj = an_object(value)
@@ -103,7 +103,7 @@ def test_an_independent_validator_agrees(case: tuple[dict[str, Any], Any]) -> No
 
 @settings(max_examples=150, deadline=None)
 @given(CASES)
-def test_the_quick_walker_never_lets_a_fault_pass(case: tuple[dict[str, Any], Any]) -> None:
+def test_fast_path_never_accepts_an_invalid_object(case: tuple[dict[str, Any], Any]) -> None:
     props, value = case
     validator = of_spec(props)
     obj = an_object(value)
@@ -120,7 +120,7 @@ def test_the_quick_walker_never_lets_a_fault_pass(case: tuple[dict[str, Any], An
 
 @settings(max_examples=80, deadline=None)
 @given(CASES)
-def test_what_was_prepared_once_stays_as_it_is(case: tuple[dict[str, Any], Any]) -> None:
+def test_prepare_is_idempotent(case: tuple[dict[str, Any], Any]) -> None:
     props, value = case
     validator = of_spec(props)
     obj = an_object(value)
@@ -133,7 +133,7 @@ def test_what_was_prepared_once_stays_as_it_is(case: tuple[dict[str, Any], Any])
 
 @settings(max_examples=80, deadline=None)
 @given(CASES)
-def test_an_update_that_changes_nothing_is_always_allowed(case: tuple[dict[str, Any], Any]) -> None:
+def test_no_op_update_always_validates(case: tuple[dict[str, Any], Any]) -> None:
     props, value = case
     validator = of_spec(props)
     obj = an_object(value)
@@ -143,5 +143,5 @@ def test_an_update_that_changes_nothing_is_always_allowed(case: tuple[dict[str, 
 
 @settings(max_examples=80, deadline=None)
 @given(VALUES)
-def test_no_crd_schema_crashes_the_parser(props: Any) -> None:
+def test_arbitrary_crd_schema_does_not_crash_the_parser(props: Any) -> None:
     parse_crd_schema({"type": "object", "properties": {"spec": props}}, path=PATH)

@@ -46,7 +46,7 @@ from remuda.apiserver.schema.patterns import BadPattern, matcher
         ("k8s-long-name", ["a.b", "a" * 64], ["a..b", ".a", "a" * 254]),
     ],
 )
-def test_formats(name: str, good: list[str], bad: list[str]) -> None:
+def test_string_format_accepts_valid_and_rejects_invalid_text(name: str, good: list[str], bad: list[str]) -> None:
     check = string_format(name)
     assert check is not None
     assert [text for text in good if not check(text)] == []
@@ -58,7 +58,7 @@ def test_unknown_formats_are_not_enforced() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(_CHECKS))
-def test_no_text_takes_long(name: str) -> None:
+def test_string_format_checks_are_fast_on_long_text(name: str) -> None:
     """As long as a body may be, of each sign, and of the pairs that formats look for."""
     check = string_format(name)
     assert check is not None
@@ -73,14 +73,14 @@ def test_no_text_takes_long(name: str) -> None:
     assert worst == ""
 
 
-def test_patterns_are_go_patterns() -> None:
+def test_patterns_use_go_regexp_semantics() -> None:
     assert matcher(r"^[a-z]\z")("a")
     assert not matcher("^a$")("a\n")
     assert matcher(r"\p{Lu}")("É")
     assert matcher("b")("abc")
 
 
-def test_answers_are_the_same_when_remembered() -> None:
+def test_cached_pattern_results_are_consistent() -> None:
     match = matcher("^a+$")
     texts = ["a" * n for n in range(1000)] + ["b" * n for n in range(1000)]
     first = [match(text) for text in texts]
@@ -88,7 +88,7 @@ def test_answers_are_the_same_when_remembered() -> None:
     assert first.count(True) == 999
 
 
-def test_a_costly_pattern_is_linear() -> None:
+def test_pattern_matching_is_linear_time() -> None:
     started = time.process_time()
     assert not matcher("^(a+)+$")("a" * 50_000 + "b")
     assert time.process_time() - started < 1.0
@@ -102,7 +102,7 @@ def test_a_costly_pattern_is_linear() -> None:
         ("*", "error parsing regexp: missing argument to repetition operator: `*`"),
     ],
 )
-def test_bad_patterns(pattern: str, said: str) -> None:
+def test_invalid_pattern_error_matches_go(pattern: str, said: str) -> None:
     with pytest.raises(BadPattern) as caught:
         matcher(pattern)
     assert str(caught.value) == said

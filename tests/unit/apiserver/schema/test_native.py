@@ -70,7 +70,7 @@ def pod(**spec: Any) -> dict[str, Any]:
         ({"containers": [{"port": True}]}, "bool into Go value of type int32"),
     ],
 )
-def test_wrong_types_are_malformed(spec: dict[str, Any], said: str) -> None:
+def test_wrong_types_are_reported_like_go_json(spec: dict[str, Any], said: str) -> None:
     assert PODS.admit(pod(**spec)).malformed == f"json: cannot unmarshal {said}"
 
 
@@ -96,16 +96,16 @@ def test_wrong_types_are_malformed(spec: dict[str, Any], said: str) -> None:
         ({"start": "2025-02-30T03:04:05Z"}, 'parsing time "2025-02-30T03:04:05Z": day out of range'),
     ],
 )
-def test_types_that_read_themselves(spec: dict[str, Any], said: str) -> None:
+def test_base64_and_time_errors_match_go(spec: dict[str, Any], said: str) -> None:
     assert PODS.admit(pod(**spec)).malformed == said
 
 
 @pytest.mark.parametrize("start", ["2024-02-29T00:00:00Z", "2025-01-31T23:59:59.123456+05:30", "0000-01-01T00:00:00Z"])
-def test_times(start: str) -> None:
+def test_valid_times_are_accepted(start: str) -> None:
     assert PODS.is_fine(pod(start=start))
 
 
-def test_null_is_absent_and_inside_lists_zero() -> None:
+def test_null_fields_are_dropped_and_null_list_items_become_zero() -> None:
     obj = pod(containers=[{"name": "a", "image": None, "args": ["x", None]}], priority=None, nodeSelector={"a": None})
     outcome = PODS.admit(obj)
     assert (outcome.malformed, outcome.unknown, outcome.errors) == ("", [], [])
@@ -113,23 +113,23 @@ def test_null_is_absent_and_inside_lists_zero() -> None:
     assert obj["spec"] == {"containers": [container], "nodeSelector": {"a": ""}}
 
 
-def test_an_empty_string_gets_the_default() -> None:
+def test_empty_string_is_replaced_by_the_default() -> None:
     obj = pod(containers=[{"name": "a", "imagePullPolicy": ""}])
     assert PODS.is_fine(obj)
     assert obj["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent"
 
 
-def test_unknown_fields_in_the_order_of_the_document() -> None:
+def test_unknown_fields_are_reported_and_raw_extension_is_kept() -> None:
     obj = pod(zeta=1, containers=[{"name": "a", "other": 1}], raw={"any": {"thing": None}})
     assert PODS.admit(obj).unknown == ["spec.containers[0].other", "spec.zeta"]
     assert obj["spec"]["raw"] == {"any": {"thing": None}}
 
 
-def test_values_are_not_judged() -> None:
+def test_native_schema_does_not_enforce_enums() -> None:
     assert PODS.admit(pod(containers=[{"imagePullPolicy": "Sometimes"}])).errors == []
 
 
-def test_line_breaks_leave_base64() -> None:
+def test_line_breaks_are_removed_from_base64() -> None:
     obj = pod(data="YW\nJj\n")
     assert PODS.admit(obj).malformed == ""
     assert obj["spec"]["data"] == "YWJj"
@@ -142,7 +142,7 @@ def cyclic() -> Structural:
     return Structural(node, native=True)
 
 
-def test_cyclic_types() -> None:
+def test_cyclic_types_are_defaulted_and_checked() -> None:
     nodes = cyclic()
     obj: dict[str, Any] = {"children": [{"child": {}}], "name": "root"}
     assert nodes.is_fine(obj)
@@ -153,7 +153,7 @@ def test_cyclic_types() -> None:
 
 
 @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 100_000])
-def test_cyclic_types_cannot_be_nested_without_end(depth: int) -> None:
+def test_cyclic_types_have_bounded_nesting(depth: int) -> None:
     obj: dict[str, Any] = {"unknown": 1}
     for _ in range(depth):
         obj = {"child": obj}

@@ -77,7 +77,7 @@ def check_references(document: dict[str, Any]) -> None:
     assert set(references(document)) <= known
 
 
-def test_a_custom_resource() -> None:
+def test_openapi_v3_describes_custom_resource() -> None:
     document = openapi_v3([machines()])
     check_references(document)
     schemas = document["components"]["schemas"]
@@ -107,7 +107,7 @@ def test_a_custom_resource() -> None:
     assert listed["x-kubernetes-group-version-kind"] == [{**gvk, "kind": "MachineList"}]
 
 
-def test_what_kubectl_looks_for_in_paths() -> None:
+def test_openapi_v3_paths_contain_operations_used_by_kubectl() -> None:
     paths = openapi_v3([machines()])["paths"]
     base = "/apis/cluster.x-k8s.io/v1beta2/namespaces/{namespace}/machines"
     assert {"/apis/cluster.x-k8s.io/v1beta2/machines", base, f"{base}/{{name}}"} <= set(paths)
@@ -165,7 +165,7 @@ def test_built_in_types_are_components_even_when_cyclic() -> None:
     assert set(document["paths"]["/api/v1/nodes/{name}"]) == {"get", "parameters"}
 
 
-def test_a_type_known_only_from_a_field_does_not_take_the_fields_description() -> None:
+def test_openapi_v3_type_does_not_inherit_field_description() -> None:
     inner = Schema(type="object", ref="io.k8s.api.x.v1.Inner", description="Of the field.")
     schema = Schema(type="object", ref="io.k8s.api.x.v1.Outer", properties={"inner": inner})
     resource = Resource(group="x.k8s.io", version="v1", kind="Outer", plural="outers", schema=schema)
@@ -182,7 +182,7 @@ def test_a_type_known_only_from_a_field_does_not_take_the_fields_description() -
         ("serviceaccounts/{name}/token", "io.k8s.api.authentication.v1.TokenRequest"),
     ],
 )
-def test_subresource_takes_its_own_kind(path: str, kind: str) -> None:
+def test_openapi_v3_subresource_uses_its_own_kind(path: str, kind: str) -> None:
     document = openapi_v3([one for one in builtin_resources() if one.api_version == "v1"])
     posted = document["paths"][f"/api/v1/namespaces/{{namespace}}/{path}"]["post"]
     assert posted["requestBody"]["content"]["*/*"]["schema"] == {"$ref": f"#/components/schemas/{kind}"}

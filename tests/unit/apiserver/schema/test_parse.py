@@ -143,7 +143,7 @@ def list_map(items: Any, *keys: str) -> dict[str, Any]:
         ),
     ],
 )
-def test_faults(spec: dict[str, Any], said: list[str]) -> None:
+def test_invalid_crd_schema_is_reported(spec: dict[str, Any], said: list[str]) -> None:
     assert schema_complaints(spec) == said
 
 
@@ -166,7 +166,7 @@ def test_faults(spec: dict[str, Any], said: list[str]) -> None:
         {"type": "object", "properties": {"a": S}, "x-kubernetes-validations": [{"rule": "x", "fieldPath": ".a"}]},
     ],
 )
-def test_good_schemas(spec: dict[str, Any]) -> None:
+def test_valid_crd_schema_is_accepted(spec: dict[str, Any]) -> None:
     assert schema_complaints(spec) == []
 
 
@@ -197,25 +197,25 @@ def test_good_schemas(spec: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_the_root(root: dict[str, Any], said: list[str]) -> None:
+def test_invalid_crd_schema_root_is_reported(root: dict[str, Any], said: list[str]) -> None:
     assert schema_complaints(S, **root) == said
 
 
-def test_status_limits_what_stands_at_the_root() -> None:
+def test_status_subresource_restricts_root_schema_fields() -> None:
     _, errors = parse_crd_schema({"type": "object", "minProperties": 1}, path=PATH, has_status=True)
     assert [e.path for e in errors] == [PATH]
     assert "fields are allowed at the root of the schema if the status subresource is enabled" in errors[0].detail
     assert parse_crd_schema({"type": "object", "required": ["spec"]}, path=PATH, has_status=True)[1] == []
 
 
-def test_objects_get_their_common_fields() -> None:
+def test_crd_schema_root_gets_type_and_object_meta() -> None:
     schema, errors = parse_crd_schema({"type": "object", "properties": {"metadata": {"type": "object"}}}, path=PATH)
     assert errors == []
     assert list(schema.properties) == ["apiVersion", "kind", "metadata"]
     assert schema.properties["metadata"] is OBJECT_META
 
 
-def test_a_schema_nested_too_deep_is_refused() -> None:
+def test_too_deep_crd_schema_is_rejected() -> None:
     props: dict[str, Any] = {"type": "string"}
     for _ in range(50_000):
         props = {"type": "object", "properties": {"a": props}}
@@ -226,5 +226,5 @@ def test_a_schema_nested_too_deep_is_refused() -> None:
 @pytest.mark.parametrize(
     "props", [{}, {"type": 5}, {"properties": 5}, {"type": "object", "properties": {"a": 5}, "anyOf": 1}]
 )
-def test_nonsense_is_survived(props: dict[str, Any]) -> None:
+def test_malformed_crd_schema_does_not_crash_the_parser(props: dict[str, Any]) -> None:
     parse_crd_schema(props, path=PATH)

@@ -49,7 +49,7 @@ def prepared(schema: dict[str, Any], value: Any) -> tuple[Any, list[str]]:
         ({"a": {"type": "integer"}}, {"a": 2.0}, {"a": 2}),
     ],
 )
-def test_nulls_and_defaults(schema: dict[str, Any], value: Any, becomes: Any) -> None:
+def test_prepare_drops_nulls_and_sets_defaults(schema: dict[str, Any], value: Any, becomes: Any) -> None:
     assert prepared({"type": "object", "properties": schema}, value) == (becomes, [])
 
 
@@ -84,11 +84,13 @@ KEEPS = {"x-kubernetes-preserve-unknown-fields": True}
         ),
     ],
 )
-def test_unknown_fields(schema: dict[str, Any], value: Any, becomes: Any, unknown: list[str]) -> None:
+def test_prepare_prunes_and_reports_unknown_fields(
+    schema: dict[str, Any], value: Any, becomes: Any, unknown: list[str]
+) -> None:
     assert prepared(schema, value) == (becomes, unknown)
 
 
-def test_metadata_is_read_as_go_reads_it() -> None:
+def test_metadata_is_decoded_like_go() -> None:
     validator = structural(TEXT)
     obj = an_object("x")
     obj["metadata"] = {"name": "x", "creationTimestamp": None, "labels": {"a": "b", "c": None}, "other": 1}
@@ -99,7 +101,7 @@ def test_metadata_is_read_as_go_reads_it() -> None:
     assert validator.prepare(obj).malformed == said
 
 
-def test_fine_means_that_validation_finds_nothing() -> None:
+def test_schema_checked_flag_requires_a_valid_pruned_object() -> None:
     validator = structural({"type": "string", "maxLength": 1})
     assert validator.prepare(an_object("a")).schema_checked
     assert not validator.prepare(an_object("ab")).schema_checked
@@ -109,7 +111,7 @@ def test_fine_means_that_validation_finds_nothing() -> None:
 EMBEDDED = {"type": "object", "x-kubernetes-embedded-resource": True, **KEEPS}
 
 
-def test_embedded_resources() -> None:
+def test_embedded_resources_are_pruned_and_validated() -> None:
     validator = structural({"type": "object", "properties": {"t": EMBEDDED}})
     obj = an_object({"t": {"apiVersion": "v1", "kind": "Pod", "metadata": {"labels": {"a": "b"}, "x": 1}, "y": 2}})
     outcome = validator.admit(obj)
@@ -125,7 +127,7 @@ def test_embedded_resources() -> None:
     assert validator.admit(an_object({"t": {"kind": 5}})).malformed == "spec.t.kind: Invalid value: 5: must be a string"
 
 
-def test_the_root_may_restrict_names() -> None:
+def test_root_schema_may_restrict_metadata_name() -> None:
     names = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 3}}}
     validator = structural(TEXT, metadata=names)
     assert validator.admit(an_object("x")).errors == []
@@ -141,13 +143,13 @@ def nested(depth: int) -> Any:
     return value
 
 
-def test_deep_nesting_is_refused_not_fatal() -> None:
+def test_too_deep_object_is_rejected_without_crashing() -> None:
     validator = structural({"type": "object", "properties": {"a": TEXT}})
     assert validator.admit(an_object(nested(100_000))).malformed == "exceeded max depth"
     assert validator.admit(an_object(nested(MAX_DEPTH - 2))).errors != []
 
 
-def test_huge_numbers_are_only_wrong() -> None:
+def test_huge_numbers_are_reported_as_invalid() -> None:
     validator = structural({"type": "object", "properties": {"a": {"type": "integer", "maximum": 5}}})
     for number in (10**400, -(10**400), 10**25, float("inf"), float("nan")):
         assert validator.admit(an_object({"a": number})).errors != []

@@ -48,17 +48,19 @@ LIST_MAP: dict[str, Any] = {
         ),
     ],
 )
-def test_only_changes_are_judged(schema: dict[str, Any], old: Any, new: Any, fields: list[str]) -> None:
+def test_ratcheting_validates_only_changed_values(
+    schema: dict[str, Any], old: Any, new: Any, fields: list[str]
+) -> None:
     assert [said.partition(":")[0] for said in complaints(schema, new, old)] == fields
 
 
-def test_duplicates_are_tolerated_only_where_there_were_some() -> None:
+def test_ratcheting_tolerates_duplicates_only_if_old_list_had_duplicates() -> None:
     items = {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}}
     assert complaints(items, ["a", "a"], ["b", "b"]) == []
     assert complaints(items, ["a", "a"], ["a"]) == ['spec[1]: Duplicate value: "a"']
 
 
-def test_a_broken_rule_that_a_write_does_not_touch_is_warned_of_every_time() -> None:
+def test_ratcheted_rule_violation_produces_warning_on_every_write() -> None:
     small = {"type": "integer", "x-kubernetes-validations": [{"rule": "self < 10", "message": "small only"}]}
     validator = structural({"type": "object", "properties": {"size": small, "other": {"type": "string"}}})
     validator.rules, _ = compile_rules(validator.schema, "")

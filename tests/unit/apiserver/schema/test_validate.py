@@ -124,7 +124,7 @@ NIL = '<nil>: Invalid value: ""'
         ),
     ],
 )
-def test_one_complaint(schema: dict[str, Any], value: Any, said: str) -> None:
+def test_invalid_value_error_matches_upstream(schema: dict[str, Any], value: Any, said: str) -> None:
     assert complaints(schema, value) == [said]
 
 
@@ -143,11 +143,11 @@ def test_one_complaint(schema: dict[str, Any], value: Any, said: str) -> None:
         ({"type": "object", "x-kubernetes-preserve-unknown-fields": True}, {"a": {"b": [1]}}),
     ],
 )
-def test_no_complaint(schema: dict[str, Any], value: Any) -> None:
+def test_valid_value_is_accepted(schema: dict[str, Any], value: Any) -> None:
     assert complaints(schema, value) == []
 
 
-def test_a_fraction_is_no_integer() -> None:
+def test_fraction_is_rejected_for_integer_type() -> None:
     assert complaints({"type": "integer"}, 1.5) == [
         'spec: Invalid value: "number": spec in body must be of type integer: "number"',
         f"{NIL}: Checked value must be of type integer (default format) in spec",
@@ -196,7 +196,7 @@ def test_one_of_shows_the_best_alternative() -> None:
     assert complaints(schema, {"b": ""}) == []
 
 
-def test_any_of_and_all_of() -> None:
+def test_any_of_and_all_of_are_enforced() -> None:
     schema = {"type": "string", "anyOf": [{"minLength": 2}, {"pattern": "^x"}], "allOf": [{"maxLength": 3}]}
     assert complaints(schema, "x") == []
     assert complaints(schema, "a") == [
@@ -209,12 +209,12 @@ def test_any_of_and_all_of() -> None:
     ]
 
 
-def test_errors_are_bounded() -> None:
+def test_validation_errors_are_bounded() -> None:
     said = complaints({"type": "array", "items": {"type": "string"}}, list(range(100_000)))
     assert len(said) == ERROR_LIMIT
 
 
-def test_status_alone_is_named_from_its_own_root() -> None:
+def test_status_validation_reports_paths_below_status() -> None:
     status = {"type": "object", "properties": {"phase": {"type": "string", "enum": ["Up"]}, "n": {"type": "integer"}}}
     validator = structural({"type": "string"}, status=status)
     obj = an_object(5, status={"phase": "Down", "n": "x"})
@@ -241,11 +241,11 @@ def test_status_alone_is_named_from_its_own_root() -> None:
         ),
     ],
 )
-def test_integers_see_limits_without_their_fraction(limits: dict[str, Any], value: Any, said: list[str]) -> None:
+def test_integer_values_use_truncated_limits(limits: dict[str, Any], value: Any, said: list[str]) -> None:
     assert [text.partition("Invalid value: ")[2] for text in complaints(limits, value)] == said
 
 
-def test_rules_run_unless_shape_or_size_is_wrong() -> None:
+def test_cel_rules_are_skipped_when_type_or_size_is_wrong() -> None:
     class Rules:
         def validate(self, obj: Any, old: Any, path: str, warnings: list[str] | None = None) -> list[Any]:
             calls.append((obj["spec"], old))
@@ -279,7 +279,7 @@ def test_values_beyond_twice_the_limit_are_not_checked(schema: dict[str, Any], c
     assert sum("Too many" in one for one in found) == 1
 
 
-def test_one_bad_value_among_many_is_found() -> None:
+def test_single_invalid_value_in_large_list_or_map_is_found() -> None:
     item = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "pattern": "^a"}}}
     spec = {
         "type": "object",

@@ -41,7 +41,7 @@ async def home(path: Path) -> Path:
     return path
 
 
-async def test_what_is_restored_is_what_was_there(tmp_path: Path) -> None:
+async def test_restore_reproduces_backed_up_files_and_objects(tmp_path: Path) -> None:
     source = await home(tmp_path / "data")
     manifest = backup(source, tmp_path / "file")
     assert manifest.revision == 5
@@ -64,7 +64,7 @@ async def test_what_is_restored_is_what_was_there(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
 
 
-async def test_no_revision_a_client_may_know_gets_a_second_meaning(tmp_path: Path) -> None:
+async def test_restored_store_reuses_no_revision_known_to_clients(tmp_path: Path) -> None:
     source = await home(tmp_path / "data")
     backup(source, tmp_path / "file")
     store = await SqliteStore.open(source)
@@ -106,7 +106,7 @@ async def test_second_restore_of_a_backup_reuses_no_revision(tmp_path: Path) -> 
         await store.close()
 
 
-async def test_watch_from_a_later_life_is_sent_to_a_list(tmp_path: Path) -> None:
+async def test_watch_from_unknown_future_revision_is_compacted(tmp_path: Path) -> None:
     """With a clock that was set back, the second life can be below the first."""
     backup(await home(tmp_path / "data"), tmp_path / "file")
     restore(tmp_path / "file", tmp_path / "first")
@@ -130,7 +130,7 @@ async def until(holds: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_a_backup_beside_a_busy_server_is_one_moment_of_it(tmp_path: Path) -> None:
+async def test_backup_of_running_server_is_a_consistent_snapshot(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path / "data")
     stop = False
 
@@ -166,7 +166,7 @@ async def test_a_backup_beside_a_busy_server_is_one_moment_of_it(tmp_path: Path)
         await restored.close()
 
 
-async def test_a_backup_is_not_replaced_unless_told(tmp_path: Path) -> None:
+async def test_backup_does_not_overwrite_file_without_force(tmp_path: Path) -> None:
     source = await home(tmp_path / "data")
     (tmp_path / "file").write_text("precious")
     with pytest.raises(ArchiveError, match="exists already"):
@@ -176,12 +176,12 @@ async def test_a_backup_is_not_replaced_unless_told(tmp_path: Path) -> None:
     restore(tmp_path / "file", tmp_path / "restored")
 
 
-async def test_what_is_no_data_directory_is_refused(tmp_path: Path) -> None:
+async def test_backup_of_non_data_directory_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="not a data directory"):
         backup(tmp_path, tmp_path / "file")
 
 
-async def test_a_damaged_store_is_not_backed_up(tmp_path: Path) -> None:
+async def test_backup_of_damaged_store_is_rejected(tmp_path: Path) -> None:
     source = await home(tmp_path / "data")
     with (source / "state.db").open("r+b") as file:
         file.seek(8192 * 3)
@@ -191,7 +191,7 @@ async def test_a_damaged_store_is_not_backed_up(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["data"]
 
 
-async def test_a_used_directory_is_refused(tmp_path: Path) -> None:
+async def test_restore_into_used_directory_is_rejected(tmp_path: Path) -> None:
     source = await home(tmp_path / "data")
     backup(source, tmp_path / "file")
     with pytest.raises(ArchiveError, match="not empty"):
@@ -210,7 +210,7 @@ async def archived(tmp_path: Path) -> bytes:
 
 
 @pytest.mark.parametrize("where", [0.02, 0.3, 0.6])
-async def test_a_flipped_bit_is_found_before_anything_appears(tmp_path: Path, where: float) -> None:
+async def test_restore_rejects_backup_with_flipped_bit(tmp_path: Path, where: float) -> None:
     content = bytearray(await archived(tmp_path))
     content[int(len(content) * where)] ^= 1
     (tmp_path / "file").write_bytes(content)
@@ -220,7 +220,7 @@ async def test_a_flipped_bit_is_found_before_anything_appears(tmp_path: Path, wh
 
 
 @pytest.mark.parametrize("kept", [0, 100, 5000, 40_000])
-async def test_a_cut_file_is_refused(tmp_path: Path, kept: int) -> None:
+async def test_restore_rejects_truncated_backup(tmp_path: Path, kept: int) -> None:
     content = await archived(tmp_path)
     (tmp_path / "file").write_bytes(content[:kept])
     with pytest.raises(ArchiveError):
@@ -251,7 +251,7 @@ def crafted(original: bytes, name: str, kind: bytes = tarfile.REGTYPE, *, listed
 
 
 @pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "pki/../../evil", "..", "./evil", "pki//evil", "a\\b"])
-async def test_a_path_out_of_the_directory_is_refused(tmp_path: Path, name: str) -> None:
+async def test_restore_rejects_paths_outside_the_directory(tmp_path: Path, name: str) -> None:
     (tmp_path / "file").write_bytes(crafted(await archived(tmp_path), name))
     with pytest.raises(ArchiveError, match="unexpected member"):
         restore(tmp_path / "file", tmp_path / "restored")
@@ -259,14 +259,14 @@ async def test_a_path_out_of_the_directory_is_refused(tmp_path: Path, name: str)
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE])
-async def test_anything_but_a_plain_file_is_refused(tmp_path: Path, kind: bytes) -> None:
+async def test_restore_rejects_non_regular_files(tmp_path: Path, kind: bytes) -> None:
     (tmp_path / "file").write_bytes(crafted(await archived(tmp_path), "pki/odd", kind))
     with pytest.raises(ArchiveError):
         restore(tmp_path / "file", tmp_path / "restored")
     assert not (tmp_path / "restored").exists()
 
 
-async def test_a_member_the_manifest_does_not_name_or_names_once_is_refused(tmp_path: Path) -> None:
+async def test_restore_rejects_unlisted_or_repeated_members(tmp_path: Path) -> None:
     original = await archived(tmp_path)
     for name in ("pki/extra", "pki/ca.key"):
         (tmp_path / "file").write_bytes(crafted(original, name, listed=False))
@@ -274,7 +274,7 @@ async def test_a_member_the_manifest_does_not_name_or_names_once_is_refused(tmp_
             restore(tmp_path / "file", tmp_path / "restored")
 
 
-async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+async def test_restore_rejects_newer_backup_format(tmp_path: Path) -> None:
     original = await archived(tmp_path)
     content = original.replace(b'"format": 1', b'"format": 9', 1)
     assert content != original
@@ -283,7 +283,7 @@ async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
         restore(tmp_path / "file", tmp_path / "restored")
 
 
-async def test_restored_twice_goes_on_above_both(tmp_path: Path) -> None:
+async def test_backup_of_restored_store_restores_to_higher_revision(tmp_path: Path) -> None:
     await archived(tmp_path)
     restore(tmp_path / "file", tmp_path / "one")
     backup(tmp_path / "one", tmp_path / "second")

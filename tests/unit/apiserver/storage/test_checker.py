@@ -38,7 +38,7 @@ def written(*changes: Change) -> list[Record]:
     return [record for change in changes for record in (Attempted(change), Acknowledged(change))]
 
 
-def test_a_right_history_is_accepted() -> None:
+def test_checker_accepts_correct_history() -> None:
     assert not judge(
         Started(0, []),
         Watching("w", 0),
@@ -56,7 +56,7 @@ def test_a_right_history_is_accepted() -> None:
     )
 
 
-def test_a_failed_write_may_be_found_only_if_nothing_came_after_it() -> None:
+def test_checker_accepts_failed_write_on_disk_only_without_later_writes() -> None:
     failed: list[Record] = [Attempted(ADD_A), Attempted(CHANGE_A, alone=False), Failed(ADD_A), Failed(CHANGE_A)]
     assert not judge(*failed, Started(0, []))
     assert not judge(*failed, Started(1, [Held(1, A, "x1")]))
@@ -69,7 +69,7 @@ def test_a_failed_write_may_be_found_only_if_nothing_came_after_it() -> None:
     assert judge(*failed, *again, Started(3, [Held(2, A, "x2"), Held(3, B, "x3")]))
 
 
-def test_a_write_made_before_everybody_has_heard_of_a_failure_is_no_part_of_it() -> None:
+def test_checker_treats_concurrent_write_as_independent_of_failed_write() -> None:
     records: list[Record] = [Attempted(ADD_A), Attempted(ADD_B), Failed(ADD_A), Acknowledged(ADD_B)]
     assert not judge(*records, Started(3, [Held(3, B, "x3")]))
     assert judge(*records, Started(3, [Held(1, A, "x1"), Held(3, B, "x3")]))
@@ -97,7 +97,7 @@ WRONG: dict[str, tuple[str, list[Record]]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_history_is_named(case: str) -> None:
+def test_checker_reports_incorrect_history(case: str) -> None:
     says, records = WRONG[case]
     problems = judge(*records)
     assert any(says in problem for problem in problems), problems

@@ -181,7 +181,7 @@ def _all(database: bytes, part: bytes) -> list[int]:
     return places
 
 
-async def test_damaged_index_is_made_anew(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_damaged_index_is_rebuilt(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     held = await filled(tmp_path)
     connection = apsw.Connection(str(tmp_path / "state.db"))
     connection.execute("PRAGMA writable_schema = ON")
@@ -235,7 +235,7 @@ async def test_damaged_object_is_refused_by_all_reads_and_writes(tmp_path: Path)
     await store.close()
 
 
-async def test_damaged_log_sends_watchers_to_a_new_list(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_damaged_event_log_forces_watchers_to_relist(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     held = await filled(tmp_path)
     newest = loaded(tmp_path).revision
     execute(tmp_path, "UPDATE events SET type = 'ADDEE' WHERE revision = ?", newest)
@@ -271,7 +271,7 @@ def rows_of(home: Path) -> list[tuple[object, ...]]:
         connection.close()
 
 
-async def test_database_without_checksums_gets_them(tmp_path: Path) -> None:
+async def test_format_1_database_is_upgraded_with_checksums(tmp_path: Path) -> None:
     home = old(tmp_path / "data")
     before = rows_of(home)
     assert len(before) > 10
@@ -295,9 +295,7 @@ async def test_database_without_checksums_gets_them(tmp_path: Path) -> None:
         "UPDATE objects SET revision = revision + 1",
     ],
 )
-async def test_damage_from_before_checksums_is_found_where_the_object_contradicts_its_row(
-    tmp_path: Path, change: str
-) -> None:
+async def test_format_1_damage_is_detected_when_object_contradicts_its_row(tmp_path: Path, change: str) -> None:
     home = old(tmp_path / "data")
     execute(home, f"{change} WHERE name = 'kept-2'")
     for _ in range(2):
@@ -320,7 +318,7 @@ def damage(home: Path, name: str, *, log: bool = True) -> None:
         execute(home, f"DELETE FROM events WHERE name = '{name}'")
 
 
-async def test_fsck_finds_nothing_in_a_whole_database(tmp_path: Path) -> None:
+async def test_fsck_reports_intact_database_as_clean(tmp_path: Path) -> None:
     held = await filled(tmp_path)
     report = fsck.check(tmp_path)
     assert report.is_clean
@@ -329,7 +327,7 @@ async def test_fsck_finds_nothing_in_a_whole_database(tmp_path: Path) -> None:
     assert loaded(tmp_path).revision == 108
 
 
-async def test_fsck_names_what_is_damaged(tmp_path: Path) -> None:
+async def test_fsck_names_damaged_objects(tmp_path: Path) -> None:
     await filled(tmp_path)
     damage(tmp_path, "n3", log=False)
     execute(tmp_path, "UPDATE events SET sum = 0 WHERE revision = 7")
@@ -401,7 +399,7 @@ async def test_fsck_repairs_from_a_backup_with_a_new_revision(tmp_path: Path) ->
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
 
 
-async def test_fsck_leaves_what_no_copy_has(tmp_path: Path) -> None:
+async def test_fsck_leaves_damaged_object_without_copy_until_forgotten(tmp_path: Path) -> None:
     await filled(tmp_path / "data")
     backup(tmp_path / "data", tmp_path / "file")
     store = await SqliteStore.open(tmp_path / "data")
@@ -423,7 +421,7 @@ async def test_fsck_leaves_what_no_copy_has(tmp_path: Path) -> None:
     assert found.history.floor == found.revision > before  # watchers list again, and see that it is gone
 
 
-async def test_fsck_gives_a_damaged_log_up(tmp_path: Path) -> None:
+async def test_fsck_discards_damaged_event_log(tmp_path: Path) -> None:
     await filled(tmp_path)
     execute(tmp_path, "UPDATE events SET sum = 0 WHERE revision = 7")
     assert fsck.repair(tmp_path, None) == []

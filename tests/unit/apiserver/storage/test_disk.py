@@ -41,7 +41,7 @@ async def filled(path: Path, count: int = 200) -> None:
     await store.close()
 
 
-async def test_files_are_private(tmp_path: Path) -> None:
+async def test_database_files_are_private(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
         store = await SqliteStore.open(tmp_path / "deep" / "data")
@@ -55,7 +55,7 @@ async def test_files_are_private(tmp_path: Path) -> None:
         os.umask(old)
 
 
-async def test_a_second_store_is_refused_and_told_by_whom(tmp_path: Path) -> None:
+async def test_second_store_is_rejected_with_pid_of_lock_holder(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     with pytest.raises(StoreLocked, match=f"in use by process {os.getpid()}"):
         await SqliteStore.open(tmp_path)
@@ -63,7 +63,7 @@ async def test_a_second_store_is_refused_and_told_by_whom(tmp_path: Path) -> Non
     await (await SqliteStore.open(tmp_path)).close()
 
 
-async def test_a_child_that_outlives_its_killed_server_is_waited_for(tmp_path: Path) -> None:
+async def test_open_waits_for_child_of_killed_server_holding_the_lock(tmp_path: Path) -> None:
     """A server that is killed between fork and exec of a child leaves its lock to that child for a moment."""
     program = (
         "import os, pathlib, sys, time; from remuda.apiserver.storage.directory import DirectoryLock\n"
@@ -75,7 +75,7 @@ async def test_a_child_that_outlives_its_killed_server_is_waited_for(tmp_path: P
     await (await SqliteStore.open(tmp_path)).close()
 
 
-async def test_a_killed_holder_blocks_nobody(tmp_path: Path) -> None:
+async def test_lock_of_killed_process_is_released(tmp_path: Path) -> None:
     hold = (
         "import sys; from pathlib import Path; from remuda.apiserver.storage.directory import DirectoryLock;"
         "lock = DirectoryLock(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
@@ -90,7 +90,7 @@ async def test_a_killed_holder_blocks_nobody(tmp_path: Path) -> None:
     await (await SqliteStore.open(tmp_path)).close()
 
 
-async def test_a_failed_open_gives_the_lock_back(tmp_path: Path) -> None:
+async def test_failed_open_releases_the_lock(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"this is not a database" * 1000)
     for _ in range(2):
         with pytest.raises(StoreCorrupt, match="damaged"):
@@ -98,7 +98,7 @@ async def test_a_failed_open_gives_the_lock_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [0, 3, 8, 20])
-async def test_damage_is_found_at_open(tmp_path: Path, page: int) -> None:
+async def test_damaged_page_is_detected_at_open(tmp_path: Path, page: int) -> None:
     await filled(tmp_path)
     with (tmp_path / "state.db").open("r+b") as file:
         file.seek(page * 8192 + (100 if page == 0 else 0))
@@ -114,7 +114,7 @@ async def test_a_truncated_database_is_found_at_open(tmp_path: Path) -> None:
         await SqliteStore.open(tmp_path)
 
 
-async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
+async def test_newer_database_format_is_rejected(tmp_path: Path) -> None:
     await filled(tmp_path, 1)
     connection = apsw.Connection(str(tmp_path / "state.db"))
     connection.pragma("user_version", 3)
@@ -123,7 +123,7 @@ async def test_a_newer_format_is_refused(tmp_path: Path) -> None:
         await SqliteStore.open(tmp_path)
 
 
-async def test_a_strange_database_is_refused(tmp_path: Path) -> None:
+async def test_foreign_sqlite_database_is_rejected(tmp_path: Path) -> None:
     connection = apsw.Connection(str(tmp_path / "state.db"))
     connection.execute("CREATE TABLE recipes (name)")
     connection.close()
@@ -131,13 +131,13 @@ async def test_a_strange_database_is_refused(tmp_path: Path) -> None:
         await SqliteStore.open(tmp_path)
 
 
-async def test_a_file_in_place_of_the_directory_is_refused(tmp_path: Path) -> None:
+async def test_file_in_place_of_data_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreUnusable, match="not a directory"):
         await SqliteStore.open(tmp_path / "file")
 
 
-def test_the_log_follows_the_floor_in_small_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_log_is_trimmed_to_floor_in_small_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_module, "_TRIM_ROWS", 10)
     monkeypatch.setattr(disk_module, "_TRIM_STEP", 10)
     disk = Disk(tmp_path / "state.db")
@@ -158,7 +158,7 @@ def test_the_log_follows_the_floor_in_small_steps(tmp_path: Path, monkeypatch: p
     disk.close()
 
 
-def test_a_trim_reads_no_more_of_the_log_than_it_deletes(tmp_path: Path) -> None:
+def test_trim_reads_only_the_events_to_delete(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "state.db")
     disk.commit([event(i) for i in range(1, 5001)], Revision(0))
     steps = 0
@@ -176,7 +176,7 @@ def test_a_trim_reads_no_more_of_the_log_than_it_deletes(tmp_path: Path) -> None
     disk.close()
 
 
-def test_a_small_batch_is_one_statement(tmp_path: Path) -> None:
+def test_small_batch_is_committed_in_a_single_statement(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "state.db")
     disk.commit([event(1)], Revision(0))
     run: list[str] = []
@@ -196,7 +196,7 @@ def test_a_small_batch_is_one_statement(tmp_path: Path) -> None:
     disk.close()
 
 
-def test_the_log_is_trimmed_in_steps(tmp_path: Path) -> None:
+def test_event_log_is_trimmed_only_in_full_steps(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "state.db")
     disk.commit([event(i) for i in range(1, 301)], Revision(0))
     oldest = "SELECT min(revision) FROM events"
@@ -215,7 +215,7 @@ def test_the_newest_event_is_never_trimmed(tmp_path: Path) -> None:
     disk.close()
 
 
-def test_freed_space_is_given_back(tmp_path: Path) -> None:
+def test_freed_database_pages_are_released(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "state.db")
     disk.commit([event(i, f"n{i}", 50_000) for i in range(1, 401)], Revision(0))
     disk.commit([event(i + 400, f"n{i}", 1, "DELETED") for i in range(1, 401)], Revision(400))
@@ -229,7 +229,7 @@ def test_freed_space_is_given_back(tmp_path: Path) -> None:
     disk.close()
 
 
-async def test_files_stay_small_under_endless_change(tmp_path: Path) -> None:
+async def test_database_files_stay_small_under_continuous_updates(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path, history_events=100)
 
     async def rewrite(name: str) -> None:
@@ -244,7 +244,7 @@ async def test_files_stay_small_under_endless_change(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_full_disk_fails_writes_and_nothing_else(tmp_path: Path) -> None:
+async def test_full_disk_fails_only_the_affected_writes(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     kept = await store.put(T, "ns", "kept", lambda revision: b"v", expect=None)
     connection = store._writer._disk._connection

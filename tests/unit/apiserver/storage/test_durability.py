@@ -35,21 +35,21 @@ def caught(home: Path, campaign: Campaign) -> list[str]:
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_power_cuts(tmp_path: Path) -> None:
+def test_store_survives_power_cuts(tmp_path: Path) -> None:
     checker = power_cuts(tmp_path, rounds=range(12), seed=7)
     assert checker.finish() == []
     assert checker.counts["Acknowledged"] > 50
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_power_cuts_of_a_failing_disk(tmp_path: Path) -> None:
+def test_store_survives_power_cuts_with_failing_disk(tmp_path: Path) -> None:
     checker = power_cuts_of_a_failing_disk(tmp_path, rounds=range(12), seed=7)
     assert checker.finish() == []
     assert checker.counts["Failed"] > 10
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_a_store_that_goes_on_with_writes_that_built_on_a_failed_one_is_caught(
+def test_checker_detects_store_committing_writes_based_on_failed_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def careless(self: Writer) -> bool:
@@ -59,14 +59,14 @@ def test_a_store_that_goes_on_with_writes_that_built_on_a_failed_one_is_caught(
     assert caught(tmp_path, power_cuts_of_a_failing_disk)
 
 
-def test_kills(tmp_path: Path) -> None:
+def test_store_survives_process_kills(tmp_path: Path) -> None:
     checker = kills(tmp_path, rounds=range(10), seed=7)
     assert checker.finish() == []
     assert checker.counts["Acknowledged"] > 10
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_a_store_that_does_not_sync_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_detects_store_without_sync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configure = Disk._configure
 
     def careless(self: Disk) -> None:
@@ -78,7 +78,7 @@ def test_a_store_that_does_not_sync_is_caught(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("frequent_checkpoints")
-def test_a_store_that_syncs_only_checkpoints_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checker_detects_store_syncing_only_checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     configure = Disk._configure
 
     def careless(self: Disk) -> None:

@@ -27,7 +27,7 @@ async def taken(feed: BufferedFeed) -> list[int]:
     return [event.revision for event in await asyncio.wait_for(feed.next_batch(), LIMIT_SECONDS)]
 
 
-async def test_a_feed_gets_its_table_and_namespace_only(memory: Memory) -> None:
+async def test_feed_receives_only_its_table_and_namespace(memory: Memory) -> None:
     whole, part, other = (memory.watch("t", ns, Revision(0)) for ns in ("", "ns", "other"))
     memory.apply([added(1), added(2, "other"), added(3, table="u"), added(4)])
     assert await taken(whole) == [1, 2, 4]
@@ -35,7 +35,7 @@ async def test_a_feed_gets_its_table_and_namespace_only(memory: Memory) -> None:
     assert await taken(other) == [2]
 
 
-async def test_a_feed_of_one_name_sleeps_while_others_change(memory: Memory) -> None:
+async def test_single_name_feed_is_not_woken_by_other_objects(memory: Memory) -> None:
     memory.apply([added(1), added(2)])
     mine, anywhere = (memory.watch("t", namespace, Revision(0), "n2") for namespace in ("ns", ""))
     assert await taken(mine) == await taken(anywhere) == [2]
@@ -51,7 +51,7 @@ async def test_a_feed_of_one_name_sleeps_while_others_change(memory: Memory) -> 
     assert await taken(anywhere) == [5]
 
 
-async def test_a_feed_resumes_from_history_and_goes_on_without_gap(memory: Memory) -> None:
+async def test_feed_resumes_from_history_without_gap(memory: Memory) -> None:
     memory.apply([added(1), added(2), added(3)])
     feed = memory.watch("t", "", Revision(1))
     memory.apply([added(4)])
@@ -62,7 +62,7 @@ async def test_a_feed_resumes_from_history_and_goes_on_without_gap(memory: Memor
     assert [e.revision for e in await waiting] == [5]
 
 
-async def test_revision_says_up_to_where_everything_was_handed_out(memory: Memory) -> None:
+async def test_feed_revision_covers_only_delivered_events(memory: Memory) -> None:
     feed = memory.watch("t", "", Revision(0))
     assert feed.revision == 0
     memory.apply([added(1, table="u"), added(2, table="u")])
@@ -79,13 +79,15 @@ async def test_revision_says_up_to_where_everything_was_handed_out(memory: Memor
     assert resumed.revision == 5
 
 
-async def test_a_watch_from_the_future_is_sent_to_a_list(memory: Memory) -> None:
+async def test_watch_from_future_revision_is_compacted(memory: Memory) -> None:
     with pytest.raises(Compacted, match=r"unknown resource version: 3 \(0\)"):
         memory.watch("t", "", Revision(3))
 
 
 @pytest.mark.parametrize(("max_events", "max_bytes", "size"), [(5, 1 << 20, 1), (1000, 500, 100)])
-async def test_a_slow_feed_is_dropped_whole(memory: Memory, max_events: int, max_bytes: int, size: int) -> None:
+async def test_slow_feed_overflows_without_affecting_others(
+    memory: Memory, max_events: int, max_bytes: int, size: int
+) -> None:
     memory.feeds.max_events, memory.feeds.max_bytes = max_events, max_bytes
     slow, quick = memory.watch("t", "", Revision(0)), memory.watch("t", "", Revision(0))
     for revision in range(1, 7):
@@ -101,7 +103,7 @@ async def test_a_slow_feed_is_dropped_whole(memory: Memory, max_events: int, max
     slow.close()
 
 
-async def test_a_feed_wakes_a_waiting_reader_that_overflows(memory: Memory) -> None:
+async def test_waiting_reader_receives_batch_larger_than_buffer(memory: Memory) -> None:
     memory.feeds.max_events = 3
     feed = memory.watch("t", "", Revision(0))
     reader = asyncio.ensure_future(feed.next_batch())
@@ -110,7 +112,7 @@ async def test_a_feed_wakes_a_waiting_reader_that_overflows(memory: Memory) -> N
     assert [e.revision for e in await reader] == [1, 2, 3, 4, 5]
 
 
-async def test_closing_ends_the_reader(memory: Memory) -> None:
+async def test_closed_feed_ends_its_reader(memory: Memory) -> None:
     feed = memory.watch("t", "", Revision(0))
     reader = asyncio.ensure_future(feed.next_batch())
     await asyncio.sleep(0)
@@ -123,7 +125,7 @@ async def test_closing_ends_the_reader(memory: Memory) -> None:
     assert len(memory.feeds) == 0
 
 
-async def test_a_cancelled_reader_loses_nothing(memory: Memory) -> None:
+async def test_cancelled_feed_reader_loses_no_events(memory: Memory) -> None:
     feed = memory.watch("t", "", Revision(0))
     reader = asyncio.ensure_future(feed.next_batch())
     await asyncio.sleep(0)
@@ -134,7 +136,7 @@ async def test_a_cancelled_reader_loses_nothing(memory: Memory) -> None:
     assert await taken(feed) == [1]
 
 
-async def test_a_feed_has_one_reader(memory: Memory) -> None:
+async def test_feed_rejects_a_second_reader(memory: Memory) -> None:
     feed = memory.watch("t", "", Revision(0))
     reader = asyncio.ensure_future(feed.next_batch())
     await asyncio.sleep(0)
@@ -143,7 +145,7 @@ async def test_a_feed_has_one_reader(memory: Memory) -> None:
     reader.cancel()
 
 
-async def test_thousands_of_feeds_each_get_everything_once(memory: Memory) -> None:
+async def test_thousands_of_feeds_each_receive_all_events_once(memory: Memory) -> None:
     rng = random.Random(1)
     feeds = [memory.watch("t", rng.choice(["", "a", "b"]), Revision(0)) for _ in range(2000)]
     sent = [added(revision, rng.choice(["a", "b"])) for revision in range(1, 31)]

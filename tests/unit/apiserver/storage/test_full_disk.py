@@ -119,7 +119,7 @@ async def test_deletes_work_on_a_full_disk_and_other_writes_are_refused(disk: Sm
     await store.close()
 
 
-async def test_delete_that_finds_the_disk_full_succeeds(disk: SmallDisk) -> None:
+async def test_delete_succeeds_when_disk_becomes_full(disk: SmallDisk) -> None:
     store = await opened(disk)
     for i in range(20):
         await put(store, f"n{i}")
@@ -134,7 +134,7 @@ async def test_delete_that_finds_the_disk_full_succeeds(disk: SmallDisk) -> None
     await store.close()
 
 
-async def test_room_that_comes_back_is_used_and_kept_again(disk: SmallDisk) -> None:
+async def test_freed_disk_space_is_used_and_reserve_recreated(disk: SmallDisk) -> None:
     store = await opened(disk)
     names = await fill(store)
     disk.capacity += 4 * RESERVE
@@ -147,7 +147,7 @@ async def test_room_that_comes_back_is_used_and_kept_again(disk: SmallDisk) -> N
     await store.close()
 
 
-async def test_full_disk_is_emptied_by_deletes_alone(disk: SmallDisk) -> None:
+async def test_deletes_alone_free_a_full_disk(disk: SmallDisk) -> None:
     """The log of changes is given up, and its pages with it."""
     store = await opened(disk)
     names = await fill(store)
@@ -170,11 +170,11 @@ async def test_full_disk_is_emptied_by_deletes_alone(disk: SmallDisk) -> None:
         ("MODIFIED", b"no json", False),
     ],
 )
-def test_what_leads_to_less(kind: str, content: bytes, expected: bool) -> None:
+def test_leads_to_less_accepts_deletes_and_terminating_updates(kind: str, content: bytes, expected: bool) -> None:
     assert leads_to_less(kind, Entry(T, "ns", "a", Revision(1), content)) is expected
 
 
-def test_reserve_is_private_and_made_once(tmp_path: Path) -> None:
+def test_disk_reserve_file_is_private_and_fully_allocated(tmp_path: Path) -> None:
     reserve = Reserve(tmp_path, RESERVE)
     assert reserve.take()
     assert (tmp_path / module.FILE).stat().st_mode & 0o777 == 0o600
@@ -206,7 +206,7 @@ async def served(tmp_path: Path) -> AsyncIterator[ApiServer]:
             await server.stop()
 
 
-async def test_server_on_a_real_full_disk(served: ApiServer) -> None:
+async def test_server_on_full_disk_allows_deletes_and_recovers(served: ApiServer) -> None:
     client = served.client()
     assert await client.raw_get("/readyz") == b"ok"
     names: list[str] = []

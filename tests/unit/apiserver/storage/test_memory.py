@@ -38,7 +38,7 @@ def expected(state: dict[tuple[str, str], Entry], namespace: str, after: Any, li
 
 
 @given(st.lists(st.tuples(st.booleans(), keys)), st.sampled_from(NAMESPACES), afters, st.integers(0, 5))
-def test_a_table_lists_in_the_order_of_upstream_keys(
+def test_table_scan_order_matches_upstream_keys(
     steps: list[tuple[bool, tuple[str, str]]], namespace: str, after: tuple[str, str] | None, limit: int
 ) -> None:
     table, model = Table(), dict[tuple[str, str], Entry]()
@@ -56,7 +56,7 @@ def test_a_table_lists_in_the_order_of_upstream_keys(
 
 
 @given(st.lists(keys, unique=True))
-def test_a_table_filled_at_load_equals_one_that_grew(loaded: list[tuple[str, str]]) -> None:
+def test_bulk_loaded_table_equals_incrementally_built_table(loaded: list[tuple[str, str]]) -> None:
     grown, filled = Table(), Table()
     entries = [entry(key) for key in loaded]
     for each in entries:
@@ -96,7 +96,7 @@ class Model:
     afters,
     st.integers(0, 5),
 )
-def test_every_older_state_can_be_listed_or_is_compacted(
+def test_past_revision_scan_matches_history_or_is_compacted(
     steps: list[tuple[tuple[str, str], bool]], kept: int, namespace: str, after: Any, limit: int
 ) -> None:
     model = Model(History(max_events=kept))
@@ -113,7 +113,7 @@ def test_every_older_state_can_be_listed_or_is_compacted(
             assert found == expected(state, namespace, after, limit)
 
 
-def test_a_state_whose_past_was_lost_is_compacted_only_for_those_who_need_it() -> None:
+def test_unknown_previous_state_compacts_only_affected_scans() -> None:
     memory = Memory({}, History(), Revision(0))
     memory.apply([Event("MODIFIED", entry(("a", "x"), 5), UNKNOWN), Event("ADDED", entry(("b", "x"), 6), None)])
     with pytest.raises(Compacted):
@@ -129,7 +129,7 @@ def revisions(events: Sequence[Event]) -> list[int]:
     return [event.revision for event in events]
 
 
-def test_history_is_bounded_by_bytes_brought_and_bytes_replaced() -> None:
+def test_history_is_bounded_by_bytes_of_new_and_replaced_values() -> None:
     history = History(max_events=1000, max_bytes=100_000)
     big = entry(("a", "x"), 1, size=40_000)
     history.append(Event("ADDED", big, None))

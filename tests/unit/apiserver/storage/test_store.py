@@ -62,7 +62,7 @@ class Breaking:
         monkeypatch.setattr(Disk, "commit", commit)
 
 
-async def test_it_is_a_store(store: SqliteStore) -> None:
+async def test_new_sqlite_store_starts_at_revision_zero(store: SqliteStore) -> None:
     described: Store = store  # mypy's question as much as ours
     assert described.revision == 0
     assert described.oldest == 0
@@ -81,7 +81,7 @@ async def test_a_write_is_visible_when_put_returns(store: SqliteStore) -> None:
     assert list(store.tables()) == []
 
 
-async def test_only_latest_shows_a_write_on_its_way(store: SqliteStore) -> None:
+async def test_pending_write_is_visible_only_through_latest(store: SqliteStore) -> None:
     write = asyncio.ensure_future(store.put(T, "ns", "a", text("one"), expect=None))
     await asyncio.sleep(0)
     assert store.get(T, "ns", "a") is None
@@ -99,7 +99,7 @@ async def test_only_latest_shows_a_write_on_its_way(store: SqliteStore) -> None:
     await delete
 
 
-async def test_a_stale_writer_is_refused_before_anything_is_written(store: SqliteStore) -> None:
+async def test_stale_write_raises_conflict_without_writing(store: SqliteStore) -> None:
     first = await store.put(T, "ns", "a", text("one"), expect=None)
     with pytest.raises(WriteConflict):
         await store.put(T, "ns", "a", text("again"), expect=None)
@@ -113,7 +113,7 @@ async def test_a_stale_writer_is_refused_before_anything_is_written(store: Sqlit
     assert store.revision == second.revision == 2
 
 
-async def test_two_writers_of_one_turn_cannot_both_win(store: SqliteStore) -> None:
+async def test_concurrent_creates_of_same_key_succeed_once(store: SqliteStore) -> None:
     outcomes = await asyncio.gather(
         *(store.put(T, "ns", "a", text(str(i)), expect=None) for i in range(5)), return_exceptions=True
     )
@@ -121,7 +121,7 @@ async def test_two_writers_of_one_turn_cannot_both_win(store: SqliteStore) -> No
     assert isinstance(outcomes[0], Entry)
 
 
-async def test_an_encoder_that_raises_costs_no_revision(store: SqliteStore) -> None:
+async def test_failing_encoder_consumes_no_revision(store: SqliteStore) -> None:
     def refuse(revision: Revision) -> bytes:
         raise ValueError("no")
 
@@ -131,7 +131,7 @@ async def test_an_encoder_that_raises_costs_no_revision(store: SqliteStore) -> N
     assert (await store.put(T, "ns", "a", text("x"), expect=None)).revision == 1
 
 
-async def test_a_caller_who_stops_waiting_does_not_stop_the_write(store: SqliteStore) -> None:
+async def test_cancelled_caller_does_not_cancel_the_write(store: SqliteStore) -> None:
     feed = store.watch(T, since=Revision(0))
     writes = [asyncio.ensure_future(store.put(T, "ns", f"n{i}", text("v"), expect=None)) for i in range(6)]
     await asyncio.sleep(0)
@@ -146,7 +146,7 @@ async def test_a_caller_who_stops_waiting_does_not_stop_the_write(store: SqliteS
     assert [e.revision for e in seen] == [1, 2, 3, 4, 5, 6, 7]
 
 
-async def test_listeners_know_before_the_writer_is_told(store: SqliteStore) -> None:
+async def test_listeners_are_notified_before_put_returns(store: SqliteStore) -> None:
     known: set[str] = set()
 
     def listen(events: Sequence[Event]) -> None:
@@ -166,9 +166,7 @@ async def test_listeners_know_before_the_writer_is_told(store: SqliteStore) -> N
     assert known == {"a"}
 
 
-async def test_a_failed_commit_voids_every_write_on_its_way(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failed_commit_fails_all_pending_writes(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = await store.put(T, "ns", "kept", text("v"), expect=None)
     feed = store.watch(T, since=store.revision)
     breaking = Breaking(monkeypatch)
@@ -194,9 +192,7 @@ async def test_a_failed_commit_voids_every_write_on_its_way(
     assert [e.revision for e in await feed.next_batch()] == [later.revision]
 
 
-async def test_many_failures_amid_load_never_reuse_a_revision(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_failures_under_load_never_reuse_a_revision(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     breaking = Breaking(monkeypatch)
     given: list[int] = []
 
@@ -224,7 +220,7 @@ async def test_many_failures_amid_load_never_reuse_a_revision(
     assert 0 < total < 480
 
 
-async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_objects_and_history_survive_restart(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     for i in range(5):
         await store.put(T, "ns", f"n{i}", text("v"), expect=None)
@@ -253,7 +249,7 @@ async def test_the_counter_survives_the_deletion_of_the_newest_object(tmp_path: 
         await store.close()
 
 
-async def test_the_state_before_an_event_is_rebuilt_from_the_log_where_it_reaches(
+async def test_previous_state_of_events_is_rebuilt_from_log_after_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(disk_module, "_TRIM_STEP", 1)
@@ -286,7 +282,7 @@ async def test_the_state_before_an_event_is_rebuilt_from_the_log_where_it_reache
     await store.close()
 
 
-async def test_a_watch_older_than_the_history_is_refused(tmp_path: Path) -> None:
+async def test_watch_older_than_history_is_compacted(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path, history_events=3)
     for i in range(10):
         await store.put(T, "", f"n{i}", text("v"), expect=None)
@@ -300,7 +296,7 @@ async def test_a_watch_older_than_the_history_is_refused(tmp_path: Path) -> None
     await store.close()
 
 
-async def test_close_brings_the_writes_on_their_way_to_disk(tmp_path: Path) -> None:
+async def test_close_flushes_pending_writes_to_disk(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
     writes = [asyncio.ensure_future(store.put(T, "", f"n{i}", text("v"), expect=None)) for i in range(20)]
     feed = store.watch(T, since=Revision(0))
@@ -325,7 +321,7 @@ async def test_scan_all_walks_every_table(store: SqliteStore) -> None:
     assert len({(e.table, e.namespace, e.name) for e in seen}) == len(seen) == 1700
 
 
-async def test_one_batch_may_create_change_and_delete_one_key(tmp_path: Path) -> None:
+async def test_single_batch_may_create_update_and_delete_the_same_key(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
 
     def begin(value: str) -> asyncio.Future[Entry]:

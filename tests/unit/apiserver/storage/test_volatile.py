@@ -25,12 +25,12 @@ async def store() -> AsyncIterator[SqliteStore]:
     await opened.close()
 
 
-async def test_it_is_a_store(store: SqliteStore) -> None:
+async def test_volatile_store_starts_at_revision_zero(store: SqliteStore) -> None:
     promised: Store = store
     assert promised.revision == 0
 
 
-async def test_a_write_is_seen_once_it_is_answered(store: SqliteStore) -> None:
+async def test_volatile_write_is_visible_once_acknowledged(store: SqliteStore) -> None:
     feed = store.watch(T, since=store.revision)
     writing = asyncio.ensure_future(store.put(T, "ns", "m", lambda revision: b"one", expect=None))
     await asyncio.sleep(0)
@@ -42,21 +42,21 @@ async def test_a_write_is_seen_once_it_is_answered(store: SqliteStore) -> None:
     assert [event.entry for event in await feed.next_batch()] == [entry]
 
 
-async def test_writes_of_one_turn_are_in_order(store: SqliteStore) -> None:
+async def test_concurrent_volatile_writes_are_delivered_in_order(store: SqliteStore) -> None:
     seen: list[int] = []
     store.subscribe(lambda events: seen.extend(event.entry.revision for event in events))
     await asyncio.gather(*(store.put(T, "ns", f"m{n}", lambda revision: b"x", expect=None) for n in range(50)))
     assert seen == list(range(1, 51))
 
 
-async def test_a_write_on_something_older_is_refused(store: SqliteStore) -> None:
+async def test_stale_volatile_write_raises_conflict(store: SqliteStore) -> None:
     entry = await store.put(T, "ns", "m", lambda revision: b"one", expect=None)
     await store.put(T, "ns", "m", lambda revision: b"two", expect=entry)
     with pytest.raises(WriteConflict):
         await store.put(T, "ns", "m", lambda revision: b"three", expect=entry)
 
 
-async def test_it_takes_no_thread_and_ends() -> None:
+async def test_volatile_store_starts_no_thread_and_rejects_writes_after_close() -> None:
     before = threading.active_count()
     store = SqliteStore.volatile()
     assert threading.active_count() == before
@@ -65,7 +65,7 @@ async def test_it_takes_no_thread_and_ends() -> None:
         await store.put(T, "ns", "m", lambda revision: b"one", expect=None)
 
 
-async def test_a_server_on_it_keeps_no_objects(tmp_path: Path) -> None:
+async def test_server_with_volatile_store_writes_no_database(tmp_path: Path) -> None:
     maps = Target("v1", "configmaps")
     server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, volatile=True))
     try:

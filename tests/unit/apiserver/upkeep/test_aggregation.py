@@ -33,13 +33,13 @@ async def wait_for(engine: Engine, name: str, *resources: str) -> None:
     await engine.eventually(reached)
 
 
-async def test_rules_come_from_the_roles_that_match(engine: Engine) -> None:
+async def test_aggregated_role_collects_rules_of_matching_roles(engine: Engine) -> None:
     await add(engine, role("b", rule("pods"), label="to-x"), role("a", rule("secrets"), label="to-x"))
     await add(engine, role("other", rule("nodes")), role("x", collects="to-x"))
     await wait_for(engine, "x", "secrets", "pods")
 
 
-async def test_they_follow_every_change(engine: Engine) -> None:
+async def test_aggregated_rules_follow_role_changes(engine: Engine) -> None:
     await add(engine, role("x", collects="to-x"), role("a", rule("pods"), label="to-x"))
     await wait_for(engine, "x", "pods")
     await add(engine, role("b", rule("nodes"), label="to-x"))
@@ -52,7 +52,7 @@ async def test_they_follow_every_change(engine: Engine) -> None:
     await wait_for(engine, "x")
 
 
-async def test_what_someone_writes_into_it_does_not_last(engine: Engine) -> None:
+async def test_manual_rules_in_aggregated_role_are_overwritten(engine: Engine) -> None:
     await add(engine, role("a", rule("pods"), label="to-x"), role("x", collects="to-x"))
     await wait_for(engine, "x", "pods")
     await engine.patch(CLUSTER_ROLES, "", "x", {"rules": [rule("secrets")]})
@@ -67,7 +67,7 @@ async def test_aggregated_roles_can_be_aggregated(engine: Engine) -> None:
     await wait_for(engine, "c")
 
 
-async def test_roles_that_aggregate_each_other_settle(engine: Engine) -> None:
+async def test_mutually_aggregating_roles_converge(engine: Engine) -> None:
     await add(engine, role("x", collects="both", label="both"), role("y", collects="both", label="both"))
     await add(engine, role("a", rule("pods"), label="both"))
     await wait_for(engine, "x", "pods")
@@ -75,7 +75,7 @@ async def test_roles_that_aggregate_each_other_settle(engine: Engine) -> None:
     await engine.settled()
 
 
-async def test_a_start_brings_them_up_to_date_before_anyone_asks(idle_engine: Engine) -> None:
+async def test_startup_updates_aggregated_roles(idle_engine: Engine) -> None:
     await add(idle_engine, role("a", rule("pods"), label="to-x"), role("x", collects="to-x"))
     await idle_engine.restart()
     found = idle_engine.find(CLUSTER_ROLES, "", "x")
@@ -83,7 +83,7 @@ async def test_a_start_brings_them_up_to_date_before_anyone_asks(idle_engine: En
     assert found["rules"] == [rule("pods")]
 
 
-async def test_the_rules_belong_to_the_aggregation(engine: Engine) -> None:
+async def test_aggregated_rules_are_owned_by_aggregation_controller(engine: Engine) -> None:
     await add(engine, role("a", rule("pods"), label="to-x"), role("x", collects="to-x"))
     await wait_for(engine, "x", "pods")
     entries = (engine.find(CLUSTER_ROLES, "", "x") or {})["metadata"]["managedFields"]
@@ -91,7 +91,7 @@ async def test_the_rules_belong_to_the_aggregation(engine: Engine) -> None:
     assert owners["clusterrole-aggregation-controller"] == ("Apply", {"f:rules": {}})
 
 
-async def test_what_is_right_is_not_written_again(engine: Engine) -> None:
+async def test_up_to_date_aggregated_roles_are_not_rewritten(engine: Engine) -> None:
     await add(engine, role("a", rule("pods"), label="to-x"), role("x", collects="to-x"))
     await wait_for(engine, "x", "pods")
     await engine.settled()

@@ -29,7 +29,7 @@ async def wait_for(engine: Engine, name: str, kind: str, value: str) -> None:
 # ---- names -------------------------------------------------------------------------------------------------------
 
 
-async def test_free_names_are_accepted_and_served(engine: Engine) -> None:
+async def test_crd_with_unused_names_is_established_and_served(engine: Engine) -> None:
     await engine.define(definition(shortNames=["w"], categories=["all"]))
     assert status(engine, "widgets.test.io", "NamesAccepted") == ("True", "NoConflicts")
     assert status(engine, "widgets.test.io", "Established") == ("True", "InitialNamesAccepted")
@@ -44,7 +44,7 @@ async def test_free_names_are_accepted_and_served(engine: Engine) -> None:
     assert (await engine.create(WIDGETS, "ns", {"metadata": {"name": "w"}}))["kind"] == "Widget"
 
 
-async def test_a_taken_name_holds_a_definition_back_until_it_is_free(engine: Engine) -> None:
+async def test_crd_with_conflicting_name_is_established_once_name_is_free(engine: Engine) -> None:
     await engine.define(definition(shortNames=["w"]))
     await engine.create(CRDS, "", definition("wires", shortNames=["w", "wi"]))
     await wait_for(engine, "wires.test.io", "NamesAccepted", "False")
@@ -58,7 +58,7 @@ async def test_a_taken_name_holds_a_definition_back_until_it_is_free(engine: Eng
     assert accepted(engine, "wires.test.io")["shortNames"] == ["w", "wi"]
 
 
-async def test_a_name_given_up_goes_to_who_waits_for_it(engine: Engine) -> None:
+async def test_released_crd_name_is_accepted_for_waiting_crd(engine: Engine) -> None:
     await engine.define(definition(shortNames=["w"]))
     await engine.create(CRDS, "", definition("wires", shortNames=["w"]))
     await wait_for(engine, "wires.test.io", "NamesAccepted", "False")
@@ -67,7 +67,7 @@ async def test_a_name_given_up_goes_to_who_waits_for_it(engine: Engine) -> None:
     assert accepted(engine, "widgets.test.io")["shortNames"] == ["wdg"]
 
 
-async def test_one_that_is_served_keeps_its_names_when_new_ones_are_taken(engine: Engine) -> None:
+async def test_established_crd_keeps_names_when_new_names_conflict(engine: Engine) -> None:
     await engine.define(definition(shortNames=["w"]))
     await engine.define(definition("wires", shortNames=["wi"]))
     await engine.patch(CRDS, "", "wires.test.io", {"spec": {"names": {"shortNames": ["w"], "categories": ["all"]}}})
@@ -80,12 +80,12 @@ async def test_one_that_is_served_keeps_its_names_when_new_ones_are_taken(engine
     assert served.short_names == ("wi",)
 
 
-async def test_other_groups_have_names_of_their_own(engine: Engine) -> None:
+async def test_crd_names_do_not_conflict_across_groups(engine: Engine) -> None:
     await engine.define(definition(shortNames=["w"]))
     await engine.define(definition(group="other.io", shortNames=["w"]))
 
 
-async def test_one_name_is_never_given_to_two(engine: Engine) -> None:
+async def test_conflicting_crd_short_name_is_granted_to_a_single_crd(engine: Engine) -> None:
     plurals = [f"kind{i}s" for i in range(12)]
     bodies = [definition(plural, shortNames=["same"]) for plural in plurals]
     await asyncio.gather(*(engine.create(CRDS, "", body) for body in bodies))
@@ -95,7 +95,7 @@ async def test_one_name_is_never_given_to_two(engine: Engine) -> None:
     assert len([name for name in names if engine.condition(CRDS, name, "Established") == "True"]) == 1
 
 
-async def test_settled_definitions_write_nothing_at_a_restart(engine: Engine) -> None:
+async def test_settled_crds_are_not_written_at_restart(engine: Engine) -> None:
     await engine.define(definition(shortNames=["w"]))
     await engine.create(CRDS, "", definition("wires", shortNames=["w"]))
     await wait_for(engine, "wires.test.io", "NamesAccepted", "False")
@@ -106,7 +106,7 @@ async def test_settled_definitions_write_nothing_at_a_restart(engine: Engine) ->
     assert engine.store.revision == before
 
 
-async def test_a_conflict_is_remembered_over_a_restart(engine: Engine) -> None:
+async def test_crd_name_conflict_is_resolved_after_restart(engine: Engine) -> None:
     await engine.define(definition(shortNames=["w"]))
     await engine.create(CRDS, "", definition("wires", shortNames=["w"]))
     await wait_for(engine, "wires.test.io", "NamesAccepted", "False")
@@ -118,7 +118,7 @@ async def test_a_conflict_is_remembered_over_a_restart(engine: Engine) -> None:
 # ---- versions and schemas ----------------------------------------------------------------------------------------
 
 
-async def test_every_served_version_shows_every_object(engine: Engine) -> None:
+async def test_custom_objects_are_readable_in_every_served_version(engine: Engine) -> None:
     body = definition()
     body["spec"]["versions"] = [version("v1beta1"), version("v1", storage=True), version("v0", served=False)]
     await engine.define(body)
@@ -129,7 +129,7 @@ async def test_every_served_version_shows_every_object(engine: Engine) -> None:
     assert engine.registry.resources.find("test.io", "v0", "widgets") is None
 
 
-async def test_stored_versions_are_kept_until_someone_takes_them_out(engine: Engine) -> None:
+async def test_crd_stored_versions_are_kept_until_removed_from_status(engine: Engine) -> None:
     body = definition()
     body["spec"]["versions"] = [version("v1", storage=True), version("v2")]
     await engine.define(body)
@@ -151,7 +151,7 @@ async def test_stored_versions_are_kept_until_someone_takes_them_out(engine: Eng
     assert stored() == ["v2"]
 
 
-async def test_new_defaults_are_seen_on_old_objects(engine: Engine) -> None:
+async def test_new_schema_defaults_apply_to_existing_objects_on_read(engine: Engine) -> None:
     body = definition()
     body["spec"]["versions"] = [version("v1", storage=True, spec={"size": {"type": "integer"}})]
     await engine.define(body)
@@ -165,7 +165,7 @@ async def test_new_defaults_are_seen_on_old_objects(engine: Engine) -> None:
     assert loads(await engine.client.get(WIDGETS, "ns", "old"))["spec"]["colour"] == "red"
 
 
-async def test_a_version_no_longer_served_is_gone_at_once(engine: Engine) -> None:
+async def test_unserved_crd_version_is_removed_immediately(engine: Engine) -> None:
     body = definition()
     body["spec"]["versions"] = [version("v1", storage=True), version("v2")]
     await engine.define(body)
@@ -178,7 +178,7 @@ async def test_a_version_no_longer_served_is_gone_at_once(engine: Engine) -> Non
 # ---- the end -----------------------------------------------------------------------------------------------------
 
 
-async def test_deletion_removes_the_objects_first(engine: Engine) -> None:
+async def test_crd_deletion_removes_its_objects_first(engine: Engine) -> None:
     await engine.define(definition())
     await asyncio.gather(*(engine.create(WIDGETS, "ns", {"metadata": {"name": f"w{i}"}}) for i in range(200)))
     since = str(engine.store.revision)
@@ -192,7 +192,7 @@ async def test_deletion_removes_the_objects_first(engine: Engine) -> None:
             break
 
 
-async def test_deletion_waits_for_finalizers_and_lets_nothing_in(engine: Engine) -> None:
+async def test_crd_deletion_waits_for_finalizers_and_denies_creates(engine: Engine) -> None:
     await engine.define(definition())
     await engine.create(WIDGETS, "ns", held("w"))
     await engine.delete(CRDS, "", "widgets.test.io")
@@ -209,7 +209,7 @@ async def test_deletion_waits_for_finalizers_and_lets_nothing_in(engine: Engine)
     await engine.gone(CRDS, "", "widgets.test.io")
 
 
-async def test_deletion_goes_on_after_a_restart(idle_engine: Engine) -> None:
+async def test_crd_deletion_continues_after_restart(idle_engine: Engine) -> None:
     engine = idle_engine
     await engine.restart()
     await engine.define(definition())
@@ -222,7 +222,7 @@ async def test_deletion_goes_on_after_a_restart(idle_engine: Engine) -> None:
     await engine.gone(CRDS, "", "widgets.test.io")
 
 
-async def test_objects_of_a_kind_that_is_not_served_go_too(engine: Engine) -> None:
+async def test_crd_deletion_removes_objects_of_unserved_kind(engine: Engine) -> None:
     await engine.define(definition())
     await engine.create(WIDGETS, "ns", {"metadata": {"name": "w"}})
     await engine.patch(CRDS, "", "widgets.test.io", {"spec": {"versions": [version("v1", storage=True, served=False)]}})
@@ -231,7 +231,7 @@ async def test_objects_of_a_kind_that_is_not_served_go_too(engine: Engine) -> No
     assert not engine.names(WIDGETS)
 
 
-async def test_one_that_was_never_established_goes_at_once(engine: Engine) -> None:
+async def test_unestablished_crd_is_deleted_immediately(engine: Engine) -> None:
     await engine.define(definition(shortNames=["w"]))
     await engine.create(CRDS, "", definition("wires", shortNames=["w"]))
     await wait_for(engine, "wires.test.io", "NamesAccepted", "False")
@@ -239,7 +239,7 @@ async def test_one_that_was_never_established_goes_at_once(engine: Engine) -> No
     await engine.gone(CRDS, "", "wires.test.io")
 
 
-async def test_one_made_anew_starts_empty(engine: Engine) -> None:
+async def test_recreated_crd_starts_without_objects(engine: Engine) -> None:
     for _ in range(2):
         await engine.define(definition())
         assert not engine.names(WIDGETS)
@@ -248,7 +248,7 @@ async def test_one_made_anew_starts_empty(engine: Engine) -> None:
         await engine.gone(CRDS, "", "widgets.test.io")
 
 
-async def test_finalizers_of_others_keep_the_empty_definition(engine: Engine) -> None:
+async def test_custom_finalizers_keep_the_emptied_crd(engine: Engine) -> None:
     body = definition()
     body["metadata"]["finalizers"] = ["test.io/hold"]
     await engine.define(body)

@@ -24,7 +24,7 @@ def later(**delta: int) -> datetime:
     return datetime.now(UTC) + timedelta(**delta)
 
 
-async def test_events_live_for_their_time(idle_engine: Engine) -> None:
+async def test_events_are_deleted_after_their_ttl(idle_engine: Engine) -> None:
     duty = ExpiryDuty(idle_engine.registry, timedelta(hours=1))
     await make_event(idle_engine, "e")
     await idle_engine.create(CONFIGMAPS, "ns", {"metadata": {"name": "c"}})
@@ -35,7 +35,7 @@ async def test_events_live_for_their_time(idle_engine: Engine) -> None:
     assert idle_engine.names(CONFIGMAPS, "ns") == ["c"]
 
 
-async def test_an_event_that_is_counted_up_lives_on(idle_engine: Engine) -> None:
+async def test_updated_event_has_its_ttl_extended(idle_engine: Engine) -> None:
     duty = ExpiryDuty(idle_engine.registry, timedelta(seconds=0))
     made = datetime.fromisoformat((await make_event(idle_engine, "e"))["metadata"]["creationTimestamp"])
     await idle_engine.eventually(lambda: datetime.now(UTC) >= made + timedelta(seconds=1))
@@ -46,13 +46,15 @@ async def test_an_event_that_is_counted_up_lives_on(idle_engine: Engine) -> None
     assert idle_engine.names(EVENTS, "ns") == []
 
 
-async def test_hundreds_go_in_one_sweep(idle_engine: Engine) -> None:
+async def test_single_sweep_deletes_hundreds_of_events(idle_engine: Engine) -> None:
     await asyncio.gather(*(make_event(idle_engine, f"e{i}") for i in range(300)))
     await ExpiryDuty(idle_engine.registry, timedelta(hours=1)).sweep(later(hours=2))
     assert idle_engine.names(EVENTS, "ns") == []
 
 
-async def test_a_full_disk_does_not_end_it(idle_engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_event_expiry_continues_after_storage_failure(
+    idle_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     duty = ExpiryDuty(idle_engine.registry, timedelta(hours=-1))
     sweep, failures = duty.sweep, [StorageFailed("the disk is full")]
 
@@ -69,5 +71,5 @@ async def test_a_full_disk_does_not_end_it(idle_engine: Engine, monkeypatch: pyt
     await duty.close()
 
 
-async def test_closing_before_starting_is_fine(idle_engine: Engine) -> None:
+async def test_event_expiry_can_be_closed_before_start(idle_engine: Engine) -> None:
     await ExpiryDuty(idle_engine.registry).close()

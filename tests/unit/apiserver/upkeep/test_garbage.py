@@ -46,7 +46,7 @@ def is_ending(engine: Engine, name: str) -> bool:
 # ---- background --------------------------------------------------------------------------------------------------
 
 
-async def test_dependents_follow_their_owner(engine: Engine) -> None:
+async def test_dependents_are_deleted_with_their_owner(engine: Engine) -> None:
     owner = await make(engine, "owner")
     await make(engine, "child", owner)
     await make(engine, "stranger")
@@ -56,7 +56,7 @@ async def test_dependents_follow_their_owner(engine: Engine) -> None:
     assert engine.find(CONFIGMAPS, "ns", "stranger")
 
 
-async def test_a_chain_falls_from_its_head(engine: Engine) -> None:
+async def test_chain_of_dependents_is_deleted_with_its_root(engine: Engine) -> None:
     links = [await make(engine, "c0")]
     for i in range(1, 6):
         links.append(await make(engine, f"c{i}", links[-1]))
@@ -64,7 +64,7 @@ async def test_a_chain_falls_from_its_head(engine: Engine) -> None:
     await engine.gone(CONFIGMAPS, "ns", *(f"c{i}" for i in range(6)))
 
 
-async def test_it_stays_while_one_owner_is_there_and_forgets_the_other(engine: Engine) -> None:
+async def test_dependent_is_kept_while_another_owner_remains(engine: Engine) -> None:
     first, second = await make(engine, "first"), await make(engine, "second")
     await make(engine, "child", first, second)
     await engine.delete(CONFIGMAPS, "ns", "first")
@@ -73,13 +73,13 @@ async def test_it_stays_while_one_owner_is_there_and_forgets_the_other(engine: E
     await engine.gone(CONFIGMAPS, "ns", "child")
 
 
-async def test_an_owner_that_never_was(engine: Engine) -> None:
+async def test_dependent_of_nonexistent_owner_is_deleted(engine: Engine) -> None:
     ghost = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ghost", "uid": "no-such-uid"}}
     await make(engine, "child", ghost)
     await engine.gone(CONFIGMAPS, "ns", "child")
 
 
-async def test_an_owner_made_anew_under_the_same_name_is_another(engine: Engine) -> None:
+async def test_dependent_is_deleted_when_owner_is_recreated_with_new_uid(engine: Engine) -> None:
     owner = await make(engine, "owner", finalizers=HOLD)
     await make(engine, "child", owner)
     await engine.delete(CONFIGMAPS, "ns", "owner")
@@ -90,7 +90,7 @@ async def test_an_owner_made_anew_under_the_same_name_is_another(engine: Engine)
     assert engine.find(CONFIGMAPS, "ns", "owner")
 
 
-async def test_an_owner_that_waits_for_its_own_finalizers_still_owns(engine: Engine) -> None:
+async def test_terminating_owner_keeps_its_dependents(engine: Engine) -> None:
     owner = await make(engine, "owner", finalizers=HOLD)
     await make(engine, "child", owner)
     await engine.delete(CONFIGMAPS, "ns", "owner", "Background")
@@ -100,7 +100,7 @@ async def test_an_owner_that_waits_for_its_own_finalizers_still_owns(engine: Eng
     await engine.gone(CONFIGMAPS, "ns", "child")
 
 
-async def test_owners_given_later_count(engine: Engine) -> None:
+async def test_owner_reference_added_later_is_honored(engine: Engine) -> None:
     owner = await make(engine, "owner")
     await make(engine, "child")
     await engine.patch(CONFIGMAPS, "ns", "child", {"metadata": {"ownerReferences": [owner_reference(owner)]}})
@@ -108,7 +108,7 @@ async def test_owners_given_later_count(engine: Engine) -> None:
     await engine.gone(CONFIGMAPS, "ns", "child")
 
 
-async def test_a_dependent_saved_from_its_owner_stays(engine: Engine) -> None:
+async def test_dependent_without_owner_reference_is_kept(engine: Engine) -> None:
     owner = await make(engine, "owner")
     await make(engine, "child", owner)
     await engine.patch(CONFIGMAPS, "ns", "child", {"metadata": {"ownerReferences": None}})
@@ -117,7 +117,7 @@ async def test_a_dependent_saved_from_its_owner_stays(engine: Engine) -> None:
     assert engine.find(CONFIGMAPS, "ns", "child")
 
 
-async def test_a_rescue_on_its_way_to_disk_is_not_overrun(engine: Engine) -> None:
+async def test_pending_owner_reference_removal_prevents_collection(engine: Engine) -> None:
     """The collector sees what is committed; who was told of a rescue a moment later keeps the object."""
     owner = await make(engine, "owner")
     await make(engine, "child", owner)
@@ -135,7 +135,7 @@ async def test_a_rescue_on_its_way_to_disk_is_not_overrun(engine: Engine) -> Non
     assert engine.find(CONFIGMAPS, "ns", "child")
 
 
-async def test_owners_are_looked_for_in_the_same_namespace(engine: Engine) -> None:
+async def test_owner_in_another_namespace_is_not_found(engine: Engine) -> None:
     owner = await make(engine, "owner")
     await engine.namespace("elsewhere")
     await engine.create(CONFIGMAPS, "elsewhere", owned("child", owner))
@@ -143,7 +143,7 @@ async def test_owners_are_looked_for_in_the_same_namespace(engine: Engine) -> No
     assert engine.find(CONFIGMAPS, "ns", "owner")
 
 
-async def test_a_cluster_scoped_owner_of_a_namespaced_dependent(engine: Engine) -> None:
+async def test_namespaced_dependent_is_deleted_with_cluster_scoped_owner(engine: Engine) -> None:
     node = await engine.create(NODES, "", {"metadata": {"name": "n"}})
     await make(engine, "child", node)
     await engine.settled()
@@ -152,14 +152,14 @@ async def test_a_cluster_scoped_owner_of_a_namespaced_dependent(engine: Engine) 
     await engine.gone(CONFIGMAPS, "ns", "child")
 
 
-async def test_a_cluster_scoped_dependent_of_a_cluster_scoped_owner(engine: Engine) -> None:
+async def test_cluster_scoped_dependent_is_deleted_with_cluster_scoped_owner(engine: Engine) -> None:
     node = await engine.create(NODES, "", {"metadata": {"name": "n"}})
     await engine.create(NODES, "", owned("child", node))
     await engine.delete(NODES, "", "n")
     await engine.gone(NODES, "", "child")
 
 
-async def test_a_cluster_scoped_dependent_of_a_namespaced_owner_is_left_alone(engine: Engine) -> None:
+async def test_cluster_scoped_dependent_of_namespaced_owner_is_kept(engine: Engine) -> None:
     """Its reference cannot say in which namespace to look."""
     ghost = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ghost", "uid": "no-such-uid"}}
     await engine.create(NODES, "", owned("child", ghost))
@@ -167,7 +167,7 @@ async def test_a_cluster_scoped_dependent_of_a_namespaced_owner_is_left_alone(en
     assert engine.find(NODES, "", "child")
 
 
-async def test_a_thousand_dependents(engine: Engine) -> None:
+async def test_thousand_dependents_are_deleted_with_their_owner(engine: Engine) -> None:
     owner = await make(engine, "owner")
     await asyncio.gather(*(make(engine, f"c{i}", owner) for i in range(1000)))
     await engine.delete(CONFIGMAPS, "ns", "owner")
@@ -177,7 +177,7 @@ async def test_a_thousand_dependents(engine: Engine) -> None:
 # ---- kinds that come and go --------------------------------------------------------------------------------------
 
 
-async def test_owners_of_an_unknown_kind_are_believed_until_the_kind_is_known(engine: Engine) -> None:
+async def test_dependent_is_kept_until_unknown_owner_kind_is_defined(engine: Engine) -> None:
     ghost = {"apiVersion": "test.io/v1", "kind": "Widget", "metadata": {"name": "ghost", "uid": "no-such-uid"}}
     await make(engine, "child", ghost)
     await engine.settled()
@@ -186,7 +186,7 @@ async def test_owners_of_an_unknown_kind_are_believed_until_the_kind_is_known(en
     await engine.gone(CONFIGMAPS, "ns", "child")
 
 
-async def test_dependents_go_with_the_definition_of_their_owner(engine: Engine) -> None:
+async def test_dependents_are_deleted_with_the_crd_of_their_owner(engine: Engine) -> None:
     widgets = await engine.define(definition())
     widget = await engine.create(widgets, "ns", {"metadata": {"name": "w"}})
     for i in range(40):
@@ -195,7 +195,7 @@ async def test_dependents_go_with_the_definition_of_their_owner(engine: Engine) 
     await engine.eventually(lambda: not engine.names(CONFIGMAPS, "ns"))
 
 
-async def test_any_served_version_of_an_owner_will_do(engine: Engine) -> None:
+async def test_owner_reference_matches_any_served_version(engine: Engine) -> None:
     both = definition()
     both["spec"]["versions"].append({**both["spec"]["versions"][0], "name": "v1beta1", "storage": False})
     await engine.define(both)
@@ -212,7 +212,7 @@ async def test_any_served_version_of_an_owner_will_do(engine: Engine) -> None:
 # ---- foreground --------------------------------------------------------------------------------------------------
 
 
-async def test_foreground_waits_for_those_that_block(engine: Engine) -> None:
+async def test_foreground_deletion_waits_for_blocking_dependents(engine: Engine) -> None:
     owner = await make(engine, "owner")
     await make(engine, "child", owner, finalizers=HOLD, blockOwnerDeletion=True)
     await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
@@ -223,7 +223,7 @@ async def test_foreground_waits_for_those_that_block(engine: Engine) -> None:
     await engine.gone(CONFIGMAPS, "ns", "child", "owner")
 
 
-async def test_foreground_does_not_wait_for_those_that_do_not(engine: Engine) -> None:
+async def test_foreground_deletion_does_not_wait_for_nonblocking_dependents(engine: Engine) -> None:
     owner = await make(engine, "owner")
     await make(engine, "child", owner, finalizers=HOLD)
     await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
@@ -231,7 +231,7 @@ async def test_foreground_does_not_wait_for_those_that_do_not(engine: Engine) ->
     await engine.eventually(lambda: is_ending(engine, "child"))
 
 
-async def test_foreground_goes_on_when_a_blocker_stops_blocking(engine: Engine) -> None:
+async def test_foreground_deletion_continues_when_dependent_stops_blocking(engine: Engine) -> None:
     owner = await make(engine, "owner")
     await make(engine, "child", owner, finalizers=HOLD, blockOwnerDeletion=True)
     await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
@@ -241,7 +241,7 @@ async def test_foreground_goes_on_when_a_blocker_stops_blocking(engine: Engine) 
     await engine.gone(CONFIGMAPS, "ns", "owner")
 
 
-async def test_foreground_goes_on_when_a_blocker_leaves(engine: Engine) -> None:
+async def test_foreground_deletion_continues_when_dependent_has_another_owner(engine: Engine) -> None:
     owner, other = await make(engine, "owner"), await make(engine, "other")
     await make(engine, "child", owner, other, blockOwnerDeletion=True)
     await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
@@ -250,7 +250,7 @@ async def test_foreground_goes_on_when_a_blocker_leaves(engine: Engine) -> None:
     assert owners_of(engine, "child") == ["other"]
 
 
-async def test_foreground_reaches_down_and_the_leaves_go_first(engine: Engine) -> None:
+async def test_foreground_deletion_removes_leaves_first(engine: Engine) -> None:
     top = await make(engine, "top")
     middle = await make(engine, "middle", top, blockOwnerDeletion=True)
     await make(engine, "leaf", middle, finalizers=HOLD, blockOwnerDeletion=True)
@@ -263,13 +263,13 @@ async def test_foreground_reaches_down_and_the_leaves_go_first(engine: Engine) -
     await engine.gone(CONFIGMAPS, "ns", "leaf", "middle", "top")
 
 
-async def test_foreground_with_nobody_below(engine: Engine) -> None:
+async def test_foreground_deletion_without_dependents_completes(engine: Engine) -> None:
     await make(engine, "owner")
     await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
     await engine.gone(CONFIGMAPS, "ns", "owner")
 
 
-async def test_foreground_leaves_other_finalizers_to_others(engine: Engine) -> None:
+async def test_foreground_deletion_keeps_other_finalizers(engine: Engine) -> None:
     owner = await make(engine, "owner", finalizers=HOLD)
     await make(engine, "child", owner, blockOwnerDeletion=True)
     await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
@@ -280,7 +280,7 @@ async def test_foreground_leaves_other_finalizers_to_others(engine: Engine) -> N
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
-async def test_a_circle_is_broken(engine: Engine, size: int) -> None:
+async def test_foreground_deletion_breaks_ownership_cycle(engine: Engine, size: int) -> None:
     members = [await make(engine, f"c{i}") for i in range(size)]
     for i, member in enumerate(members):
         reference = owner_reference(members[i - 1], blockOwnerDeletion=True)
@@ -290,7 +290,7 @@ async def test_a_circle_is_broken(engine: Engine, size: int) -> None:
     await engine.gone(CONFIGMAPS, "ns", *(f"c{i}" for i in range(size)))
 
 
-async def test_a_circle_of_one(engine: Engine) -> None:
+async def test_foreground_deletion_of_self_owned_object_completes(engine: Engine) -> None:
     alone = await make(engine, "alone")
     reference = owner_reference(alone, blockOwnerDeletion=True)
     await engine.patch(CONFIGMAPS, "ns", "alone", {"metadata": {"ownerReferences": [reference]}})
@@ -300,7 +300,7 @@ async def test_a_circle_of_one(engine: Engine) -> None:
     await engine.gone(CONFIGMAPS, "ns", "alone")
 
 
-async def test_a_circle_falls_in_the_background_too(engine: Engine) -> None:
+async def test_background_deletion_removes_ownership_cycle(engine: Engine) -> None:
     a = await make(engine, "a")
     b = await make(engine, "b", a)
     await engine.patch(CONFIGMAPS, "ns", "a", {"metadata": {"ownerReferences": [owner_reference(b)]}})
@@ -311,7 +311,7 @@ async def test_a_circle_falls_in_the_background_too(engine: Engine) -> None:
 # ---- orphan ------------------------------------------------------------------------------------------------------
 
 
-async def test_orphans_stay_and_forget_their_owner(engine: Engine) -> None:
+async def test_orphan_deletion_keeps_dependents_and_removes_owner_reference(engine: Engine) -> None:
     owner, other = await make(engine, "owner"), await make(engine, "other")
     await make(engine, "child", owner)
     await make(engine, "shared", owner, other)
@@ -322,7 +322,7 @@ async def test_orphans_stay_and_forget_their_owner(engine: Engine) -> None:
     assert owners_of(engine, "shared") == ["other"]
 
 
-async def test_a_change_of_mind_from_orphan_to_foreground(engine: Engine) -> None:
+async def test_foreground_delete_overrides_earlier_background_delete(engine: Engine) -> None:
     owner = await make(engine, "owner", finalizers=HOLD)
     await make(engine, "child", owner, blockOwnerDeletion=True)
     await engine.delete(CONFIGMAPS, "ns", "owner", "Background")
@@ -334,7 +334,7 @@ async def test_a_change_of_mind_from_orphan_to_foreground(engine: Engine) -> Non
 
 
 @pytest.mark.parametrize("policy", ["Background", "Foreground"])
-async def test_a_restart_finds_what_was_left(idle_engine: Engine, policy: Any) -> None:
+async def test_garbage_collection_resumes_after_restart(idle_engine: Engine, policy: Any) -> None:
     engine = idle_engine
     owner = await make(engine, "owner")
     for i in range(30):
@@ -345,7 +345,7 @@ async def test_a_restart_finds_what_was_left(idle_engine: Engine, policy: Any) -
     await engine.eventually(lambda: not engine.names(CONFIGMAPS, "ns"))
 
 
-async def test_a_restart_in_the_middle_of_orphaning_loses_nobody(idle_engine: Engine) -> None:
+async def test_restart_during_orphan_deletion_keeps_all_dependents(idle_engine: Engine) -> None:
     """The objects sort behind their owner, and the index is built in steps: nothing is decided on half of it."""
     engine = idle_engine
     owner = await make(engine, "a-owner")
@@ -359,7 +359,7 @@ async def test_a_restart_in_the_middle_of_orphaning_loses_nobody(idle_engine: En
     assert not any(owners_of(engine, f"c{i}") for i in range(count))
 
 
-async def test_restarts_while_it_works(engine: Engine) -> None:
+async def test_foreground_deletion_completes_across_restarts(engine: Engine) -> None:
     owner = await make(engine, "owner")
     await asyncio.gather(*(make(engine, f"c{i}", owner, blockOwnerDeletion=True) for i in range(300)))
     await engine.delete(CONFIGMAPS, "ns", "owner", "Foreground")
@@ -370,7 +370,7 @@ async def test_restarts_while_it_works(engine: Engine) -> None:
     await engine.eventually(lambda: not engine.names(CONFIGMAPS, "ns"))
 
 
-async def test_what_changes_while_it_starts_is_not_overwritten_by_what_it_scanned(idle_engine: Engine) -> None:
+async def test_owner_changes_during_startup_scan_are_not_overwritten(idle_engine: Engine) -> None:
     owner, other = await make(idle_engine, "owner"), await make(idle_engine, "other")
     await asyncio.gather(*(make(idle_engine, f"c{i}", owner) for i in range(1200)))
     starting = asyncio.create_task(idle_engine.upkeep.start())

@@ -19,7 +19,7 @@ def conditions(engine: Engine, name: str = "ns") -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one["reason"]) for one in found["status"].get("conditions", ())}
 
 
-async def test_it_takes_its_contents_along(engine: Engine) -> None:
+async def test_namespace_deletion_removes_its_contents(engine: Engine) -> None:
     widgets = await engine.define(definition())
     await engine.create(CONFIGMAPS, "ns", {"metadata": {"name": "c"}})
     await engine.create(SECRETS, "ns", {"metadata": {"name": "s"}})
@@ -33,7 +33,7 @@ async def test_it_takes_its_contents_along(engine: Engine) -> None:
     assert engine.find(CONFIGMAPS, "default", "elsewhere")
 
 
-async def test_its_last_event_says_that_everything_is_gone(engine: Engine) -> None:
+async def test_namespace_deleted_event_reports_content_removed(engine: Engine) -> None:
     await engine.eventually(lambda: engine.find(Target("v1", "serviceaccounts"), "ns", "default"))
     since = str(engine.store.revision)
     await engine.delete(NAMESPACES, "", "ns")
@@ -55,14 +55,14 @@ async def test_its_last_event_says_that_everything_is_gone(engine: Engine) -> No
     }
 
 
-async def test_a_thousand_objects(engine: Engine) -> None:
+async def test_namespace_deletion_removes_a_thousand_objects(engine: Engine) -> None:
     await asyncio.gather(*(engine.create(CONFIGMAPS, "ns", {"metadata": {"name": f"c{i}"}}) for i in range(1000)))
     await engine.delete(NAMESPACES, "", "ns")
     await engine.gone(NAMESPACES, "", "ns")
     assert not engine.names(CONFIGMAPS, "ns")
 
 
-async def test_it_says_what_it_waits_for(engine: Engine) -> None:
+async def test_terminating_namespace_reports_remaining_content_and_finalizers(engine: Engine) -> None:
     widgets = await engine.define(definition())
     await engine.create(CONFIGMAPS, "ns", held("a"))
     await engine.create(CONFIGMAPS, "ns", held("b"))
@@ -80,7 +80,7 @@ async def test_it_says_what_it_waits_for(engine: Engine) -> None:
     assert conditions(engine)[FINALIZERS] == ("True", "SomeFinalizersRemain")
 
 
-async def test_it_goes_with_the_last_finalizer(engine: Engine) -> None:
+async def test_namespace_is_deleted_after_last_content_finalizer(engine: Engine) -> None:
     await engine.create(CONFIGMAPS, "ns", held("a"))
     await engine.create(SECRETS, "ns", held("b"))
     await engine.delete(NAMESPACES, "", "ns")
@@ -92,7 +92,7 @@ async def test_it_goes_with_the_last_finalizer(engine: Engine) -> None:
     await engine.gone(NAMESPACES, "", "ns")
 
 
-async def test_waiting_writes_nothing(engine: Engine) -> None:
+async def test_waiting_terminating_namespace_writes_nothing(engine: Engine) -> None:
     await engine.create(CONFIGMAPS, "ns", held("a"))
     await engine.delete(NAMESPACES, "", "ns")
     await engine.eventually(lambda: conditions(engine).get(FINALIZERS, ("", ""))[0] == "True")
@@ -102,7 +102,7 @@ async def test_waiting_writes_nothing(engine: Engine) -> None:
     assert engine.store.revision == before + 1
 
 
-async def test_nothing_new_comes_in_meanwhile(engine: Engine) -> None:
+async def test_terminating_namespace_denies_creates_but_allows_updates(engine: Engine) -> None:
     await engine.create(CONFIGMAPS, "ns", held("a"))
     await engine.delete(NAMESPACES, "", "ns")
     error = await refusal(engine.create(CONFIGMAPS, "ns", {"metadata": {"name": "late"}}))
@@ -110,7 +110,7 @@ async def test_nothing_new_comes_in_meanwhile(engine: Engine) -> None:
     assert (await engine.patch(CONFIGMAPS, "ns", "a", {"data": {"k": "v"}}))["data"] == {"k": "v"}
 
 
-async def test_finalizers_of_others_hold_the_namespace_itself(engine: Engine) -> None:
+async def test_other_spec_finalizers_hold_the_namespace(engine: Engine) -> None:
     live = engine.find(NAMESPACES, "", "ns")
     assert live is not None
     live["spec"]["finalizers"] = [FINALIZER, "test.io/audit"]
@@ -130,7 +130,7 @@ async def test_finalizers_of_others_hold_the_namespace_itself(engine: Engine) ->
     await engine.gone(NAMESPACES, "", "ns")
 
 
-async def test_its_own_finalizers_hold_the_empty_namespace(engine: Engine) -> None:
+async def test_metadata_finalizers_hold_the_emptied_namespace(engine: Engine) -> None:
     await engine.patch(NAMESPACES, "", "ns", {"metadata": {"finalizers": ["test.io/hold"]}})
     await engine.create(CONFIGMAPS, "ns", {"metadata": {"name": "c"}})
     await engine.delete(NAMESPACES, "", "ns")
@@ -140,7 +140,7 @@ async def test_its_own_finalizers_hold_the_empty_namespace(engine: Engine) -> No
     await engine.gone(NAMESPACES, "", "ns")
 
 
-async def test_pods_go_before_what_they_need(engine: Engine) -> None:
+async def test_namespace_deletion_removes_pods_before_other_content(engine: Engine) -> None:
     containers = [{"name": "c", "image": "i"}]
     await engine.create(PODS, "ns", held("p", spec={"containers": containers}))
     await engine.create(SECRETS, "ns", {"metadata": {"name": "needed"}})
@@ -151,7 +151,7 @@ async def test_pods_go_before_what_they_need(engine: Engine) -> None:
     await engine.gone(NAMESPACES, "", "ns")
 
 
-async def test_it_says_what_could_not_be_deleted_and_tries_again(engine: Engine) -> None:
+async def test_namespace_deletion_reports_failures_and_retries(engine: Engine) -> None:
     allowed: list[bool] = []
 
     def keep(review: Review) -> Verdict:
@@ -169,7 +169,7 @@ async def test_it_says_what_could_not_be_deleted_and_tries_again(engine: Engine)
     await engine.gone(NAMESPACES, "", "ns")
 
 
-async def test_a_restart_goes_on(idle_engine: Engine) -> None:
+async def test_namespace_deletion_continues_after_restart(idle_engine: Engine) -> None:
     engine = idle_engine
     await engine.create(CONFIGMAPS, "ns", {"metadata": {"name": "c"}})
     await engine.create(CONFIGMAPS, "ns", held("h"))
@@ -182,7 +182,7 @@ async def test_a_restart_goes_on(idle_engine: Engine) -> None:
     await engine.gone(NAMESPACES, "", "ns")
 
 
-async def test_one_made_anew_is_not_the_old_one(engine: Engine) -> None:
+async def test_recreated_namespace_keeps_its_content(engine: Engine) -> None:
     await engine.delete(NAMESPACES, "", "ns")
     await engine.gone(NAMESPACES, "", "ns")
     await engine.namespace("ns")

@@ -27,7 +27,7 @@ def key(name: str) -> tuple[str, str, str]:
     return ("t", "ns", name)
 
 
-def test_only_new_owners_are_a_reason_to_look() -> None:
+def test_ownership_index_queues_object_only_for_new_owners() -> None:
     index = Ownership()
     assert index.see(entry("alone")) == []
     assert index.see(entry("child", "a")) == [key("child")]
@@ -38,7 +38,7 @@ def test_only_new_owners_are_a_reason_to_look() -> None:
     assert index.dependents("u-b") == [key("child")]
 
 
-def test_the_end_of_an_owner_concerns_its_dependents() -> None:
+def test_ownership_index_queues_dependents_of_deleted_owner() -> None:
     index = Ownership()
     index.see(entry("child", "a"))
     assert index.forget(entry("a")) == [key("child")]
@@ -47,7 +47,7 @@ def test_the_end_of_an_owner_concerns_its_dependents() -> None:
     assert not index.is_gone("u-a")
 
 
-def test_an_owner_in_the_foreground_hears_of_its_dependents() -> None:
+def test_ownership_index_queues_foreground_owner_on_dependent_changes() -> None:
     index = Ownership()
     index.see(entry("child", "a", blocks=True))
     waiting = entry("a", ending=True, finalizers=("foregroundDeletion",))
@@ -58,7 +58,7 @@ def test_an_owner_in_the_foreground_hears_of_its_dependents() -> None:
     assert index.forget(entry("child", "a")) == [key("a")]
 
 
-def test_nulls_are_nothing() -> None:
+def test_ownership_index_ignores_null_fields() -> None:
     index = Ownership()
     value = b'{"metadata":{"uid":"u","ownerReferences":null,"finalizers":null,"deletionTimestamp":null}}'
     assert index.see(Entry("t", "ns", "n", Revision(1), value)) == []
@@ -72,7 +72,7 @@ _STEPS = st.lists(
 
 @settings(max_examples=200, deadline=None)
 @given(_STEPS)
-def test_it_is_always_the_index_of_what_is_there(steps: list[tuple[str, set[str], bool, str]]) -> None:
+def test_ownership_index_matches_existing_objects(steps: list[tuple[str, set[str], bool, str]]) -> None:
     index, there = Ownership(), dict[str, tuple[set[str], bool]]()
     for name, owners, blocks, step in steps:
         ending = step == "end"

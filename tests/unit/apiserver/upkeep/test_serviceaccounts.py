@@ -38,19 +38,19 @@ def user_of(engine: Engine, token: str) -> str:
 # ---- default accounts --------------------------------------------------------------------------------------------
 
 
-async def test_every_namespace_has_its_default_account(engine: Engine) -> None:
+async def test_default_service_account_exists_in_every_namespace(engine: Engine) -> None:
     namespaces = ("ns", "default", "kube-system")
     await engine.eventually(lambda: all(engine.find(ACCOUNTS, namespace, "default") for namespace in namespaces))
 
 
-async def test_a_default_account_that_is_deleted_comes_back(engine: Engine) -> None:
+async def test_deleted_default_service_account_is_recreated(engine: Engine) -> None:
     first = await engine.eventually(lambda: engine.find(ACCOUNTS, "ns", "default"))
     await engine.delete(ACCOUNTS, "ns", "default")
     again = await engine.eventually(lambda: engine.find(ACCOUNTS, "ns", "default"))
     assert again["metadata"]["uid"] != first["metadata"]["uid"]
 
 
-async def test_not_in_a_namespace_that_ends(engine: Engine) -> None:
+async def test_default_service_account_is_not_recreated_in_terminating_namespace(engine: Engine) -> None:
     await engine.create(SECRETS, "ns", {"metadata": {"name": "s", "finalizers": ["test.io/hold"]}})
     await engine.delete(NAMESPACES, "", "ns")
     await engine.gone(ACCOUNTS, "ns", "default")
@@ -59,7 +59,7 @@ async def test_not_in_a_namespace_that_ends(engine: Engine) -> None:
     assert not engine.names(ACCOUNTS, "ns")
 
 
-async def test_a_start_makes_the_missing_ones(idle_engine: Engine) -> None:
+async def test_startup_creates_missing_default_service_accounts(idle_engine: Engine) -> None:
     assert not idle_engine.names(ACCOUNTS)
     await idle_engine.restart()
     assert idle_engine.find(ACCOUNTS, "ns", "default")
@@ -68,7 +68,7 @@ async def test_a_start_makes_the_missing_ones(idle_engine: Engine) -> None:
 # ---- token Secrets -----------------------------------------------------------------------------------------------
 
 
-async def test_a_token_secret_is_filled(engine: Engine) -> None:
+async def test_token_secret_is_populated(engine: Engine) -> None:
     robot = await account(engine)
     await engine.create(SECRETS, "ns", token_secret("token", "robot"))
     data = await filled(engine)
@@ -80,7 +80,7 @@ async def test_a_token_secret_is_filled(engine: Engine) -> None:
     assert secret["metadata"]["annotations"][UID] == robot["metadata"]["uid"]
 
 
-async def test_other_secrets_are_left_alone(engine: Engine) -> None:
+async def test_secrets_of_other_types_are_not_populated(engine: Engine) -> None:
     await account(engine)
     await engine.create(SECRETS, "ns", {"metadata": {"name": "plain", "annotations": {NAME: "robot"}}})
     await engine.settled()
@@ -89,7 +89,7 @@ async def test_other_secrets_are_left_alone(engine: Engine) -> None:
     assert "data" not in secret
 
 
-async def test_what_someone_put_in_stays(engine: Engine) -> None:
+async def test_token_secret_keeps_existing_data(engine: Engine) -> None:
     await account(engine)
     body = token_secret("token", "robot")
     body["data"] = {"extra": b64encode(b"mine").decode(), "namespace": b64encode(b"shown").decode()}
@@ -99,7 +99,7 @@ async def test_what_someone_put_in_stays(engine: Engine) -> None:
     assert data["namespace"] == "shown"
 
 
-async def test_what_is_taken_out_is_put_back(engine: Engine) -> None:
+async def test_removed_token_secret_data_is_restored(engine: Engine) -> None:
     await account(engine)
     await engine.create(SECRETS, "ns", token_secret("token", "robot"))
     await filled(engine)
@@ -109,7 +109,7 @@ async def test_what_is_taken_out_is_put_back(engine: Engine) -> None:
     assert user_of(engine, data["token"])
 
 
-async def test_a_secret_follows_the_authority(engine: Engine) -> None:
+async def test_token_secret_ca_is_updated(engine: Engine) -> None:
     await account(engine)
     await engine.create(SECRETS, "ns", token_secret("token", "robot"))
     await filled(engine)
@@ -118,12 +118,12 @@ async def test_a_secret_follows_the_authority(engine: Engine) -> None:
     await engine.eventually(lambda: (engine.find(SECRETS, "ns", "token") or {})["data"]["ca.crt"] == ours)
 
 
-async def test_a_secret_without_its_account_goes(engine: Engine) -> None:
+async def test_token_secret_without_service_account_is_deleted(engine: Engine) -> None:
     await engine.create(SECRETS, "ns", token_secret("token", "nobody"))
     await engine.gone(SECRETS, "ns", "token")
 
 
-async def test_a_secret_goes_with_its_account_and_its_token_is_worth_nothing(engine: Engine) -> None:
+async def test_service_account_deletion_removes_its_secret_and_invalidates_token(engine: Engine) -> None:
     await account(engine)
     await account(engine, "other")
     await engine.create(SECRETS, "ns", token_secret("token", "robot"))
@@ -137,7 +137,7 @@ async def test_a_secret_goes_with_its_account_and_its_token_is_worth_nothing(eng
     assert engine.find(SECRETS, "ns", "kept")
 
 
-async def test_an_account_made_anew_gets_no_old_tokens(engine: Engine) -> None:
+async def test_token_secret_of_recreated_service_account_is_deleted(engine: Engine) -> None:
     old = await account(engine)
     await engine.delete(ACCOUNTS, "ns", "robot")
     await account(engine)
@@ -147,7 +147,7 @@ async def test_an_account_made_anew_gets_no_old_tokens(engine: Engine) -> None:
     assert user_of(engine, (await filled(engine, "new"))["token"]) == "system:serviceaccount:ns:robot"
 
 
-async def test_a_start_fills_and_removes(idle_engine: Engine) -> None:
+async def test_startup_populates_and_removes_token_secrets(idle_engine: Engine) -> None:
     engine = idle_engine
     await account(engine)
     await engine.create(SECRETS, "ns", token_secret("token", "robot"))
@@ -157,7 +157,7 @@ async def test_a_start_fills_and_removes(idle_engine: Engine) -> None:
     await engine.gone(SECRETS, "ns", "stray")
 
 
-async def test_filled_secrets_are_written_once(engine: Engine) -> None:
+async def test_populated_token_secrets_are_not_rewritten_at_restart(engine: Engine) -> None:
     await account(engine)
     await engine.create(SECRETS, "ns", token_secret("token", "robot"))
     await filled(engine)

@@ -47,7 +47,7 @@ async def begin() -> None:
     await asyncio.sleep(0)
 
 
-async def test_a_key_that_waits_is_done_once() -> None:
+async def test_queued_key_is_processed_once() -> None:
     record = Recorder()
     worker = Worker("test", record)
     for _ in range(5):
@@ -57,7 +57,7 @@ async def test_a_key_that_waits_is_done_once() -> None:
     assert sorted(record.done) == ["a", "b"]
 
 
-async def test_a_key_added_while_it_is_done_is_done_once_more() -> None:
+async def test_key_added_while_processing_is_processed_again() -> None:
     record = Recorder(open_=False)
     worker = Worker("test", record)
     worker.add("a")
@@ -70,7 +70,7 @@ async def test_a_key_added_while_it_is_done_is_done_once_more() -> None:
     assert record.done == ["a", "a"]
 
 
-async def test_only_so_many_at_a_time_and_in_order() -> None:
+async def test_worker_limits_parallelism_and_keeps_order() -> None:
     record = Recorder(open_=False)
     worker = Worker("test", record, parallel=3)
     keys = [f"k{i:03}" for i in range(50)]
@@ -84,7 +84,7 @@ async def test_only_so_many_at_a_time_and_in_order() -> None:
     assert record.done == keys
 
 
-async def test_one_busy_key_does_not_hold_up_others() -> None:
+async def test_busy_key_does_not_block_other_keys() -> None:
     record = Recorder(open_=False)
     worker = Worker("test", record, parallel=2)
     worker.add("busy")
@@ -97,7 +97,7 @@ async def test_one_busy_key_does_not_hold_up_others() -> None:
     await finish(worker)
 
 
-async def test_a_held_worker_gathers_keys() -> None:
+async def test_held_worker_queues_keys_until_released() -> None:
     record = Recorder()
     worker = Worker("test", record)
     worker.hold()
@@ -112,7 +112,7 @@ async def test_a_held_worker_gathers_keys() -> None:
 
 
 @pytest.mark.parametrize("problem", [conflict("", "pods", "p"), RuntimeError("a defect")])
-async def test_failures_are_tried_again_more_and_more_slowly(
+async def test_failed_key_is_retried_with_exponential_backoff(
     problem: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     delays: list[float] = []
@@ -137,7 +137,7 @@ async def test_failures_are_tried_again_more_and_more_slowly(
     assert delays[-1] == 30.0
 
 
-async def test_success_forgets_the_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_success_resets_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FIRST_DELAY", 0.0)
     tries = 0
 
@@ -155,7 +155,7 @@ async def test_success_forgets_the_failures(monkeypatch: pytest.MonkeyPatch) -> 
     assert worker._delays == {}
 
 
-async def test_later_is_later_and_a_change_does_not_wait_for_it() -> None:
+async def test_add_processes_delayed_key_immediately() -> None:
     record = Recorder()
     worker = Worker("test", record)
     worker.add_later("a", 1000)
@@ -166,7 +166,7 @@ async def test_later_is_later_and_a_change_does_not_wait_for_it() -> None:
     assert record.done == ["a"]
 
 
-async def test_the_first_appointment_stands() -> None:
+async def test_earlier_delayed_add_takes_precedence() -> None:
     record = Recorder()
     worker = Worker("test", record)
     worker.add_later("a", 0)
@@ -176,7 +176,7 @@ async def test_the_first_appointment_stands() -> None:
     assert worker.is_idle
 
 
-async def test_closing_stops_everything() -> None:
+async def test_closed_worker_processes_nothing() -> None:
     record = Recorder(open_=False)
     worker = Worker("test", record, parallel=1)
     worker.add("running")
@@ -192,7 +192,7 @@ async def test_closing_stops_everything() -> None:
     assert worker.is_idle
 
 
-async def test_a_failure_while_closing_is_not_tried_again() -> None:
+async def test_failure_during_close_is_not_retried() -> None:
     started = asyncio.Event()
 
     async def process(key: str) -> None:

@@ -27,7 +27,7 @@ def light(server: Ours) -> lightkube.Client:
     )
 
 
-def test_it_writes_reads_and_watches(light: lightkube.Client, space: str) -> None:
+def test_lightkube_writes_reads_and_watches(light: lightkube.Client, space: str) -> None:
     made = light.create(ConfigMap(metadata=ObjectMeta(name="one", namespace=space), data={"a": "1"}))
     assert made.metadata is not None
     assert light.get(ConfigMap, "one", namespace=space).data == {"a": "1"}
@@ -51,7 +51,7 @@ def test_it_writes_reads_and_watches(light: lightkube.Client, space: str) -> Non
     assert gone.value.status.message == 'configmaps "one" not found'
 
 
-def test_it_applies(light: lightkube.Client, space: str) -> None:
+def test_lightkube_applies_with_conflicts_and_force(light: lightkube.Client, space: str) -> None:
     labels = {"app": "web"}
     container = Container(name="web", image="web:1")
     wanted = Deployment(
@@ -78,7 +78,7 @@ def test_it_applies(light: lightkube.Client, space: str) -> None:
     assert forced.spec.template.spec.containers[0].image == "web:2"
 
 
-def test_generic_resources(light: lightkube.Client, horses: str, space: str) -> None:
+def test_lightkube_handles_generic_custom_resources(light: lightkube.Client, horses: str, space: str) -> None:
     horse = create_namespaced_resource(GROUP, "v1", "Horse", horses)
     light.create(horse(metadata=ObjectMeta(name="bess"), spec={"tags": ["b", "a"]}), namespace=space)
     assert light.get(horse, "bess", namespace=space).spec == {"tags": ["b", "a"], "legs": 4}
@@ -94,7 +94,7 @@ def test_generic_resources(light: lightkube.Client, horses: str, space: str) -> 
     assert [h.metadata.name for h in light.list(horse, namespace="*") if h.metadata.namespace == space] == ["bess"]
 
 
-def test_it_waits_for_namespaces_to_end(light: lightkube.Client, space: str) -> None:
+def test_lightkube_watches_namespace_deletion(light: lightkube.Client, space: str) -> None:
     light.create(ConfigMap(metadata=ObjectMeta(name="inside", namespace=space)))
     found = light.get(Namespace, space)
     assert found.metadata is not None

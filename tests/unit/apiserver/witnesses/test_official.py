@@ -21,7 +21,7 @@ def config_map(name: str, **data: str) -> dict[str, Any]:
     return {"metadata": {"name": name, "labels": {"herd": "north"}}, "data": data}
 
 
-def test_core_objects_come_back_as_they_went(core: k8s.client.CoreV1Api, space: str) -> None:
+def test_official_client_round_trips_config_map(core: k8s.client.CoreV1Api, space: str) -> None:
     made = core.create_namespaced_config_map(space, config_map("one", key="value"))
     assert all((made.metadata.resource_version, made.metadata.uid, made.metadata.creation_timestamp))
     read = core.read_namespaced_config_map("one", space)
@@ -40,7 +40,7 @@ def test_core_objects_come_back_as_they_went(core: k8s.client.CoreV1Api, space: 
     assert (gone.value.status, gone.value.reason) == (404, "Not Found")
 
 
-def test_secrets_keep_their_bytes(core: k8s.client.CoreV1Api, space: str) -> None:
+def test_official_client_round_trips_secret_bytes(core: k8s.client.CoreV1Api, space: str) -> None:
     raw = bytes(range(256))
     body = k8s.client.V1Secret(
         metadata=k8s.client.V1ObjectMeta(name="bytes"),
@@ -55,7 +55,7 @@ def test_secrets_keep_their_bytes(core: k8s.client.CoreV1Api, space: str) -> Non
     assert read.string_data is None
 
 
-def test_pages_cover_a_list_once(core: k8s.client.CoreV1Api, space: str) -> None:
+def test_paginated_list_returns_each_item_once(core: k8s.client.CoreV1Api, space: str) -> None:
     for number in range(7):
         core.create_namespaced_config_map(space, config_map(f"page-{number}"))
     names, token, revisions, remaining = [], None, set(), []
@@ -75,7 +75,7 @@ def test_pages_cover_a_list_once(core: k8s.client.CoreV1Api, space: str) -> None
     assert bad.value.status == 400
 
 
-def test_patches_of_each_kind(core: k8s.client.CoreV1Api, space: str) -> None:
+def test_json_and_merge_patches_work_with_official_client(core: k8s.client.CoreV1Api, space: str) -> None:
     core.create_namespaced_config_map(space, config_map("patched", a="1", b="2"))
     operations = [{"op": "replace", "path": "/data/a", "value": "9"}, {"op": "remove", "path": "/data/b"}]
     assert core.patch_namespaced_config_map("patched", space, operations).data == {"a": "9"}
@@ -86,7 +86,9 @@ def test_patches_of_each_kind(core: k8s.client.CoreV1Api, space: str) -> None:
     assert (failed.value.status, failed.value.reason) == (422, "Unprocessable Entity")
 
 
-def test_apply_and_its_conflicts(core: k8s.client.CoreV1Api, space: str) -> None:
+def test_server_side_apply_conflicts_and_force_work_with_official_client(
+    core: k8s.client.CoreV1Api, space: str
+) -> None:
     def apply(manager: str, value: str, **options: Any) -> Any:
         return core.patch_namespaced_config_map(
             "applied",
@@ -110,7 +112,7 @@ def test_apply_and_its_conflicts(core: k8s.client.CoreV1Api, space: str) -> None
     assert [m.manager for m in forced.metadata.managed_fields] == ["ben"]
 
 
-def test_a_watch_resumes_where_it_ended(core: k8s.client.CoreV1Api, space: str) -> None:
+def test_watch_resumes_from_last_resource_version(core: k8s.client.CoreV1Api, space: str) -> None:
     start = core.list_namespaced_config_map(space).metadata.resource_version
     core.create_namespaced_config_map(space, config_map("seen"))
     core.patch_namespaced_config_map("seen", space, {"data": {"a": "1"}})
@@ -129,7 +131,7 @@ def test_a_watch_resumes_where_it_ended(core: k8s.client.CoreV1Api, space: str) 
     assert [event["type"] for event in rest] == ["DELETED"]
 
 
-def test_workloads_are_typed_and_defaulted(api: k8s.client.ApiClient, space: str) -> None:
+def test_deployment_is_defaulted_scaled_and_patched_with_official_client(api: k8s.client.ApiClient, space: str) -> None:
     apps = k8s.client.AppsV1Api(api)
     labels = {"app": "web"}
     deployment = k8s.client.V1Deployment(
@@ -160,7 +162,7 @@ def test_workloads_are_typed_and_defaulted(api: k8s.client.ApiClient, space: str
     assert "field is immutable" in invalid.value.body
 
 
-def test_jobs_get_their_selector(api: k8s.client.ApiClient, space: str) -> None:
+def test_job_gets_selector_and_defaults(api: k8s.client.ApiClient, space: str) -> None:
     batch = k8s.client.BatchV1Api(api)
     pod = {"restartPolicy": "Never", "containers": [{"name": "work", "image": "work:1"}]}
     job = batch.create_namespaced_job(space, {"metadata": {"name": "once"}, "spec": {"template": {"spec": pod}}})
@@ -169,7 +171,9 @@ def test_jobs_get_their_selector(api: k8s.client.ApiClient, space: str) -> None:
     assert (job.spec.parallelism, job.spec.completions, job.spec.backoff_limit) == (1, 1, 6)
 
 
-def test_rights_take_effect_at_once(api: k8s.client.ApiClient, core: k8s.client.CoreV1Api, space: str) -> None:
+def test_rbac_changes_take_effect_immediately(
+    api: k8s.client.ApiClient, core: k8s.client.CoreV1Api, space: str
+) -> None:
     rbac = k8s.client.RbacAuthorizationV1Api(api)
     core.create_namespaced_service_account(space, {"metadata": {"name": "reader"}})
     request = k8s.client.AuthenticationV1TokenRequest(
@@ -205,7 +209,9 @@ def _with_token(api: k8s.client.ApiClient, token: str) -> k8s.client.ApiClient:
     return k8s.client.ApiClient(configuration)
 
 
-def test_evictions_respect_budgets(api: k8s.client.ApiClient, core: k8s.client.CoreV1Api, space: str) -> None:
+def test_eviction_respects_pod_disruption_budget(
+    api: k8s.client.ApiClient, core: k8s.client.CoreV1Api, space: str
+) -> None:
     pod = {
         "metadata": {"name": "guarded", "labels": {"app": "web"}},
         "spec": {"containers": [{"name": "web", "image": "web:1"}]},
@@ -225,7 +231,9 @@ def test_evictions_respect_budgets(api: k8s.client.ApiClient, core: k8s.client.C
     assert gone.value.status == 404
 
 
-def test_one_of_two_candidates_leads(server: Ours, core: k8s.client.CoreV1Api, space: str) -> None:
+def test_leader_election_grants_lock_to_a_single_candidate(
+    server: Ours, core: k8s.client.CoreV1Api, space: str
+) -> None:
     k8s.config.load_kube_config(str(server.kubeconfig))  # the lock uses the default client
     anna, ben = (_candidate(space, name) for name in ("anna", "ben"))
     assert anna.try_acquire_or_renew() is True
@@ -243,7 +251,9 @@ def _candidate(space: str, name: str) -> leaderelection.LeaderElection:
 # -- the official client, dynamic ----------------------------------------------------------------------------------
 
 
-def test_the_dynamic_client_discovers_and_applies(api: k8s.client.ApiClient, horses: str, space: str) -> None:
+def test_dynamic_client_discovers_and_applies_custom_resource(
+    api: k8s.client.ApiClient, horses: str, space: str
+) -> None:
     dynamic = DynamicClient(api)
     kind = dynamic.resources.get(api_version=f"{GROUP}/v1", kind="Horse")
     assert (kind.name, kind.namespaced, kind.short_names) == (horses, True, ["ho"])
@@ -271,7 +281,7 @@ def test_the_dynamic_client_discovers_and_applies(api: k8s.client.ApiClient, hor
         kind.get(name="bess", namespace=space)
 
 
-def test_custom_objects_as_plain_dictionaries(api: k8s.client.ApiClient, horses: str, space: str) -> None:
+def test_custom_objects_api_creates_lists_and_deletes(api: k8s.client.ApiClient, horses: str, space: str) -> None:
     custom = k8s.client.CustomObjectsApi(api)
     place = (GROUP, "v1", space, horses)
     body = {"apiVersion": f"{GROUP}/v1", "kind": "Horse", "metadata": {"generateName": "foal-"}, "spec": {}}
@@ -288,6 +298,6 @@ def test_custom_objects_as_plain_dictionaries(api: k8s.client.ApiClient, horses:
     assert "must be Horse" in wrong.value.body
 
 
-def test_it_reads_the_kubeconfig(server: Ours) -> None:
+def test_official_client_loads_kubeconfig(server: Ours) -> None:
     contexts, active = k8s.config.list_kube_config_contexts(str(server.kubeconfig))
     assert [context["name"] for context in contexts] == [active["name"]]

@@ -16,12 +16,12 @@ def rule(behavior: str = "Drain", order: int | None = None, **spec: Any) -> Json
 
 
 @pytest.mark.parametrize("new", [rule(order=0), rule(order=-5), rule("Skip"), rule("WaitCompleted")])
-def test_what_is_admitted_is_stored_as_it_is(new: Json) -> None:
+def test_valid_drain_rule_is_stored_unchanged(new: Json) -> None:
     assert admitted(admit, new) == new
 
 
 @pytest.mark.parametrize("behavior", ["Skip", "WaitCompleted"])
-def test_only_what_is_drained_has_an_order(behavior: str) -> None:
+def test_drain_order_requires_drain_behavior(behavior: str) -> None:
     assert complaints(admit, rule(behavior, 0)) == [
         "spec.drain.order: Invalid value: 0: can only be set where behavior is Drain"
     ]
@@ -31,7 +31,7 @@ def test_only_what_is_drained_has_an_order(behavior: str) -> None:
     ("list_name", "field"),
     [("machines", "selector"), ("machines", "clusterSelector"), ("pods", "selector"), ("pods", "namespaceSelector")],
 )
-def test_selectors_must_make_sense(list_name: str, field: str) -> None:
+def test_invalid_drain_rule_selector_is_denied(list_name: str, field: str) -> None:
     fine = {field: {"matchLabels": {"a": "b"}}}
     assert complaints(admit, rule(**{list_name: [fine]})) == []
     (said,) = complaints(admit, rule(**{list_name: [fine, {field: WRONG}]}))

@@ -17,20 +17,20 @@ def trigger(**fields: Any) -> Json:
     return check(remediation={"triggerIf": fields})
 
 
-def test_what_is_filled_in() -> None:
+def test_machine_health_check_defaults_are_filled_in() -> None:
     stored = admitted(admit, check())
     assert stored["metadata"]["labels"] == {names.CLUSTER_NAME: "c1"}
     assert stored["spec"]["checks"] == {"nodeStartupTimeoutSeconds": 600}
 
 
 @pytest.mark.parametrize("seconds", [0, 30, 600])
-def test_a_timeout_that_is_said_stays(seconds: int) -> None:
+def test_explicit_node_startup_timeout_is_kept(seconds: int) -> None:
     stored = admitted(admit, check(checks={"nodeStartupTimeoutSeconds": seconds}))
     assert stored["spec"]["checks"]["nodeStartupTimeoutSeconds"] == seconds
 
 
 @pytest.mark.parametrize("fields", [{"unhealthyLessThanOrEqualTo": "40%"}, {"unhealthyInRange": "[3-5]"}])
-def test_triggers(fields: Json) -> None:
+def test_valid_remediation_triggers_are_admitted(fields: Json) -> None:
     assert complaints(admit, trigger(**fields)) == []
 
 
@@ -48,14 +48,14 @@ def test_triggers(fields: Json) -> None:
         (trigger(unhealthyInRange="[5-3]"), "its start is greater than its end"),
     ],
 )
-def test_what_is_refused(new: Json, complaint: str) -> None:
+def test_invalid_machine_health_check_is_denied(new: Json, complaint: str) -> None:
     (said,) = complaints(admit, new)
     assert complaint in said
 
 
-def test_the_cluster_cannot_change() -> None:
+def test_machine_health_check_cluster_name_is_immutable() -> None:
     assert complaints(admit, check(clusterName="c2"), check()) == ["spec.clusterName: Forbidden: field is immutable"]
 
 
-def test_the_cluster_may_be_named_in_the_selector() -> None:
+def test_selector_may_name_the_cluster() -> None:
     assert complaints(admit, check(selector={"matchLabels": {names.CLUSTER_NAME: "c1"}})) == []

@@ -29,7 +29,7 @@ def bounds(least: object, most: object) -> Json:
     return {names.AUTOSCALER_MIN_SIZE: str(least), names.AUTOSCALER_MAX_SIZE: str(most)}
 
 
-def test_what_a_set_gets() -> None:
+def test_machine_set_defaults_are_filled_in() -> None:
     stored = admitted(machineset.admit, replicated({"spec": machine_spec(version="1.35.2")}))
     assert stored["metadata"]["labels"] == {names.CLUSTER_NAME: "c1"}
     assert stored["spec"] == {
@@ -43,7 +43,7 @@ def test_what_a_set_gets() -> None:
     }
 
 
-def test_what_a_deployment_gets() -> None:
+def test_machine_deployment_defaults_are_filled_in() -> None:
     stored = admitted(machinedeployment.admit, replicated({"spec": machine_spec(version="1.35.2")}))
     labels = {names.DEPLOYMENT_NAME: "one", names.CLUSTER_NAME: "c1"}
     assert stored["metadata"]["labels"] == {names.CLUSTER_NAME: "c1"}
@@ -57,7 +57,7 @@ def test_what_a_deployment_gets() -> None:
 
 
 @BOTH
-def test_a_selector_that_is_written_is_kept(admit: AdmissionFunction) -> None:
+def test_explicit_selector_is_kept(admit: AdmissionFunction) -> None:
     template = {"metadata": {"labels": {"a": "b"}}, "spec": machine_spec()}
     stored = admitted(admit, replicated(template, selector={"matchLabels": {"a": "b"}}))
     assert stored["spec"]["selector"]["matchLabels"]["a"] == "b"
@@ -65,18 +65,18 @@ def test_a_selector_that_is_written_is_kept(admit: AdmissionFunction) -> None:
     assert names.DEPLOYMENT_NAME not in stored["spec"]["selector"]["matchLabels"]
 
 
-def test_the_name_of_a_set_may_be_longer_than_a_label() -> None:
+def test_machine_set_name_may_exceed_label_length() -> None:
     stored = admitted(machineset.admit, replicated(name="a" * 64))
     assert stored["spec"]["selector"] == {"matchLabels": {names.SET_NAME: names.label_value("a" * 64)}}
 
 
-def test_the_name_of_a_deployment_may_not() -> None:
+def test_machine_deployment_name_must_fit_a_label() -> None:
     (said,) = complaints(machinedeployment.admit, replicated(name="a" * 64))
     assert "metadata.name" in said
 
 
 @BOTH
-def test_without_a_name_there_must_be_a_selector(admit: AdmissionFunction) -> None:
+def test_selector_is_required_without_a_name(admit: AdmissionFunction) -> None:
     (said,) = complaints(admit, replicated(name=""))
     assert said.startswith("spec.selector: Required value: its default is derived from metadata.name")
 
@@ -96,7 +96,7 @@ def test_without_a_name_there_must_be_a_selector(admit: AdmissionFunction) -> No
         (None, 12, {names.AUTOSCALER_MIN_SIZE: "3"}, 12),
     ],
 )
-def test_how_many_replicas(
+def test_replicas_default_from_old_object_and_autoscaler_bounds(
     admit: AdmissionFunction, written: int | None, before: int | None, annotations: Json, expected: int
 ) -> None:
     new = replicated(annotations=annotations, **({} if written is None else {"replicas": written}))
@@ -105,7 +105,7 @@ def test_how_many_replicas(
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 100))
-def test_what_an_autoscaler_takes_over_is_within_its_bounds(least: int, more: int, before: int) -> None:
+def test_defaulted_replicas_stay_within_autoscaler_bounds(least: int, more: int, before: int) -> None:
     new = replicated(annotations=bounds(least, least + more))
     found = admitted(machineset.admit, new, replicated(replicas=before))["spec"]["replicas"]
     assert least <= found <= least + more
@@ -113,7 +113,7 @@ def test_what_an_autoscaler_takes_over_is_within_its_bounds(least: int, more: in
 
 
 @BOTH
-def test_bounds_must_be_numbers(admit: AdmissionFunction) -> None:
+def test_autoscaler_bounds_must_be_numbers(admit: AdmissionFunction) -> None:
     (said,) = complaints(admit, replicated(annotations=bounds("few", 9)))
     assert said == f'metadata.annotations[{names.AUTOSCALER_MIN_SIZE}]: Invalid value: "few": must be a whole number'
 
@@ -162,14 +162,14 @@ CHECKS = names.SKIP_PREFLIGHT_CHECKS
         ),
     ],
 )
-def test_what_is_refused(admit: AdmissionFunction, new: Json, complaint: str) -> None:
+def test_invalid_replicated_spec_is_denied(admit: AdmissionFunction, new: Json, complaint: str) -> None:
     found = complaints(admit, new)
     assert len(found) == 1
     assert complaint in found[0]
 
 
 @BOTH
-def test_the_template_must_be_what_is_selected(admit: AdmissionFunction) -> None:
+def test_template_labels_must_match_the_selector(admit: AdmissionFunction) -> None:
     (said,) = complaints(admit, replicated(selector={"matchLabels": {"a": "b"}}))
     assert said.startswith("spec.template.metadata.labels: Invalid value:")
     assert "must match spec.selector 'a=b" in said
@@ -182,7 +182,7 @@ def test_preflight_checks_may_be_skipped_by_name(admit: AdmissionFunction, value
 
 
 @BOTH
-def test_the_cluster_cannot_change(admit: AdmissionFunction) -> None:
+def test_replicated_cluster_name_is_immutable(admit: AdmissionFunction) -> None:
     moved = replicated({"spec": machine_spec(clusterName="c2")}, clusterName="c2")
     assert complaints(admit, moved, replicated()) == ["spec.clusterName: Forbidden: field is immutable"]
 
@@ -203,7 +203,7 @@ def strategy(kind: str = "RollingUpdate", **update: Any) -> Json:
         ),
     ],
 )
-def test_the_rest_of_a_strategy_is_filled_in(rollout: Json, expected: Json) -> None:
+def test_rollout_strategy_defaults_are_filled_in(rollout: Json, expected: Json) -> None:
     assert admitted(machinedeployment.admit, replicated(rollout=rollout))["spec"]["rollout"] == expected
 
 
@@ -218,6 +218,6 @@ def test_the_rest_of_a_strategy_is_filled_in(rollout: Json, expected: Json) -> N
         ({"remediation": {"maxInFlight": "5"}}, 'spec.remediation.maxInFlight: Invalid value: "5": must be a number'),
     ],
 )
-def test_what_only_a_deployment_can_get_wrong(spec: Json, complaint: str) -> None:
+def test_invalid_rollout_or_remediation_settings_are_denied(spec: Json, complaint: str) -> None:
     (said,) = complaints(machinedeployment.admit, replicated(**spec))
     assert complaint in said

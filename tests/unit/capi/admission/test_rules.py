@@ -18,7 +18,7 @@ def deployment(**more: Any) -> Json:
     return an_object({"clusterName": "c1", "selector": {}, "template": {"spec": machine_spec()}, **more})
 
 
-def test_every_kind_has_a_function_for_what_is_written() -> None:
+def test_every_kind_has_an_admission_function_for_create_and_update() -> None:
     assert [(entry.group, entry.operations) for entry in admission.FUNCTIONS] == [
         ("cluster.x-k8s.io", ("CREATE", "UPDATE"))
     ] * 6
@@ -34,41 +34,41 @@ def test_every_kind_has_a_function_for_what_is_written() -> None:
 
 @pytest.mark.parametrize("plural", FUNCTIONS)
 @pytest.mark.parametrize("subresource", ["status", "scale"])
-def test_subresources_pass(plural: str, subresource: str) -> None:
+def test_status_and_scale_subresources_are_admitted(plural: str, subresource: str) -> None:
     assert FUNCTIONS[plural](review({"spec": {}}, {"spec": {}}, subresource=subresource)) is ALLOWED
 
 
 @pytest.mark.parametrize("plural", FUNCTIONS)
-def test_deletions_pass(plural: str) -> None:
+def test_deletions_are_admitted(plural: str) -> None:
     assert FUNCTIONS[plural](review(None, {"spec": {}})) is ALLOWED
 
 
-def test_an_object_with_all_defaults_is_not_touched() -> None:
+def test_fully_defaulted_object_is_not_patched() -> None:
     stored = admitted(machinedeployment.admit, deployment())
     assert machinedeployment.admit(review(stored)).patch is None
     assert machinedeployment.admit(review(stored, stored)).patch is None
 
 
-def test_only_what_is_missing_is_patched() -> None:
+def test_defaulting_patch_contains_only_missing_fields() -> None:
     stored = admitted(machine.admit, an_object(machine_spec(deletion={"nodeDrainTimeoutSeconds": 5})))
     del stored["spec"]["deletion"]["nodeDeletionTimeoutSeconds"]
     assert machine.admit(review(stored)).patch == {"spec": {"deletion": {"nodeDeletionTimeoutSeconds": 10}}}
 
 
-def test_what_cannot_be_read_is_refused_with_its_place() -> None:
+def test_undecodable_object_is_denied_with_field_path() -> None:
     assert complaints(machine.admit, an_object(machine_spec(taints=[{"key": 5}]))) == [
         'spec.taints[0].key: Invalid value: "": Expected `str`, got `int`'
     ]
 
 
-def test_an_update_is_not_refused_for_what_was_wrong_before() -> None:
+def test_update_is_admitted_despite_existing_errors() -> None:
     old = an_object(machine_spec(version="v1.35", bootstrap={}))
     new = an_object(machine_spec(version="v1.35", bootstrap={}), finalizers=[])
     assert len(complaints(machine.admit, old)) == 2
     assert complaints(machine.admit, new, old) == []
 
 
-def test_an_update_is_refused_for_what_it_makes_wrong() -> None:
+def test_update_is_denied_for_new_errors() -> None:
     old = an_object(machine_spec(bootstrap={}))
     assert complaints(machine.admit, an_object(machine_spec(bootstrap={}, version="v1.35")), old) == [
         'spec.version: Invalid value: "v1.35": must be a semantic version, as in v1.35.2'
@@ -97,7 +97,7 @@ PLACES = [(), ("spec",), ("metadata",), ("metadata", "labels"), ("metadata", "an
 
 
 @given(st.sampled_from(sorted(FUNCTIONS)), st.sampled_from(PLACES), JSON)
-def test_nonsense_is_refused_or_passed_but_never_breaks(plural: str, place: tuple[str, ...], value: Any) -> None:
+def test_arbitrary_values_never_crash_admission(plural: str, place: tuple[str, ...], value: Any) -> None:
     new: Any = deployment()
     inner = new
     for step in place[:-1]:
@@ -111,6 +111,6 @@ def test_nonsense_is_refused_or_passed_but_never_breaks(plural: str, place: tupl
     assert not (verdict.errors and verdict.patch)
 
 
-def test_types_are_read_without_their_status() -> None:
+def test_admission_ignores_object_status() -> None:
     odd = {**an_object(machine_spec()), "status": {"conditions": "none"}}
     assert complaints(machine.admit, odd) == []

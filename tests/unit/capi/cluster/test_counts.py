@@ -25,7 +25,7 @@ def servers(name: str, **numbers: Any) -> MachineDeployment:
 
 
 class TestControlPlane:
-    def test_the_provider_counts(self) -> None:
+    def test_control_plane_counts_come_from_the_provider(self) -> None:
         status = {
             "replicas": 3,
             "readyReplicas": 2,
@@ -46,13 +46,13 @@ class TestControlPlane:
     @pytest.mark.parametrize(
         "look", [Look(CONTROL_PLANE), Look(CONTROL_PLANE, error=ValueError()), found(CONTROL_PLANE)]
     )
-    def test_a_provider_that_says_nothing(self, look: Look) -> None:
+    def test_silent_provider_yields_no_control_plane_counts(self, look: Look) -> None:
         assert control_plane_counts(look, Members(machines=[machine("a", control_plane=True)])) == {}
 
-    def test_numbers_that_are_none_are_left_out(self) -> None:
+    def test_non_numeric_provider_counts_are_omitted(self) -> None:
         assert control_plane_counts(found(CONTROL_PLANE, status={"replicas": "three"}), Members()) == {}
 
-    def test_without_a_provider_machines_are_counted(self) -> None:
+    def test_control_plane_machines_are_counted_without_provider(self) -> None:
         machines = [
             machine("a", *good("Ready", "Available", "UpToDate"), control_plane=True),
             machine("b", *good("Ready"), control_plane=True),
@@ -66,17 +66,17 @@ class TestControlPlane:
             "upToDateReplicas": 1,
         }
 
-    def test_deployments_of_servers_say_how_many_are_wanted_where_the_provider_does_not(self) -> None:
+    def test_desired_replicas_fall_back_to_control_plane_deployments(self) -> None:
         members = Members(deployments=[servers("s", replicas=3), deployment("w", replicas=2)])
         look = found(CONTROL_PLANE, status={"replicas": 2, "version": "v1.30.0"})
         assert control_plane_counts(look, members) == {"desiredReplicas": 3, "replicas": 2}
 
-    def test_nobody_there_and_nobody_to_ask(self) -> None:
+    def test_no_provider_and_no_machines_yield_no_counts(self) -> None:
         assert control_plane_counts(Look(), Members()) == {}
 
 
 class TestWorkers:
-    def test_everything_that_owns_workers_and_those_nobody_owns(self) -> None:
+    def test_worker_counts_sum_deployments_unowned_sets_and_unowned_machines(self) -> None:
         counted: dict[str, Any] = {"ready_replicas": 1, "available_replicas": 1, "up_to_date_replicas": 1}
         members = Members(
             deployments=[deployment("d", replicas=3)],
@@ -95,20 +95,20 @@ class TestWorkers:
             "upToDateReplicas": 1 + 1,
         }
 
-    def test_servers_are_not_workers(self) -> None:
+    def test_control_plane_deployments_are_not_counted_as_workers(self) -> None:
         members = Members(deployments=[servers("s", replicas=3, ready_replicas=3), deployment("w", replicas=2)])
         assert worker_counts(members) == {"desiredReplicas": 2}
 
-    def test_no_workers_no_numbers(self) -> None:
+    def test_cluster_without_workers_has_no_worker_counts(self) -> None:
         assert worker_counts(Members()) == {}
 
-    def test_zero_is_a_number(self) -> None:
+    def test_zero_worker_replicas_are_reported(self) -> None:
         assert worker_counts(Members(deployments=[deployment("d", replicas=0, ready_replicas=0)])) == {
             "desiredReplicas": 0,
             "readyReplicas": 0,
         }
 
-    def test_versions_are_summed_and_in_order(self) -> None:
+    def test_worker_versions_are_summed_and_sorted(self) -> None:
         one = [VersionCount(version="v1.30.10", replicas=1), VersionCount(version="v1.30.9", replicas=2)]
         other = [VersionCount(version="v1.30.10", replicas=4), VersionCount(version="odd", replicas=1)]
         members = Members(deployments=[deployment("a", versions=one), deployment("b", versions=other)])

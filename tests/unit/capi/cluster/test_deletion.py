@@ -21,7 +21,7 @@ def names_of(members: Any) -> list[str]:
     return [obj.metadata.name for _, obj in members]
 
 
-def test_workers_first_and_only_those_nobody_controls_are_ours_to_delete() -> None:
+def test_deletion_starts_with_workers_and_deletes_only_uncontrolled_objects() -> None:
     members = Members(
         [deployment("d")],
         [machine_set("s"), machine_set("owned-set", owned=True)],
@@ -44,13 +44,13 @@ def test_workers_first_and_only_those_nobody_controls_are_ours_to_delete() -> No
     ]
 
 
-def test_many_are_not_all_named() -> None:
+def test_deletion_message_truncates_long_object_lists() -> None:
     stage = plan(Members(machines=[machine(name) for name in "abcde"]), Look(), Look())
     assert stage.message == "* Machines: a, b, c, ... (2 more)"
     assert len(stage.delete) == 5
 
 
-def test_control_plane_machines_belong_to_their_provider() -> None:
+def test_control_plane_machines_are_deleted_only_without_provider() -> None:
     members = Members(machines=[machine("cp", control_plane=True)])
     assert plan(members, LEADING, THERE).delete_provider is LEADING.obj
     assert plan(members, Look(CONTROL_PLANE), THERE).delete_provider is THERE.obj
@@ -58,7 +58,7 @@ def test_control_plane_machines_belong_to_their_provider() -> None:
     assert (stage.reason, names_of(stage.delete)) == ("WaitingForControlPlaneDeletion", ["cp"])
 
 
-def test_control_plane_then_infrastructure_then_nothing() -> None:
+def test_deletion_removes_control_plane_before_infrastructure() -> None:
     stage = plan(Members(), LEADING, THERE)
     assert (stage.reason, stage.on) == ("WaitingForControlPlaneDeletion", "DevControlPlane ns/c")
     stage = plan(Members(), Look(CONTROL_PLANE), THERE)
@@ -68,7 +68,7 @@ def test_control_plane_then_infrastructure_then_nothing() -> None:
     assert plan(Members(), Look(), Look()).completed
 
 
-def test_what_cannot_be_read_holds_the_deletion_and_says_why() -> None:
+def test_unreadable_provider_blocks_deletion_with_its_error() -> None:
     error = Retryable("no label on devclusters")
     stage = plan(Members(), Look(), Look(INFRASTRUCTURE, error=error))
     assert (stage.reason, stage.message, stage.error) == ("InternalError", "no label on devclusters", error)
@@ -76,7 +76,7 @@ def test_what_cannot_be_read_holds_the_deletion_and_says_why() -> None:
     assert plan(ALL, Look(CONTROL_PLANE, error=error), THERE).error is None, "workers can go meanwhile"
 
 
-def test_what_is_there_but_breaks_the_contract_can_still_be_deleted() -> None:
+def test_provider_object_that_violates_contract_can_be_deleted() -> None:
     broken = THERE._replace(error=Retryable("nonsense"))
     assert plan(Members(), Look(), broken).delete_provider is THERE.obj
 
@@ -90,7 +90,7 @@ machines = st.lists(
 
 
 @given(machines, looks, looks)
-def test_nothing_of_a_later_stage_is_touched_while_an_earlier_one_is_not_empty(
+def test_later_deletion_stages_wait_for_earlier_stages(
     some: list[Any], control_plane: Look, infrastructure: Look
 ) -> None:
     members = Members(machines=some)

@@ -37,7 +37,7 @@ def blocked(outcome: Outcome) -> tuple[str, str, str]:
     return outcome.reason, outcome.on, outcome.message
 
 
-async def test_missing_infrastructure() -> None:
+async def test_missing_infrastructure_blocks_with_object_does_not_exist() -> None:
     seen = scope(Look(INFRASTRUCTURE))
     assert blocked(await take_infrastructure(NO_CLIENT, seen)) == (
         "ObjectDoesNotExist",
@@ -47,12 +47,12 @@ async def test_missing_infrastructure() -> None:
     assert not seen.provisioned
 
 
-async def test_lost_infrastructure() -> None:
+async def test_deleted_infrastructure_blocks_with_object_deleted() -> None:
     seen = scope(Look(INFRASTRUCTURE), status={"initialization": {"infrastructureProvisioned": True}})
     assert blocked(await take_infrastructure(NO_CLIENT, seen))[0] == "ObjectDeleted"
 
 
-async def test_infrastructure_that_cannot_be_read() -> None:
+async def test_unreadable_infrastructure_raises_its_error() -> None:
     with pytest.raises(Retryable, match="no definition"):
         await take_infrastructure(NO_CLIENT, scope(Look(INFRASTRUCTURE, error=Retryable("no definition"))))
 
@@ -60,13 +60,13 @@ async def test_infrastructure_that_cannot_be_read() -> None:
 @pytest.mark.parametrize(
     ("contract", "path"), [("v1beta2", "status.initialization.provisioned"), ("v1beta1", "status.ready")]
 )
-async def test_infrastructure_that_is_not_ready(contract: str, path: str) -> None:
+async def test_unready_infrastructure_blocks_and_names_contract_field(contract: str, path: str) -> None:
     seen = scope(found(INFRASTRUCTURE, contract, metadata=OWNED))
     outcome = blocked(await take_infrastructure(NO_CLIENT, seen))
     assert outcome == ("WaitingForInfrastructure", "DevCluster c", f"its provider has not set {path} to true yet")
 
 
-async def test_infrastructure_being_deleted_hands_nothing_over() -> None:
+async def test_deleting_infrastructure_provides_no_endpoint() -> None:
     metadata = {"name": "c", "namespace": "ns", "deletionTimestamp": JUST_NOW}
     endpoint = {"controlPlaneEndpoint": {"host": "h", "port": 1}}
     status = {"initialization": {"provisioned": True}}
@@ -76,7 +76,7 @@ async def test_infrastructure_being_deleted_hands_nothing_over() -> None:
     assert not seen.provisioned
 
 
-async def test_infrastructure_that_is_there() -> None:
+async def test_provisioned_infrastructure_is_copied_to_cluster() -> None:
     spec = {"controlPlaneEndpoint": {"host": "h", "port": 1}}
     status = {"initialization": {"provisioned": True}, "failureDomains": [{"name": "a"}], "failureReason": "Old"}
     seen = scope(found(INFRASTRUCTURE, metadata=OWNED, spec=spec, status=status))
@@ -90,7 +90,7 @@ async def test_infrastructure_that_is_there() -> None:
     }
 
 
-async def test_no_infrastructure_is_needed_unless_a_topology_will_make_some() -> None:
+async def test_infrastructure_is_optional_unless_cluster_has_topology() -> None:
     seen = scope()
     assert await take_infrastructure(NO_CLIENT, seen) == DONE
     assert seen.provisioned
@@ -99,7 +99,7 @@ async def test_no_infrastructure_is_needed_unless_a_topology_will_make_some() ->
     assert not seen.provisioned
 
 
-async def test_a_control_plane_that_is_not_initialized_keeps_its_endpoint() -> None:
+async def test_uninitialized_control_plane_endpoint_is_not_used() -> None:
     spec = {"controlPlaneEndpoint": {"host": "h", "port": 1}}
     seen = scope(control_plane=found(CONTROL_PLANE, metadata=OWNED, spec=spec))
     reason, on, message = blocked(await take_control_plane(NO_CLIENT, seen))
@@ -108,7 +108,7 @@ async def test_a_control_plane_that_is_not_initialized_keeps_its_endpoint() -> N
     assert not seen.endpoint_known
 
 
-async def test_an_endpoint_is_taken_once() -> None:
+async def test_existing_cluster_endpoint_is_not_overwritten() -> None:
     spec = {"controlPlaneEndpoint": {"host": "other", "port": 2}}
     look = found(CONTROL_PLANE, metadata=OWNED, spec=spec, status={"initialization": {"controlPlaneInitialized": True}})
     seen = scope(control_plane=look, spec={"controlPlaneEndpoint": {"host": "first", "port": 1}})
@@ -117,7 +117,7 @@ async def test_an_endpoint_is_taken_once() -> None:
     assert seen.initialized
 
 
-async def test_without_a_provider_the_first_node_of_the_control_plane_counts() -> None:
+async def test_control_plane_without_provider_is_initialized_by_first_node() -> None:
     worker = machine("w", node="n1")
     seen = scope(machines=[worker, machine("cp", control_plane=True)])
     assert blocked(await take_control_plane(NO_CLIENT, seen))[0] == "WaitingForControlPlane"

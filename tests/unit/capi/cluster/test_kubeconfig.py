@@ -23,7 +23,7 @@ def decoded(config: dict[str, Any], part: str, field: str) -> bytes:
 
 
 @pytest.mark.parametrize("algorithm", ["ec", "rsa"])
-def test_an_administrator_of_the_cluster(algorithm: str) -> None:
+def test_kubeconfig_contains_cluster_admin_certificate_valid_for_one_year(algorithm: str) -> None:
     data = authority(algorithm)
     config = make_kubeconfig("c", "api.example.com", 6443, data)
     assert config["clusters"][0]["name"] == "c"
@@ -42,14 +42,14 @@ def test_an_administrator_of_the_cluster(algorithm: str) -> None:
     assert key.public_key() == certificate.public_key()
 
 
-def test_it_does_not_outlive_its_authority() -> None:
+def test_kubeconfig_certificate_does_not_outlive_its_ca() -> None:
     data = authority(days=10)
     config = make_kubeconfig("c", "h", 1, data)
     certificate = x509.load_pem_x509_certificate(decoded(config, "user", "client-certificate-data"))
     assert certificate.not_valid_after_utc == x509.load_pem_x509_certificate(data["tls.crt"]).not_valid_after_utc
 
 
-def test_our_own_client_can_read_it_and_so_can_an_address_of_version_6_be_used() -> None:
+def test_kubeconfig_with_ipv6_endpoint_is_parsed() -> None:
     config = make_kubeconfig("c", "fd00::1", 443, authority())
     access = kubeconfig.parse(msgspec.json.encode(config))
     assert access.server == "https://[fd00::1]:443"
@@ -73,6 +73,6 @@ def _edwards() -> bytes:
         ),
     ],
 )
-def test_a_ca_that_cannot_sign_is_named(data: dict[str, bytes], words: str) -> None:
+def test_unusable_ca_error_names_the_secret(data: dict[str, bytes], words: str) -> None:
     with pytest.raises(Retryable, match=words):
         make_kubeconfig("c", "h", 1, data)

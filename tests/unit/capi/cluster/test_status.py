@@ -72,7 +72,7 @@ def told(type: str, seen: Cluster | None = None, **facts: Any) -> tuple[str, str
     return one.status, one.reason, one.message
 
 
-def test_a_healthy_cluster() -> None:
+def test_healthy_cluster_has_all_good_conditions() -> None:
     report = derive(observed())
     assert {one.type: (one.status, one.reason) for one in report.conditions} == {
         "Available": ("True", "Available"),
@@ -110,14 +110,16 @@ class TestPhase:
             (BOTH | {"deleting": True}, {}, "Deleting"),
         ],
     )
-    def test_phases(self, spec: dict[str, Any], facts: dict[str, Any], phase: str) -> None:
+    def test_cluster_phase_follows_provisioning_state(
+        self, spec: dict[str, Any], facts: dict[str, Any], phase: str
+    ) -> None:
         assert derive(observed(cluster(**spec), **facts)).phase == phase
 
 
 class TestInfrastructureReady:
     TYPE = "InfrastructureReady"
 
-    def test_the_providers_own_condition(self) -> None:
+    def test_provider_condition_is_copied(self) -> None:
         own = {
             "type": "Ready",
             "status": "False",
@@ -133,13 +135,13 @@ class TestInfrastructureReady:
     @pytest.mark.parametrize(
         ("contract", "path"), [("v1beta2", "status.initialization.provisioned"), ("v1beta1", "status.ready")]
     )
-    def test_without_one_the_flag_decides(self, contract: str, path: str) -> None:
+    def test_contract_flag_decides_without_provider_condition(self, contract: str, path: str) -> None:
         look = found(INFRASTRUCTURE, contract)
         assert told(self.TYPE, infrastructure=look) == ("True", "Ready", "")
         waiting = told(self.TYPE, infrastructure=look, provisioned=False)
         assert waiting == ("False", "NotReady", f"DevCluster {path} is false")
 
-    def test_one_that_is_malformed(self) -> None:
+    def test_malformed_provider_condition_is_reported_as_invalid(self) -> None:
         broken = found(INFRASTRUCTURE, status={"conditions": [{"type": "Ready", "status": "Perhaps"}]})
         status, reason, message = told(self.TYPE, infrastructure=broken)
         assert (status, reason) == ("Unknown", "InvalidConditionReported")
@@ -154,21 +156,23 @@ class TestInfrastructureReady:
             (True, True, "ObjectDeleted", "DevCluster has been deleted"),
         ],
     )
-    def test_not_there(self, deleting: bool, provisioned: bool, reason: str, message: str) -> None:
+    def test_missing_infrastructure_object_is_reported(
+        self, deleting: bool, provisioned: bool, reason: str, message: str
+    ) -> None:
         seen = cluster(deleting=deleting, **BOTH)
         facts = {"infrastructure": Look(INFRASTRUCTURE), "provisioned": provisioned}
         assert told(self.TYPE, seen, **facts) == ("False", reason, message)
 
-    def test_what_is_understood_of_an_error_is_said(self) -> None:
+    def test_only_known_error_messages_are_shown(self) -> None:
         known = Look(INFRASTRUCTURE, error=Retryable("no definition"))
         assert told(self.TYPE, infrastructure=known) == ("Unknown", "InternalError", "no definition")
         unknown = Look(INFRASTRUCTURE, error=RuntimeError("secret detail"))
         assert told(self.TYPE, infrastructure=unknown)[2] == "Please check controller logs for errors"
 
-    def test_without_a_reference_there_is_nothing_to_wait_for(self) -> None:
+    def test_infrastructure_is_ready_without_reference(self) -> None:
         assert told(self.TYPE, cluster(), infrastructure=Look()) == ("True", "Ready", "")
 
-    def test_a_topology_that_has_not_made_its_reference(self) -> None:
+    def test_topology_without_infrastructure_reference_is_not_ready(self) -> None:
         topology = {"topology": {"version": "v1.35.0"}}
         status, reason, message = told(self.TYPE, cluster(**topology), infrastructure=Look())
         assert (status, reason) == ("False", "ObjectDoesNotExist")
@@ -177,17 +181,17 @@ class TestInfrastructureReady:
 
 
 class TestControlPlane:
-    def test_the_providers_own_condition(self) -> None:
+    def test_provider_condition_is_copied(self) -> None:
         own = {"type": "Available", "status": "True"}
         look = found(CONTROL_PLANE, status={"conditions": [own]})
         assert told("ControlPlaneAvailable", control_plane=look, initialized=False) == ("True", "Available", "")
 
-    def test_without_one_the_flag_decides(self) -> None:
+    def test_contract_flag_decides_without_provider_condition(self) -> None:
         waiting = told("ControlPlaneAvailable", initialized=False)
         path = "status.initialization.controlPlaneInitialized"
         assert waiting == ("False", "NotAvailable", f"DevControlPlane {path} is false")
 
-    def test_without_a_provider_the_first_node_decides(self) -> None:
+    def test_first_node_decides_availability_without_provider(self) -> None:
         seen = cluster(infrastructure_ref=INFRASTRUCTURE)
         assert told("ControlPlaneAvailable", seen, control_plane=Look())[:2] == ("True", "Available")
         status, reason, message = told("ControlPlaneAvailable", seen, control_plane=Look(), initialized=False)
@@ -203,16 +207,18 @@ class TestControlPlane:
             (Look(), ("False", "NotInitialized", "Waiting for the first control plane Machine to have a Node")),
         ],
     )
-    def test_not_initialized(self, look: Look, expected: tuple[str, str, str]) -> None:
+    def test_uninitialized_control_plane_is_reported_with_reason(
+        self, look: Look, expected: tuple[str, str, str]
+    ) -> None:
         assert told("ControlPlaneInitialized", control_plane=look, initialized=False) == expected
         assert told("ControlPlaneInitialized", control_plane=look)[0] == "True"
 
-    def test_initialized_once_is_initialized_for_ever(self) -> None:
+    def test_control_plane_initialized_condition_never_reverts(self) -> None:
         before = cluster(condition("ControlPlaneInitialized", True, "Initialized"), **BOTH)
         after = told("ControlPlaneInitialized", before, control_plane=Look(CONTROL_PLANE), initialized=False)
         assert after == ("True", "Initialized", "")
 
-    def test_waiting_for_a_topology(self) -> None:
+    def test_control_plane_initialized_is_unknown_while_topology_is_pending(self) -> None:
         seen = cluster(topology={"version": "v1.35.0"})
         status, reason, _ = told("ControlPlaneInitialized", seen, control_plane=Look(), initialized=False)
         assert (status, reason) == ("Unknown", "ObjectDoesNotExist")
@@ -221,15 +227,15 @@ class TestControlPlane:
 class TestRemoteConnectionProbe:
     TYPE = "RemoteConnectionProbe"
 
-    def test_not_yet(self) -> None:
+    def test_unestablished_connection_is_reported_as_probe_failed(self) -> None:
         first = told(self.TYPE, connection=Connection(failures=4))
         assert first == ("False", "ProbeFailed", "Remote connection not established yet")
 
-    def test_not_yet_after_a_restart_says_what_was_said_before(self) -> None:
+    def test_probe_condition_is_kept_after_restart_until_first_probe(self) -> None:
         before = condition(self.TYPE, True, "ProbeSucceeded")
         assert told(self.TYPE, cluster(before, **BOTH), connection=Connection()) == ("True", "ProbeSucceeded", "")
 
-    def test_nodes_that_cannot_be_watched_are_reported(self) -> None:
+    def test_unreadable_node_watch_is_reported_in_probe_message(self) -> None:
         link = Connection(connected=True, last_success=1.0, unreadable="the server's watch cannot be read: oops")
         assert told(self.TYPE, connection=link) == (
             "True",
@@ -237,7 +243,7 @@ class TestRemoteConnectionProbe:
             "Nodes are listed every few seconds instead of watched: the server's watch cannot be read: oops",
         )
 
-    def test_never(self) -> None:
+    def test_probe_fails_after_grace_period_without_any_success(self) -> None:
         before = cluster(condition(self.TYPE, True, "ProbeSucceeded"), **BOTH)
         asked = Connection(since=NOW - 59, failures=9, error="no route")
         assert told(self.TYPE, before, connection=asked) == ("True", "ProbeSucceeded", "")
@@ -245,30 +251,30 @@ class TestRemoteConnectionProbe:
         assert never == ("False", "ProbeFailed", "Remote connection probe failed: no route")
 
     @pytest.mark.parametrize(("ago", "status"), [(0, "True"), (59, "True"), (60, "False")])
-    def test_lost_for_a_while(self, ago: float, status: str) -> None:
+    def test_lost_connection_fails_probe_after_grace_period(self, ago: float, status: str) -> None:
         lost = Connection(last_success=NOW - ago, failures=7, error="timed out")
         assert told(self.TYPE, connection=lost)[0] == status
         assert derive(observed(connection=lost)).look_again == (60 - ago if ago < 60 else None)
 
-    def test_lost_for_good_says_since_when(self) -> None:
+    def test_failed_probe_message_names_last_success(self) -> None:
         lost = Connection(last_success=NOW - 3600, failures=7, error="timed out")
         message = "Remote connection probe failed, probe last succeeded at 2026-06-01T11:00:00Z: timed out"
         assert told(self.TYPE, connection=lost) == ("False", "ProbeFailed", message)
 
-    def test_a_connection_that_holds_needs_no_second_look(self) -> None:
+    def test_held_connection_is_not_requeued(self) -> None:
         old = Connection(connected=True, last_success=NOW - 300, error="")
         assert told(self.TYPE, connection=old)[0] == "True"
         assert derive(observed(connection=old)).look_again is None
 
 
 class TestMachines:
-    def test_control_plane_and_workers_are_told_apart(self) -> None:
+    def test_control_plane_and_worker_machines_are_summarized_separately(self) -> None:
         ill = condition("Ready", False, "NotReady", "no power")
         members = Members(machines=[machine("cp", *good("Ready"), control_plane=True), machine("w", ill)])
         assert told("ControlPlaneMachinesReady", members=members) == ("True", "Ready", "")
         assert told("WorkerMachinesReady", members=members) == ("False", "NotReady", "* Machine w: no power")
 
-    def test_a_young_machine_is_not_missed_yet(self) -> None:
+    def test_new_machine_without_up_to_date_condition_is_ignored(self) -> None:
         young = machine("young", *good("Ready"), created=JUST_NOW)
         old = machine("old", *good("Ready"))
         sure = machine("sure", *good("Ready", "UpToDate"), created=JUST_NOW)
@@ -278,14 +284,14 @@ class TestMachines:
         status, reason, message = told("WorkerMachinesUpToDate", members=Members(machines=[young, old, sure]))
         assert (status, reason, message) == ("Unknown", "UpToDateUnknown", "* Machine old: Condition not yet reported")
 
-    def test_remediation(self) -> None:
+    def test_remediating_condition_names_the_machine(self) -> None:
         waiting = condition("OwnerRemediated", False, "WaitingForRemediation", "soon")
         members = Members(machines=[machine("w", waiting)])
         assert told("Remediating", members=members) == ("True", "Remediating", "* Machine w: soon")
 
 
 class TestWorkers:
-    def test_available(self) -> None:
+    def test_workers_available_names_unavailable_deployment(self) -> None:
         one, other = (
             deployment("a", *good("Available")),
             deployment("b", condition("Available", False, "NotAvailable", "1 of 2")),
@@ -295,7 +301,7 @@ class TestWorkers:
         assert (status, reason, message) == ("False", "NotAvailable", "* MachineDeployment b: 1 of 2")
 
     @pytest.mark.parametrize("type", ["RollingOut", "ScalingUp", "ScalingDown"])
-    def test_movements_of_everybody_who_moves(self, type: str) -> None:
+    def test_movement_condition_lists_all_moving_objects(self, type: str) -> None:
         moving, still = condition(type, True, type, "1 of 2"), condition(type, False, f"Not{type}")
         leading = found(CONTROL_PLANE, status={"conditions": [{"type": type, "status": "True", "message": "1 of 2"}]})
         sets = [machine_set("lone", moving), machine_set("owned", moving, owned=True)]
@@ -306,17 +312,17 @@ class TestWorkers:
         assert message.split("\n") == lines + ([] if type == "RollingOut" else ["* MachineSet lone: 1 of 2"])
 
     @pytest.mark.parametrize("type", ["RollingOut", "ScalingUp", "ScalingDown"])
-    def test_movements_nobody_knows_of(self, type: str) -> None:
+    def test_movement_condition_is_unknown_without_reports(self, type: str) -> None:
         assert told(type, members=Members(deployments=[deployment("a")]))[:2] == ("Unknown", f"{type}Unknown")
         unreadable = Look(CONTROL_PLANE, error=Retryable("why"))
         assert told(type, control_plane=unreadable) == ("Unknown", "InternalError", "why")
 
-    def test_a_control_plane_takes_part_only_in_what_it_reports(self) -> None:
+    def test_control_plane_without_scaling_condition_is_ignored(self) -> None:
         assert told("ScalingUp") == ("False", "NotScalingUp", "")
 
 
 class TestAvailable:
-    def test_what_counts_and_in_which_order(self) -> None:
+    def test_available_message_lists_failed_conditions_in_order(self) -> None:
         members = Members(deployments=[deployment("d", condition("Available", False, "NotAvailable", "0 of 1"))])
         status, reason, message = told(
             "Available",
@@ -334,11 +340,11 @@ class TestAvailable:
             "  * MachineDeployment d: 0 of 1",
         ]
 
-    def test_machines_that_are_not_ready_do_not_make_a_cluster_unavailable(self) -> None:
+    def test_unready_machine_does_not_make_cluster_unavailable(self) -> None:
         ill = machine("w", condition("Ready", False, "NotReady", "no power"))
         assert told("Available", members=Members(machines=[ill]))[0] == "True"
 
-    def test_a_dead_node_makes_it_unavailable_whatever_deployments_tolerate(self) -> None:
+    def test_dead_node_makes_cluster_unavailable(self) -> None:
         dead = machine("w", condition("NodeReady", "Unknown", "NodeReadyUnknown", "* Node.Ready: silent"), node="n")
         members = Members(machines=[dead], deployments=[deployment("d", *good("Available"))])
         assert told("Available", members=members) == (
@@ -347,7 +353,7 @@ class TestAvailable:
             "Machine w: Node n is not ready: silent",
         )
 
-    def test_a_silent_api_makes_it_unknown_and_what_it_said_of_workers_stale(self) -> None:
+    def test_unresponsive_api_makes_availability_unknown(self) -> None:
         silent = Connection(last_success=NOW - 600, failures=9, error="no route")
         members = Members(deployments=[deployment("d", condition("Available", False, "NotAvailable", "0 of 2"))])
         assert told("Available", connection=silent, members=members) == (
@@ -356,7 +362,7 @@ class TestAvailable:
             "API has not answered since 2026-06-01T11:50:00Z: no route",
         )
 
-    def test_what_the_control_plane_has_lost_is_named(self) -> None:
+    def test_lost_control_plane_quorum_is_reported_in_available(self) -> None:
         own = {
             "type": "Available",
             "status": "False",
@@ -376,12 +382,12 @@ class TestAvailable:
             ("Positive", None, "Unknown"),
         ],
     )
-    def test_gates(self, polarity: str, value: str | None, expected: str) -> None:
+    def test_availability_gates_count_by_polarity(self, polarity: str, value: str | None, expected: str) -> None:
         gate = ConditionGate(condition_type="example.com/Audited", polarity=polarity)
         present = [] if value is None else [condition("example.com/Audited", value, "Because")]
         assert told("Available", cluster(*present, availability_gates=[gate], **BOTH))[0] == expected
 
-    def test_what_was_said_before_does_not_count(self) -> None:
+    def test_available_ignores_previous_conditions(self) -> None:
         before = condition("InfrastructureReady", False, "NotReady", "long ago")
         assert told("Available", cluster(before, **BOTH))[0] == "True"
 
@@ -389,12 +395,12 @@ class TestAvailable:
 class TestDeleting:
     STAGE = Stage("WaitingForWorkersDeletion", "* Machine: m")
 
-    def test_the_stage_is_told(self) -> None:
+    def test_deleting_condition_reports_the_stage(self) -> None:
         seen = cluster(deleting=True, **BOTH)
         assert told("Deleting", seen, stage=self.STAGE) == ("True", "WaitingForWorkersDeletion", "* Machine: m")
         assert told("Deleting", seen)[:2] == ("True", "Deleting")
 
-    def test_that_parts_are_gone_is_how_it_should_be(self) -> None:
+    def test_missing_providers_are_not_reported_while_deleting(self) -> None:
         status, _, message = told(
             "Available",
             cluster(deleting=True, **BOTH),
@@ -406,7 +412,7 @@ class TestDeleting:
 
 
 class TestWriting:
-    def test_empty_counts_are_left_out_and_old_ones_go(self) -> None:
+    def test_empty_counts_are_removed_from_status(self) -> None:
         status: dict[str, Any] = {"workers": {"replicas": 1}, "controlPlane": {"replicas": 1}, "other": 1}
         Report([], "Pending", {}, {"replicas": 2}).write(status)
         assert status == {"phase": "Pending", "workers": {"replicas": 2}, "other": 1}
@@ -430,7 +436,7 @@ class TestWriting:
         ),
         st.randoms(),
     )
-    def test_the_same_facts_give_the_same_bytes(self, machines: list[Any], random: Any) -> None:
+    def test_status_is_independent_of_machine_order(self, machines: list[Any], random: Any) -> None:
         def written(some: list[Any], seen: Cluster, status: dict[str, Any]) -> dict[str, Any]:
             report = derive(observed(seen, members=Members(machines=some)))
             report.write(status)
@@ -450,7 +456,7 @@ json_values = st.recursive(
 
 
 @given(json_values, json_values, st.sampled_from(["v1beta1", "v1beta2"]), st.booleans())
-def test_no_nonsense_of_a_provider_keeps_a_status_from_being_written(
+def test_arbitrary_provider_data_never_breaks_cluster_status(
     spec: Any, status: Any, contract: str, deleting: bool
 ) -> None:
     look = found(CONTROL_PLANE, contract, spec=spec, status=status)

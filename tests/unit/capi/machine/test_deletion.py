@@ -40,11 +40,11 @@ def stages(found: Facts) -> list[Stage]:
     return [stage for stage in Stage if not skipped(stage, found)]
 
 
-def test_every_stage_has_a_meaning() -> None:
+def test_every_deletion_stage_has_a_description() -> None:
     assert set(MEANING) == set(Stage)
 
 
-def test_an_ordinary_machine_is_drained_before_its_server_goes() -> None:
+def test_machine_is_drained_before_infrastructure_is_deleted() -> None:
     assert stages(facts()) == [
         Stage.DRAIN,
         Stage.VOLUMES,
@@ -55,13 +55,13 @@ def test_an_ordinary_machine_is_drained_before_its_server_goes() -> None:
     ]
 
 
-def test_hooks_are_waited_for_where_there_are_any() -> None:
+def test_deletion_hooks_precede_their_stages() -> None:
     found = stages(facts({HOOK: "", LAST_HOOK: ""}))
     assert found.index(Stage.PRE_DRAIN_HOOK) < found.index(Stage.DRAIN)
     assert found.index(Stage.VOLUMES) < found.index(Stage.PRE_TERMINATE_HOOK) < found.index(Stage.INFRASTRUCTURE)
 
 
-def test_hooks_are_found_with_and_without_a_name_behind_the_prefix() -> None:
+def test_deletion_hooks_are_found_with_and_without_suffix() -> None:
     machine = deleting(meta={"annotations": {HOOK: "", names.PRE_DRAIN_HOOK: "", LAST_HOOK: "", "other": ""}})
     assert hooks(machine, names.PRE_DRAIN_HOOK) == [names.PRE_DRAIN_HOOK, HOOK]
 
@@ -76,17 +76,17 @@ def test_hooks_are_found_with_and_without_a_name_behind_the_prefix() -> None:
         ({"control_plane": "missing", "control_plane_left": False}, "no control plane Machine is left"),
     ],
 )
-def test_a_node_that_nobody_will_miss_or_serve_is_left_alone(changes: dict[str, Any], why: str) -> None:
+def test_unneeded_or_unreachable_node_stages_are_skipped(changes: dict[str, Any], why: str) -> None:
     found = facts({HOOK: "", LAST_HOOK: ""}, **changes)
     assert why in node_kept(found)
     assert stages(found) == [Stage.PRE_TERMINATE_HOOK, Stage.INFRASTRUCTURE, Stage.BOOTSTRAP, Stage.COMPLETED]
 
 
-def test_a_control_plane_elsewhere_serves_without_machines() -> None:
+def test_external_control_plane_allows_node_deletion_without_machines() -> None:
     assert node_kept(facts(control_plane="external", control_plane_left=False)) == ""
 
 
-def test_a_missing_control_plane_object_does_not_keep_the_node() -> None:
+def test_missing_control_plane_object_allows_node_deletion() -> None:
     assert node_kept(facts(control_plane="missing")) == ""
 
 
@@ -94,7 +94,7 @@ def test_a_missing_control_plane_object_does_not_keep_the_node() -> None:
     ("stage", "annotation"),
     [(Stage.DRAIN, names.EXCLUDE_NODE_DRAINING), (Stage.VOLUMES, names.EXCLUDE_WAIT_FOR_VOLUME_DETACH)],
 )
-def test_an_annotation_leaves_out_its_stage_only(stage: Stage, annotation: str) -> None:
+def test_exclude_annotation_skips_only_its_stage(stage: Stage, annotation: str) -> None:
     assert set(stages(facts())) - set(stages(facts({annotation: ""}))) == {stage}
 
 
@@ -105,7 +105,7 @@ def test_an_annotation_leaves_out_its_stage_only(stage: Stage, annotation: str) 
         (Stage.VOLUMES, "nodeVolumeDetachTimeoutSeconds", "waitForNodeVolumeDetachStartTime"),
     ],
 )
-def test_a_stage_ends_with_its_time(stage: Stage, limit: str, began: str) -> None:
+def test_deletion_stage_is_skipped_after_its_timeout(stage: Stage, limit: str, began: str) -> None:
     def at(seconds: float, limit_seconds: int | None = 60, *, started: bool = True) -> bool:
         spec = {} if limit_seconds is None else {"deletion": {limit: limit_seconds}}
         status = {"deletion": {began: rfc3339(NOW)}} if started else {}
@@ -118,7 +118,7 @@ def test_a_stage_ends_with_its_time(stage: Stage, limit: str, began: str) -> Non
     assert not at(10_000, started=False)
 
 
-def test_drain_and_volumes_are_over_once_the_hooks_before_termination_were_asked_for() -> None:
+def test_drain_is_skipped_once_pre_terminate_hooks_have_started() -> None:
     found = facts({LAST_HOOK: ""}, status={"deletion": {"waitForPreTerminateHookStartTime": rfc3339(NOW)}})
     assert stages(found)[0] == Stage.PRE_TERMINATE_HOOK
 
@@ -133,20 +133,20 @@ def test_drain_and_volumes_are_over_once_the_hooks_before_termination_were_asked
         ({"conditions": [{"type": "Deleting", "status": "True", "reason": "WaitingForPreTerminateHook"}]}, True),
     ],
 )
-def test_the_last_hooks_are_awaited_as_any_core_says_it(status: dict[str, Any], waits: bool) -> None:
+def test_awaited_pre_terminate_hooks_are_read_from_status(status: dict[str, Any], waits: bool) -> None:
     assert awaits_last_hooks(deleting(status=status)) is waits
 
 
-def test_nothing_is_drained_from_a_server_that_is_going() -> None:
+def test_drain_is_skipped_while_infrastructure_is_deleting() -> None:
     assert stages(facts(infrastructure_going=True))[0] == Stage.INFRASTRUCTURE
 
 
-def test_volumes_of_an_unreachable_node_are_not_waited_for() -> None:
+def test_unreachable_node_skips_volume_detach_wait() -> None:
     assert skipped(Stage.VOLUMES, facts(node_unreachable=True))
     assert not skipped(Stage.DRAIN, facts(node_unreachable=True))
 
 
-def test_deadlines() -> None:
+def test_stage_deadlines_require_start_time_and_limit() -> None:
     assert deadline(None, 10) is None
     assert deadline(rfc3339(NOW), None) is None
     assert deadline(rfc3339(NOW), 0) is None
@@ -157,7 +157,7 @@ def test_deadlines() -> None:
     assert (drain_deadline(machine), volumes_deadline(machine)) == (NOW + 5, NOW + 7)
 
 
-def test_the_deletion_of_a_node_is_tried_for_ten_seconds_unless_said() -> None:
+def test_node_deletion_timeout_defaults_to_ten_seconds() -> None:
     assert node_deletion_limit(deleting()) == 10
     assert node_deletion_limit(deleting(deletion={"nodeDeletionTimeoutSeconds": 0})) == 0
     assert node_deletion_limit(deleting(deletion={"nodeDeletionTimeoutSeconds": 99})) == 99
@@ -178,7 +178,7 @@ any_facts = st.builds(
 
 
 @given(any_facts)
-def test_every_state_has_a_way_to_the_end(found: Facts) -> None:
+def test_every_deletion_state_leads_to_completion(found: Facts) -> None:
     order = stages(found)
     assert [stage for stage in order if stage in (Stage.INFRASTRUCTURE, Stage.BOOTSTRAP)] == [
         Stage.INFRASTRUCTURE,

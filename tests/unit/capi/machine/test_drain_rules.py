@@ -37,11 +37,11 @@ def compiled(*rules: Any) -> list[drain_rules.Rule]:
     return rules_for(machine(), cluster(), rules)
 
 
-def test_a_pod_nobody_speaks_of_is_evicted() -> None:
+def test_pod_without_matching_rule_is_drained() -> None:
     assert verdict(pod("a"), around()).behaviour == "Drain"
 
 
-def test_a_daemon_sets_pod_stays_unless_the_daemon_set_is_gone_or_the_pod_is_finished() -> None:
+def test_daemon_set_pod_is_skipped_unless_daemon_set_is_deleted_or_pod_finished() -> None:
     mine = owned_by("DaemonSet", "proxy")
     existing = around(daemon_sets={Key("default", "proxy")})
     assert verdict(pod("a", **mine), existing).behaviour == "Skip"
@@ -50,12 +50,12 @@ def test_a_daemon_sets_pod_stays_unless_the_daemon_set_is_gone_or_the_pod_is_fin
     assert verdict(pod("a", phase="Succeeded", **mine), existing).behaviour == "Drain"
 
 
-def test_a_pod_of_another_controller_with_the_name_of_a_daemon_set_goes() -> None:
+def test_replica_set_pod_with_daemon_set_name_is_drained() -> None:
     existing = around(daemon_sets={Key("default", "proxy")})
     assert verdict(pod("a", **owned_by("ReplicaSet", "proxy")), existing).behaviour == "Drain"
 
 
-def test_a_static_pod_stays() -> None:
+def test_static_pod_is_skipped() -> None:
     assert verdict(pod("a", annotations={MIRROR_POD: "x"}), around()).behaviour == "Skip"
 
 
@@ -63,12 +63,12 @@ def test_a_static_pod_stays() -> None:
     ("value", "behaviour"),
     [("skip", "Skip"), ("Skip", "Skip"), ("wait-completed", "WaitCompleted"), ("whatever", "Drain")],
 )
-def test_the_label_of_a_pod_decides_before_rules(value: str, behaviour: str) -> None:
+def test_pod_drain_label_takes_precedence_over_rules(value: str, behaviour: str) -> None:
     rules = compiled(rule("r", "Drain", 5))
     assert verdict(pod("a", labels={POD_DRAIN: value}), around(rules=rules)).behaviour == behaviour
 
 
-def test_a_deleted_pod_on_an_unreachable_node_is_not_waited_for() -> None:
+def test_deleted_pod_on_unreachable_node_is_skipped() -> None:
     long_gone = pod("a", deletionTimestamp=rfc3339(NOW - 10))
     just_now = pod("b", deletionTimestamp=rfc3339(NOW - 1))
     silent = plan([long_gone, just_now], around(unreachable=True))
@@ -77,14 +77,14 @@ def test_a_deleted_pod_on_an_unreachable_node_is_not_waited_for() -> None:
     assert names(plan([long_gone], around()).leaving) == ["a"]
 
 
-def test_rules_are_asked_by_name_and_the_first_that_selects_decides() -> None:
+def test_first_matching_drain_rule_by_name_decides() -> None:
     web = {"pods": [{"selector": {"matchLabels": {"app": "web"}}}]}
     rules = compiled(rule("b", "Skip", **web), rule("a", "Drain", 7, **web), rule("c", "WaitCompleted"))
     assert verdict(pod("x", labels={"app": "web"}), around(rules=rules)) == ("Drain", 7, "MachineDrainRule a")
     assert verdict(pod("y"), around(rules=rules)).behaviour == "WaitCompleted"
 
 
-def test_a_rule_may_ask_for_the_labels_of_the_namespace() -> None:
+def test_drain_rule_can_select_by_namespace_labels() -> None:
     rules = compiled(rule("r", "Skip", pods=[{"namespaceSelector": {"matchLabels": {"team": "storage"}}}]))
     where = {"ceph": {"team": "storage"}, "default": {}}
     assert drain_rules.need_namespaces(rules)
@@ -106,23 +106,23 @@ def test_a_rule_may_ask_for_the_labels_of_the_namespace() -> None:
         ([{"selector": {"matchLabels": {"pool": "cpu"}}}, {"selector": {}}], True),
     ],
 )
-def test_a_rule_speaks_of_the_machines_it_selects(machines: list[Any], speaks: bool) -> None:
+def test_drain_rule_applies_only_to_selected_machines(machines: list[Any], speaks: bool) -> None:
     mine = machine(meta={"labels": {"pool": "gpu"}})
     found = rules_for(mine, cluster(labels={"stage": "prod"}), [rule("r", "Skip", machines=machines)])
     assert bool(found) == speaks
 
 
-def test_a_rule_without_meaning_is_named_and_nothing_is_evicted() -> None:
+def test_invalid_drain_rule_selector_raises_bad_rule() -> None:
     broken = rule("odd", "Skip", pods=[{"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}])
     with pytest.raises(BadRule, match="MachineDrainRule odd"):
         rules_for(machine(), cluster(), [broken])
 
 
-def test_a_behaviour_of_a_later_version_waits() -> None:
+def test_unknown_drain_behavior_waits_for_completion() -> None:
     assert verdict(pod("a"), around(rules=compiled(rule("r", "Teleport")))).behaviour == "WaitCompleted"
 
 
-def test_only_the_lowest_order_is_touched_now() -> None:
+def test_only_pods_of_lowest_drain_order_are_evicted() -> None:
     first = rule("first", "Drain", -1, pods=[{"selector": {"matchLabels": {"app": "web"}}}])
     later = rule("later", "Drain", 10, pods=[{"selector": {"matchLabels": {"app": "db"}}}])
     pods = [
@@ -140,19 +140,19 @@ def test_only_the_lowest_order_is_touched_now() -> None:
     assert names(plan(pods[1:2], around(rules=rules)).evict) == ["db"]
 
 
-def test_a_pod_shutting_down_still_holds_back_those_of_a_higher_order() -> None:
+def test_terminating_pod_delays_pods_of_higher_drain_order() -> None:
     rules = compiled(rule("r", "Drain", 1, pods=[{"selector": {"matchLabels": {"app": "db"}}}]))
     found = plan([pod("web", deletionTimestamp=rfc3339(NOW)), pod("db", labels={"app": "db"})], around(rules=rules))
     assert (names(found.leaving), names(found.evict), names(found.evict_later)) == (["web"], [], ["db"])
 
 
-def test_a_completed_pod_is_not_waited_for() -> None:
+def test_completed_pod_does_not_block_drain() -> None:
     found = plan([pod("job", phase="Succeeded", labels={POD_DRAIN: "wait-completed"})], around())
     assert found.finished
     assert names(found.stay) == ["job"]
 
 
-def test_what_is_lost_with_a_pod_is_said() -> None:
+def test_drain_warns_of_local_storage_and_missing_controller() -> None:
     controlled = owned_by("ReplicaSet", "web")
     assert drain_rules.warnings(pod("a", **controlled)) == []
     assert drain_rules.warnings(pod("a", volumes=[{"name": "tmp", "emptyDir": {}}], **controlled)) == [
@@ -161,7 +161,7 @@ def test_what_is_lost_with_a_pod_is_said() -> None:
     assert drain_rules.warnings(pod("a")) == ["no controller recreates it on another Node"]
 
 
-def test_the_message_names_pods_budgets_and_what_comes_after() -> None:
+def test_drain_message_names_pods_budgets_and_next_evictions() -> None:
     rules = compiled(rule("r", "Drain", 1, pods=[{"selector": {"matchLabels": {"app": "db"}}}]))
     pods = [
         pod("leaving", deletionTimestamp=rfc3339(NOW)),
@@ -179,14 +179,14 @@ def test_the_message_names_pods_budgets_and_what_comes_after() -> None:
     ]
 
 
-def test_pods_that_are_leaving_are_named_however_they_came_to_it() -> None:
+def test_drain_message_names_terminating_and_evicted_pods() -> None:
     ending = "deletionTimestamp set, but still not removed from the Node"
     leaving, granted = pod("leaving", deletionTimestamp=rfc3339(NOW)), pod("granted")
     assert message(plan([leaving], around()), []) == f"* Pod default/leaving: {ending}"
     assert message(plan([granted], around()), []) == f"* Pod default/granted: {ending}"
 
 
-def test_pods_waited_for_later_are_named() -> None:
+def test_drain_message_names_pods_awaited_later() -> None:
     rules = compiled(rule("r", "Drain", -1, pods=[{"selector": {"matchLabels": {"app": "web"}}}]))
     pods = [pod("web", labels={"app": "web"}), pod("job", labels={POD_DRAIN: "wait-completed"})]
     assert message(plan(pods, around(rules=rules)), []).endswith(
@@ -194,7 +194,7 @@ def test_pods_waited_for_later_are_named() -> None:
     )
 
 
-def test_long_lists_are_cut() -> None:
+def test_drain_message_truncates_long_lists() -> None:
     pods = [pod(f"p-{i}") for i in range(7)]
     assert listed(pods[:3]) == "Pods default/p-0, default/p-1, default/p-2"
     assert listed(pods) == "Pods default/p-0, default/p-1, default/p-2, ... (4 more)"
@@ -235,7 +235,7 @@ rules_of_a_user = st.lists(
 
 
 @given(anything_on_a_node(), rules_of_a_user, st.booleans())
-def test_every_pod_is_in_exactly_one_place_and_waiting_pods_end_the_drain(
+def test_drain_plan_places_each_pod_once_and_terminates(
     pods: list[Pod], wanted: list[tuple[str, str, int]], unreachable: bool
 ) -> None:
     rules = compiled(

@@ -44,13 +44,13 @@ def known(**changes: Any) -> Machine:
     return machine(status={"conditions": conditions, "nodeRef": {"name": "n-1"}})
 
 
-def test_a_healthy_node() -> None:
+def test_healthy_node_is_ready_and_healthy() -> None:
     ready, healthy = with_node(node(**HEALTHY))
     assert (ready.status, ready.reason, ready.message) == ("True", "NodeReady", "")
     assert (healthy.status, healthy.reason, healthy.message) == ("True", "NodeHealthy", "")
 
 
-def test_ready_keeps_the_time_of_the_node() -> None:
+def test_node_ready_keeps_transition_time_of_node() -> None:
     raw = {
         "status": {"conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
     }
@@ -58,7 +58,7 @@ def test_ready_keeps_the_time_of_the_node() -> None:
     assert ready.last_transition_time == "2026-01-01T00:00:00Z"
 
 
-def test_a_node_that_is_not_ready_says_why() -> None:
+def test_unready_node_message_is_reported() -> None:
     raw = {"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "X", "message": "no network"}]}}
     ready, healthy = with_node(msgspec.convert(raw, Node))
     assert (ready.status, ready.reason, ready.message) == ("False", "NodeNotReady", "* Node.Ready: no network")
@@ -66,13 +66,13 @@ def test_a_node_that_is_not_ready_says_why() -> None:
     assert healthy.message.startswith("* Node.Ready: no network\n* Node.MemoryPressure: Condition not yet reported")
 
 
-def test_pressure_is_unhealthy_though_ready() -> None:
+def test_disk_pressure_makes_ready_node_unhealthy() -> None:
     ready, healthy = with_node(node(**{**HEALTHY, "DiskPressure": "True"}))
     assert ready.status == "True"
     assert (healthy.status, healthy.message) == ("False", "* Node.DiskPressure: Condition is True")
 
 
-def test_a_silent_node_says_it_once() -> None:
+def test_silent_node_message_is_reported_once() -> None:
     conditions = [
         {"type": type, "status": "Unknown", "message": "Kubelet stopped posting node status."} for type in HEALTHY
     ]
@@ -82,14 +82,14 @@ def test_a_silent_node_says_it_once() -> None:
     assert healthy.message == "* Node.AllConditions: Kubelet stopped posting node status."
 
 
-def test_a_node_that_has_not_reported_yet() -> None:
+def test_node_without_conditions_is_unknown() -> None:
     ready, healthy = with_node(node())
     assert (ready.status, ready.reason) == ("Unknown", "NotYetReported")
     assert ready.message == "* Node.Ready: Condition not yet reported"
     assert healthy.message == "* Node.AllConditions: Condition not yet reported"
 
 
-def test_a_status_nobody_knows_is_unknown() -> None:
+def test_unrecognized_condition_status_is_unknown() -> None:
     ready, healthy = with_node(node(**{**HEALTHY, "Ready": "Perhaps"}))
     assert (ready.status, healthy.status) == ("Unknown", "Unknown")
 
@@ -97,7 +97,7 @@ def test_a_status_nobody_knows_is_unknown() -> None:
 @pytest.mark.parametrize(
     ("provisioned", "what"), [(False, "infrastructureProvisioned"), (True, "controlPlaneInitialized")]
 )
-def test_a_cluster_that_is_not_there_yet_comes_first(provisioned: bool, what: str) -> None:
+def test_node_health_waits_for_cluster_initialization(provisioned: bool, what: str) -> None:
     raw = {"metadata": {"name": "c"}, "status": {"initialization": {"infrastructureProvisioned": provisioned}}}
     where = msgspec.convert(raw, Cluster)
     status, reason, message = both(seen(view=NodeView(Link()), where=where))
@@ -105,11 +105,11 @@ def test_a_cluster_that_is_not_there_yet_comes_first(provisioned: bool, what: st
     assert what in message
 
 
-def test_a_cluster_that_does_not_exist_is_named() -> None:
+def test_missing_cluster_is_named_in_node_conditions() -> None:
     assert both(seen(where=Cluster())) == ("Unknown", "InspectionFailed", "Waiting for Cluster c to exist")
 
 
-def test_the_wait_for_a_node_says_by_what_it_is_found() -> None:
+def test_missing_node_message_names_provider_id() -> None:
     assert both(seen(machine(providerID="test://m-1"))) == (
         "Unknown",
         "InspectionFailed",
@@ -118,7 +118,7 @@ def test_the_wait_for_a_node_says_by_what_it_is_found() -> None:
     assert "Waiting for TestMachine m-1 to report spec.providerID" in both(seen())[2]
 
 
-def test_nodes_that_might_be_meant_are_named_likeliest_first() -> None:
+def test_unclaimed_nodes_are_listed_likeliest_first() -> None:
     near, far = node("near", provider_id="k3s://m-1"), node("far", provider_id="other")
     strays = [far, near, node("z"), node("m-1", provider_id="other")]
     message = both(seen(machine(providerID="test://m-1"), NodeView(UP, unclaimed=strays)))[2]
@@ -128,25 +128,25 @@ def test_nodes_that_might_be_meant_are_named_likeliest_first() -> None:
     )
 
 
-def test_three_nodes_are_all_named() -> None:
+def test_up_to_three_unclaimed_nodes_are_listed() -> None:
     strays = [node("a"), node("b"), node("c")]
     assert both(seen(machine(providerID="x"), NodeView(UP, unclaimed=strays)))[2].endswith(
         "c (spec.providerID not set)"
     )
 
 
-def test_a_node_that_was_there_is_gone() -> None:
+def test_deleted_node_is_reported_as_node_deleted() -> None:
     status = {"nodeRef": {"name": "n-1"}}
     gone = both(seen(machine(status=status)))
     assert gone == ("False", "NodeDeleted", "Node n-1 has been deleted while the Machine still exists")
     assert both(seen(deleting(status=status)))[2] == "Node n-1 has been deleted"
 
 
-def test_a_machine_deleted_before_it_had_a_node() -> None:
+def test_machine_deleted_before_node_reports_node_does_not_exist() -> None:
     assert both(seen(deleting()))[:2] == ("Unknown", "NodeDoesNotExist")
 
 
-def test_an_error_is_told() -> None:
+def test_node_lookup_error_is_reported() -> None:
     assert both(seen(view=NodeView(UP, error="nodes is forbidden"))) == (
         "Unknown",
         "InternalError",
@@ -154,7 +154,7 @@ def test_an_error_is_told() -> None:
     )
 
 
-def test_before_the_first_connection() -> None:
+def test_unestablished_connection_is_reported_as_connection_down() -> None:
     assert both(seen(view=NodeView(Link(failures=4))))[1:] == (
         "ConnectionDown",
         "Remote connection not established yet",
@@ -162,23 +162,23 @@ def test_before_the_first_connection() -> None:
     assert "never been established" in both(seen(view=NodeView(Link(failures=5))))[2]
 
 
-def test_a_short_outage_changes_nothing() -> None:
+def test_short_outage_keeps_node_conditions() -> None:
     down = NodeView(Link(last_success=NOW - GRACE_SECONDS))
     assert [one.status for one in seen(known(), down)] == ["True", "True"]
 
 
-def test_a_long_outage_is_told_with_the_last_answer() -> None:
+def test_long_outage_reports_connection_down_with_last_success() -> None:
     down = NodeView(Link(last_success=NOW - GRACE_SECONDS - 1))
     status, reason, message = both(seen(known(), down))
     assert (status, reason) == ("Unknown", "ConnectionDown")
     assert message.endswith(rfc3339(NOW - GRACE_SECONDS - 1))
 
 
-def test_an_outage_before_anything_was_known() -> None:
+def test_outage_without_previous_conditions_reports_connection_down() -> None:
     assert both(seen(view=NodeView(Link(last_success=NOW - 10, failures=3))))[1] == "ConnectionDown"
 
 
-def test_a_wait_for_the_cluster_stands_until_connecting_was_tried() -> None:
+def test_cluster_wait_reason_is_kept_until_first_connection_attempt() -> None:
     waiting = seen(where=cluster(ready=False), view=NodeView(Link()))
     raw = [{"type": one.type, "status": one.status, "reason": one.reason, "message": one.message} for one in waiting]
     mine = machine(status={"conditions": raw})
@@ -186,7 +186,7 @@ def test_a_wait_for_the_cluster_stands_until_connecting_was_tried() -> None:
     assert both(seen(mine, NodeView(Link(failures=1))))[1] == "ConnectionDown"
 
 
-def test_the_grace_period_begins_when_there_could_first_have_been_an_answer() -> None:
+def test_connection_loss_counts_from_control_plane_initialization() -> None:
     initialized = {"type": "ControlPlaneInitialized", "status": "True", "lastTransitionTime": rfc3339(NOW - 50)}
     where = msgspec.convert({"status": {"conditions": [initialized]}}, Cluster)
     assert connection_lost_at(where, Link()) == NOW - 50

@@ -39,18 +39,18 @@ def woken(found: Node) -> set[str]:
     return {key.name for key in machines_of(known(*HERD), CLUSTER, found)}
 
 
-def test_a_node_wakes_the_machine_of_its_identity_or_of_its_name() -> None:
+def test_node_event_requeues_machine_by_provider_id_or_name() -> None:
     assert woken(node("n-1", provider_id="id-1")) == {"linked"}
     assert woken(node("n-1")) == {"linked"}
     assert woken(node("n-2", provider_id="id-2")) == {"provisioned"}
     assert woken(node("n-1", provider_id="id-2")) == {"linked", "provisioned"}
 
 
-def test_a_node_of_no_machine_wakes_those_that_look_for_one() -> None:
+def test_unclaimed_node_requeues_machines_without_node() -> None:
     assert woken(node("stray", provider_id="id-9")) == {"provisioned", "young"}
 
 
-def test_every_field_of_the_schema_is_copied_and_no_other() -> None:
+def test_node_info_copies_only_schema_fields() -> None:
     raw = {"status": {"nodeInfo": {"kubeletVersion": "v1.35.0", "swap": {"capacity": 1}, "fromTheFuture": 1}}}
     found = node_info(msgspec.convert(raw, Node))
     assert found["kubeletVersion"] == "v1.35.0"

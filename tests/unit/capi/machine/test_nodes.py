@@ -61,12 +61,12 @@ def taints(raw: Json) -> list[str]:
         ("company.example/rack", True),
     ],
 )
-def test_which_labels_reach_the_node(label: str, reaches: bool) -> None:
+def test_only_allowed_labels_are_synced_to_node(label: str, reaches: bool) -> None:
     wanted = sync({label: "x"}, more_labels=[re.compile(r"^company\.example/")])
     assert (label in synced(node(), wanted)["metadata"].get("labels", {})) == reaches
 
 
-def test_which_annotations_reach_the_node() -> None:
+def test_only_allowed_annotations_are_synced_to_node() -> None:
     wanted = sync(
         annotations={"node.cluster.x-k8s.io/a": "1", "company.example/b": "2", "other": "3"},
         more_annotations=[re.compile("company")],
@@ -77,7 +77,7 @@ def test_which_annotations_reach_the_node() -> None:
     assert "other" not in found
 
 
-def test_the_node_says_which_machine_it_is() -> None:
+def test_node_annotations_name_cluster_machine_and_owner() -> None:
     mine = machine(meta=owned_by("MachineSet", "ms"))
     found = synced(node(), desired(mine, cluster()))["metadata"]["annotations"]
     assert {key: found[f"cluster.x-k8s.io/{key}"] for key in ("cluster-name", "cluster-namespace", "machine")} == {
@@ -88,14 +88,14 @@ def test_the_node_says_which_machine_it_is() -> None:
     assert (found[names.NODE_OWNER_KIND], found[names.NODE_OWNER_NAME]) == ("MachineSet", "ms")
 
 
-def test_a_patch_is_for_the_version_that_was_read_and_there_is_none_when_nothing_changes() -> None:
+def test_node_patch_has_resource_version_and_is_empty_when_unchanged() -> None:
     wanted = sync({"node.cluster.x-k8s.io/a": "1"})
     patch = patch_for(node(), wanted)
     assert patch["metadata"]["resourceVersion"] == "7"
     assert patch_for(apply_merge_patch(node(), patch), wanted) == {}
 
 
-def test_what_the_machine_drops_leaves_the_node_and_what_others_set_stays() -> None:
+def test_removed_machine_labels_leave_node_and_foreign_labels_stay() -> None:
     before = synced(
         node(labels={"mine": "x"}, annotations={"theirs": "y"}),
         sync({"node.cluster.x-k8s.io/a": "1", "node.cluster.x-k8s.io/b": "2"}, {"node.cluster.x-k8s.io/n": "3"}),
@@ -107,24 +107,24 @@ def test_what_the_machine_drops_leaves_the_node_and_what_others_set_stays() -> N
     assert after["metadata"]["annotations"][names.NODE_LABELS_FROM_MACHINE] == "node.cluster.x-k8s.io/b"
 
 
-def test_a_label_somebody_changed_is_put_right() -> None:
+def test_changed_node_label_is_restored() -> None:
     wanted = sync({"node.cluster.x-k8s.io/a": "1"})
     before = synced(node(), wanted)
     before["metadata"]["labels"]["node.cluster.x-k8s.io/a"] = "9"
     assert synced(before, wanted)["metadata"]["labels"]["node.cluster.x-k8s.io/a"] == "1"
 
 
-def test_interruptible_is_a_label() -> None:
+def test_interruptible_machine_sets_node_label() -> None:
     assert synced(node(), sync(interruptible=True))["metadata"]["labels"] == {names.INTERRUPTIBLE: ""}
 
 
-def test_the_taint_of_an_uninitialized_node_goes_and_others_stay_in_place() -> None:
+def test_uninitialized_taint_is_removed_and_foreign_taints_stay() -> None:
     theirs = {"key": "theirs", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
     before = node(taints=[{"key": names.UNINITIALIZED_TAINT, "effect": "NoSchedule"}, theirs])
     assert synced(before, sync())["spec"]["taints"] == [theirs]
 
 
-def test_the_last_taint_leaves_no_empty_list() -> None:
+def test_removing_last_taint_sets_taints_to_null() -> None:
     before = node(taints=[{"key": names.UNINITIALIZED_TAINT, "effect": "NoSchedule"}])
     assert patch_for(before, sync())["spec"] == {"taints": None}
 
@@ -133,7 +133,7 @@ def taint(key: str, propagation: str = "Always", value: str = "") -> Json:
     return {"key": key, "effect": "NoSchedule", "propagation": propagation} | ({"value": value} if value else {})
 
 
-def test_taints_that_are_always_enforced_come_back_and_change_and_go() -> None:
+def test_always_propagated_taints_are_restored_updated_and_removed() -> None:
     before = synced(node(), sync(taints=[taint("a"), taint("b", value="1")]))
     assert taints(before) == ["a=:NoSchedule", "b=1:NoSchedule"]
     before["spec"]["taints"] = [before["spec"]["taints"][1]]
@@ -142,7 +142,7 @@ def test_taints_that_are_always_enforced_come_back_and_change_and_go() -> None:
     assert taints(synced(after, sync())) == []
 
 
-def test_taints_of_the_beginning_are_set_once() -> None:
+def test_on_initialization_taints_are_set_once() -> None:
     wanted = sync(taints=[taint("once", "OnInitialization")])
     before = synced(node(), wanted)
     assert taints(before) == ["once=:NoSchedule"]
@@ -150,12 +150,12 @@ def test_taints_of_the_beginning_are_set_once() -> None:
     assert taints(synced(before, wanted)) == []
 
 
-def test_a_taint_of_the_beginning_is_not_taken_back() -> None:
+def test_on_initialization_taint_is_not_removed() -> None:
     before = synced(node(), sync(taints=[taint("once", "OnInitialization")]))
     assert taints(synced(before, sync())) == ["once=:NoSchedule"]
 
 
-def test_a_node_of_an_old_revision_is_the_last_choice_of_the_scheduler() -> None:
+def test_outdated_node_gets_prefer_no_schedule_taint() -> None:
     before = synced(node(), sync(outdated=True))
     assert taints(before) == [f"{names.OUTDATED_REVISION_TAINT}=:PreferNoSchedule"]
     assert patch_for(before, sync(outdated=True)) == {}
@@ -176,7 +176,7 @@ foreign_taints = st.lists(
 
 
 @given(metadata, metadata, machine_taints, st.lists(st.tuples(metadata, machine_taints), max_size=3), foreign_taints)
-def test_a_sync_settles_at_once_and_leaves_what_is_not_ours(
+def test_node_sync_is_idempotent_and_keeps_foreign_labels_and_taints(
     labels: Json, present: Json, wanted: list[Json], earlier: list[tuple[Json, list[Json]]], foreign: list[Json]
 ) -> None:
     theirs = {f"theirs/{key}": value for key, value in present.items()}
@@ -194,7 +194,7 @@ def test_a_sync_settles_at_once_and_leaves_what_is_not_ours(
     assert enforced <= found
 
 
-def test_taints_are_read_from_the_machine() -> None:
+def test_desired_taints_are_read_from_machine_spec() -> None:
     assert sync(taints=[taint("a", value="v")]).taints == [
         MachineTaint(key="a", effect="NoSchedule", propagation="Always", value="v")
     ]

@@ -41,11 +41,11 @@ def made(type: Any, metadata: Any, revision: str, spec: Any, more: Any = None) -
     ("mine", "latest", "outdated"),
     [("1", "2", True), ("2", "2", False), ("10", "9", False), ("", "2", False), ("1", "", False), ("1", "x", False)],
 )
-def test_which_revision_is_outdated(mine: str, latest: str, outdated: bool) -> None:
+def test_machine_set_with_lower_revision_is_outdated(mine: str, latest: str, outdated: bool) -> None:
     assert is_outdated(a_set(revision=mine), a_deployment(revision=latest)) == outdated
 
 
-def test_nothing_differs() -> None:
+def test_identical_template_has_no_differences() -> None:
     assert differences(a_set(), a_deployment(), NOW) == []
 
 
@@ -61,15 +61,15 @@ def test_nothing_differs() -> None:
         ),
     ],
 )
-def test_each_difference_is_told(change: dict[str, Any], told: str) -> None:
+def test_each_template_difference_is_described(change: dict[str, Any], told: str) -> None:
     assert differences(a_set(), a_deployment(**change), NOW) == [told]
 
 
-def test_what_reaches_machines_in_place_is_no_difference() -> None:
+def test_in_place_fields_are_no_difference() -> None:
     assert differences(a_set(), a_deployment(minReadySeconds=30, taints=[]), NOW) == []
 
 
-def test_a_rollout_that_is_due_makes_older_sets_outdated() -> None:
+def test_passed_rollout_after_makes_older_machine_sets_outdated() -> None:
     due = a_deployment(after=rfc3339(NOW + 10))
     assert differences(a_set(), due, NOW) == []
     assert differences(a_set(), due, NOW + 10) == [

@@ -65,11 +65,11 @@ def said(verdict: Verdict, type: str) -> tuple[str, str, str]:
         (deleting(), "Deleting"),
     ],
 )
-def test_phases(mine: Machine, phase: str) -> None:
+def test_machine_phase_follows_provisioning_state(mine: Machine, phase: str) -> None:
     assert derive(observed(mine)).phase == phase
 
 
-def test_last_updated_moves_with_the_phase_only() -> None:
+def test_last_updated_changes_only_with_phase() -> None:
     status: dict[str, Any] = {}
     publish(status, observed())
     assert (status["phase"], status["lastUpdated"]) == ("Pending", EPOCH)
@@ -82,12 +82,12 @@ def test_last_updated_moves_with_the_phase_only() -> None:
 # ---- providers ---------------------------------------------------------------------------------------------------
 
 
-def test_data_given_by_somebody_else_needs_no_bootstrap_provider() -> None:
+def test_provided_data_secret_satisfies_bootstrap_condition() -> None:
     mine = machine(bootstrap={"dataSecretName": "given"})
     assert said(derive(observed(mine)), "BootstrapConfigReady") == ("True", "DataSecretProvided", "")
 
 
-def test_a_provider_without_conditions_is_judged_by_its_flag() -> None:
+def test_contract_flag_decides_without_provider_condition() -> None:
     verdict = derive(observed())
     assert said(verdict, "InfrastructureReady") == (
         "False",
@@ -98,7 +98,7 @@ def test_a_provider_without_conditions_is_judged_by_its_flag() -> None:
     assert said(derive(running()), "InfrastructureReady")[:2] == ("True", "Ready")
 
 
-def test_a_providers_own_condition_is_shown_with_its_time() -> None:
+def test_provider_condition_is_copied_with_transition_time() -> None:
     ready = Condition(type="Ready", status="False", reason="Quota", message="no more", last_transition_time="then")
     found = find(derive(observed(infrastructure=SERVER._replace(ready=ready))), "InfrastructureReady")
     assert (found.status, found.reason, found.message, found.last_transition_time) == (
@@ -109,7 +109,7 @@ def test_a_providers_own_condition_is_shown_with_its_time() -> None:
     )
 
 
-def test_a_provider_object_that_never_was_and_one_that_is_gone() -> None:
+def test_missing_and_deleted_provider_objects_are_distinguished() -> None:
     missing = Seen("TestMachine")
     assert said(derive(observed(infrastructure=missing)), "InfrastructureReady")[1] == "ObjectDoesNotExist"
     gone = said(derive(running(infrastructure=missing)), "InfrastructureReady")
@@ -118,7 +118,7 @@ def test_a_provider_object_that_never_was_and_one_that_is_gone() -> None:
     assert going[2] == "TestMachine has been deleted"
 
 
-def test_a_condition_nobody_can_read_and_an_error_are_told() -> None:
+def test_malformed_condition_and_lookup_error_are_reported() -> None:
     odd = derive(observed(bootstrap=CONFIG._replace(malformed="conditions is no list")))
     assert said(odd, "BootstrapConfigReady") == ("Unknown", "InvalidConditionReported", "conditions is no list")
     failed = derive(observed(bootstrap=Seen("TestConfig", error="no CRD testconfigs.bootstrap.test")))
@@ -135,14 +135,14 @@ def test_a_running_machine_is_ready_and_available() -> None:
     assert verdict.look_again_at is None
 
 
-def test_ready_says_what_is_missing() -> None:
+def test_ready_message_names_missing_conditions() -> None:
     status, reason, message = said(derive(observed()), "Ready")
     assert (status, reason) == ("False", "NotReady")
     assert "* InfrastructureReady: TestMachine status.initialization.provisioned is false" in message
     assert said(derive(observed()), "Available")[:2] == ("False", "NotReady")
 
 
-def test_a_health_check_counts_where_there_is_one() -> None:
+def test_failed_health_check_makes_machine_unready() -> None:
     failed = {"type": "HealthCheckSucceeded", "status": "False", "reason": "UnhealthyNode", "message": "silent"}
     status, _, message = said(derive(running(machine(status={**RUNNING, "conditions": [failed]}))), "Ready")
     assert (status, message) == ("False", "* HealthCheckSucceeded: silent")
@@ -159,7 +159,7 @@ def test_readiness_gates_count_by_their_polarity() -> None:
     assert said(derive(running(mine)), "Ready")[0] == "True"
 
 
-def test_available_waits_for_min_ready_seconds_and_says_until_when() -> None:
+def test_available_waits_for_min_ready_seconds_and_names_end_time() -> None:
     verdict = derive(running(machine(status=RUNNING, minReadySeconds=30)))
     assert said(verdict, "Available") == (
         "False",
@@ -169,7 +169,7 @@ def test_available_waits_for_min_ready_seconds_and_says_until_when() -> None:
     assert verdict.look_again_at == NOW + 30
 
 
-def test_min_ready_seconds_count_from_when_it_became_ready() -> None:
+def test_min_ready_seconds_count_from_ready_transition() -> None:
     ready = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": EPOCH}
     mine = machine(status={**RUNNING, "conditions": [ready]}, minReadySeconds=30)
     early, late = derive(running(mine, now=NOW + 29.5)), derive(running(mine, now=NOW + 30))
@@ -180,7 +180,7 @@ def test_min_ready_seconds_count_from_when_it_became_ready() -> None:
 # ---- deleting ----------------------------------------------------------------------------------------------------
 
 
-def test_deleting_tells_the_stage() -> None:
+def test_deleting_condition_reports_stage_and_error() -> None:
     assert said(derive(running()), "Deleting") == ("False", "NotDeleting", "")
     assert said(derive(observed(deleting())), "Deleting") == ("True", "Deleting", "")
     drained = derive(observed(deleting(), deleting=Deleting(Stage.DRAIN, "* Pod a/b: refused")))
@@ -189,12 +189,12 @@ def test_deleting_tells_the_stage() -> None:
     assert said(failed, "Deleting") == ("True", "InternalError", "no such kind")
 
 
-def test_ready_of_a_deleting_machine_is_short() -> None:
+def test_ready_message_of_deleting_machine_names_only_stage() -> None:
     verdict = derive(running(deleting(status=RUNNING), deleting=Deleting(Stage.DRAIN, "* Pod a/b: a long story")))
     assert said(verdict, "Ready")[2] == "* Deleting: Machine deletion in progress, stage: DrainingNode"
 
 
-def test_ready_of_a_machine_that_takes_long_to_go_says_so() -> None:
+def test_ready_message_reports_delayed_deletion() -> None:
     began = {**RUNNING, "deletion": {"nodeDrainStartTime": EPOCH}}
     deleted = deleting(status=began)
     five = derive(running(deleted, deleting=Deleting(Stage.DRAIN, "x"), now=NOW + 301))
@@ -207,7 +207,7 @@ def test_ready_of_a_machine_that_takes_long_to_go_says_so() -> None:
     )
 
 
-def test_a_long_deletion_is_looked_at_when_it_begins_to_be_one() -> None:
+def test_long_deletion_is_requeued_when_delay_threshold_passes() -> None:
     began = {**RUNNING, "deletion": {"nodeDrainStartTime": EPOCH}}
     assert derive(running(deleting(status=RUNNING))).look_again_at == NOW + 901
     assert derive(running(deleting(status=began))).look_again_at == NOW + 301
@@ -218,12 +218,12 @@ def test_a_long_deletion_is_looked_at_when_it_begins_to_be_one() -> None:
 # ---- up to date --------------------------------------------------------------------------------------------------
 
 
-def test_only_machines_of_a_deployment_say_whether_they_are_up_to_date() -> None:
+def test_up_to_date_condition_exists_only_for_deployment_machines() -> None:
     assert "UpToDate" not in [one.type for one in derive(running()).conditions]
     assert said(derive(running(outdated=[])), "UpToDate") == ("True", "UpToDate", "")
 
 
-def test_what_differs_is_listed() -> None:
+def test_up_to_date_message_lists_differences() -> None:
     verdict = derive(running(outdated=["Version v1.34.0, v1.35.0 required", "TestConfig is not up-to-date"]))
     assert said(verdict, "UpToDate") == (
         "False",
@@ -232,7 +232,7 @@ def test_what_differs_is_listed() -> None:
     )
 
 
-def test_a_kubelet_of_another_version_is_still_updating() -> None:
+def test_kubelet_of_other_version_reports_updating() -> None:
     def with_kubelet(version: str) -> Verdict:
         mine = machine(status={**RUNNING, "nodeInfo": {"kubeletVersion": version}}, version="v1.35.0")
         return derive(running(mine, outdated=[]))
@@ -245,7 +245,7 @@ def test_a_kubelet_of_another_version_is_still_updating() -> None:
 # ---- writing -----------------------------------------------------------------------------------------------------
 
 
-def test_conditions_of_others_stay_and_the_generation_is_noted() -> None:
+def test_foreign_conditions_stay_and_observed_generation_is_set() -> None:
     theirs = {"type": "Theirs", "status": "True", "reason": "R", "message": "", "lastTransitionTime": EPOCH}
     status: dict[str, Any] = {"conditions": [theirs], "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}
     publish(status, running())
@@ -255,7 +255,7 @@ def test_conditions_of_others_stay_and_the_generation_is_noted() -> None:
     assert [one["type"] for one in status["conditions"]][:2] == ["Available", "Ready"]
 
 
-def test_a_run_that_failed_does_not_claim_to_have_seen_the_generation() -> None:
+def test_failed_reconcile_does_not_set_observed_generation() -> None:
     status: dict[str, Any] = {}
     publish(status, running(failed=True))
     assert "observedGeneration" not in status
@@ -267,7 +267,7 @@ _statuses = st.sampled_from([{}, DONE, RUNNING])
 
 
 @given(_providers, _views, _statuses, st.booleans(), st.sampled_from([None, [], ["x"]]), st.integers(0, 10_000))
-def test_deriving_twice_writes_the_same_bytes(
+def test_status_derivation_is_idempotent(
     provider: Seen, view: NodeView, status: dict[str, Any], gone: bool, outdated: list[str] | None, later: int
 ) -> None:
     def look(raw: dict[str, Any], now: float) -> dict[str, Any]:

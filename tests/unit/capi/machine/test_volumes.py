@@ -36,36 +36,36 @@ def claiming(name: str, claim: str) -> Any:
     return pod(name, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": claim}}])
 
 
-def test_attachments_of_this_node_and_what_the_node_reports() -> None:
+def test_attached_volumes_include_attachments_and_node_status() -> None:
     found = attached(
         node("kubernetes.io/csi/x^1"), [attachment("a", "pv-1"), attachment("b", "pv-2", "other"), attachment("c")]
     )
     assert found == {"pv-1", "c", "kubernetes.io/csi/x^1"}
 
 
-def test_everything_attached_is_waited_for() -> None:
+def test_all_attached_volumes_block_by_default() -> None:
     assert blocking({"pv-1", "odd"}, [], []) == ["odd", "pv-1"]
 
 
-def test_a_volume_with_two_names_is_one() -> None:
+def test_volume_with_two_names_is_counted_once() -> None:
     one = volume("pv-1", handle="h")
     assert name_on_node(one) == "kubernetes.io/csi/disk.test^h"
     assert blocking({"pv-1", name_on_node(one)}, [], [one]) == ["pv-1"]
     assert blocking({name_on_node(one)}, [], [one]) == [name_on_node(one)]
 
 
-def test_volumes_of_pods_that_stay_are_not_waited_for() -> None:
+def test_volumes_of_undrained_pods_do_not_block() -> None:
     mine, theirs = volume("pv-1", "data-1", "h1"), volume("pv-2", "data-2", "h2")
     found = {"pv-1", "pv-2", name_on_node(mine), name_on_node(theirs)}
     assert blocking(found, [claiming("daemon", "data-1")], [mine, theirs]) == ["pv-2"]
 
 
-def test_an_ephemeral_volume_is_claimed_by_pod_and_name() -> None:
+def test_ephemeral_volume_claim_is_matched_by_pod_and_volume_name() -> None:
     daemon = pod("daemon", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}])
     assert blocking({"pv-1"}, [daemon], [volume("pv-1", "daemon-scratch")]) == []
 
 
-def test_the_message_counts_and_names_them() -> None:
+def test_volume_message_counts_and_names_attached_volumes() -> None:
     assert message(["a", "b", "c"]) == "* 3 volumes are still attached: a, b, c"
     assert message(["pv-1"]) == "* 1 volume is still attached: pv-1"
     assert message([f"pv-{i}" for i in range(5)]) == "* 5 volumes are still attached: pv-0, pv-1, pv-2, ... (2 more)"

@@ -28,83 +28,83 @@ def strategy(surge: int | str, unavailable: int | str) -> RolloutStrategy:
         (RolloutStrategy(type="OnDelete"), 3, Limits(3, 0, 0)),
     ],
 )
-def test_limits(given: RolloutStrategy, replicas: int, expected: Limits) -> None:
+def test_rollout_limits_are_computed_from_strategy(given: RolloutStrategy, replicas: int, expected: Limits) -> None:
     assert rollout.limits(replicas, given) == expected
 
 
-def test_the_floor_is_never_negative() -> None:
+def test_rollout_floor_is_never_negative() -> None:
     assert Limits(1, 0, 5).floor == 0
 
 
 class TestRolling:
-    def test_begins_with_the_surge(self) -> None:
+    def test_rolling_update_starts_with_surge(self) -> None:
         plan = rollout.rolling(Counts("new", 0), [steady("old", 3)], Limits(3, 1, 0))
         assert plan.sizes == {"new": 1, "old": 3}
 
-    def test_takes_an_old_one_once_a_new_one_serves(self) -> None:
+    def test_rolling_update_removes_old_machine_once_new_machine_is_available(self) -> None:
         plan = rollout.rolling(steady("new", 1), [steady("old", 3)], Limits(3, 1, 0))
         assert plan.sizes == {"new": 1, "old": 2}
 
-    def test_waits_for_a_new_one_to_serve_and_says_so(self) -> None:
+    def test_rolling_update_waits_for_new_machine_to_become_available(self) -> None:
         plan = rollout.rolling(steady("new", 1, 0), [steady("old", 3)], Limits(3, 1, 0))
         assert plan.sizes == {"new": 1, "old": 3}
         assert plan.waiting == "waiting for 1 Machine of MachineSet new to become available before old ones are deleted"
 
-    def test_waits_for_a_deletion_to_end_and_says_so(self) -> None:
+    def test_rolling_update_waits_for_deletion_at_ceiling(self) -> None:
         plan = rollout.rolling(steady("new", 1), [Counts("old", 2, 3, 2)], Limits(3, 1, 0))
         assert plan.sizes == {"new": 1, "old": 2}
         assert plan.waiting == "waiting for 1 Machine to be deleted (at most 4 may exist)"
 
-    def test_without_surge_old_ones_go_first(self) -> None:
+    def test_rolling_update_without_surge_removes_old_machines_first(self) -> None:
         plan = rollout.rolling(Counts("new", 0), [steady("old", 3)], Limits(3, 0, 1))
         assert plan.sizes == {"new": 0, "old": 2}
 
-    def test_unhealthy_ones_of_any_old_set_go_before_healthy_ones_of_the_oldest(self) -> None:
+    def test_unavailable_old_machines_are_removed_before_available_machines(self) -> None:
         plan = rollout.rolling(steady("new", 1), [steady("oldest", 2), steady("older", 1, 0)], Limits(3, 1, 0))
         assert plan.sizes == {"new": 1, "oldest": 2, "older": 0}
 
-    def test_healthy_ones_go_from_the_oldest(self) -> None:
+    def test_available_machines_are_removed_from_oldest_set_first(self) -> None:
         plan = rollout.rolling(steady("new", 2), [steady("oldest", 1), steady("older", 1)], Limits(3, 1, 0))
         assert plan.sizes == {"new": 2, "oldest": 0, "older": 1}
 
-    def test_an_outage_of_all_old_ones_costs_none_of_them(self) -> None:
+    def test_outage_of_all_old_machines_removes_no_machine(self) -> None:
         plan = rollout.rolling(steady("new", 1, 0), [steady("old", 3, 0)], Limits(3, 1, 0))
         assert plan.sizes == {"new": 1, "old": 3}
 
-    def test_a_dead_old_one_does_not_block_for_ever(self) -> None:
+    def test_dead_old_machine_does_not_block_rollout(self) -> None:
         plan = rollout.rolling(steady("new", 1), [steady("old", 3, 2)], Limits(3, 1, 0))
         assert plan.sizes == {"new": 1, "old": 2}
 
-    def test_growth_of_the_whole_goes_to_the_new_set(self) -> None:
+    def test_scale_up_during_rollout_grows_new_set(self) -> None:
         plan = rollout.rolling(steady("new", 1), [steady("old", 2)], Limits(6, 1, 0))
         assert plan.sizes == {"new": 5, "old": 2}
 
-    def test_a_smaller_whole_shrinks_the_new_set_to_it(self) -> None:
+    def test_scale_down_shrinks_new_set_to_replicas(self) -> None:
         assert rollout.rolling(steady("new", 5), [], Limits(2, 1, 0)).sizes == {"new": 2}
 
-    def test_machines_not_made_yet_stay_unmade_above_the_ceiling(self) -> None:
+    def test_machines_above_ceiling_are_not_created(self) -> None:
         plan = rollout.rolling(Counts("new", 2, 0, 0), [steady("old", 3)], Limits(3, 0, 1))
         assert plan.sizes["new"] == 0
 
-    def test_nothing_is_planned_on_a_report_about_an_earlier_size(self) -> None:
+    def test_rollout_is_held_until_sets_report_latest_size(self) -> None:
         silent = Counts("old", 3, 5, 5, reported=False)
         plan = rollout.rolling(steady("new", 3), [silent], Limits(3, 1, 0))
         assert plan.held
         assert plan.sizes == {"new": 3, "old": 3}
         assert plan.waiting == "MachineSet old has not observed the latest spec.replicas yet"
 
-    def test_nothing_waits_once_it_is_done(self) -> None:
+    def test_completed_rollout_has_no_waiting_message(self) -> None:
         plan = rollout.rolling(steady("new", 3), [Counts("old", 0)], Limits(3, 1, 0))
         assert (plan.sizes, plan.waiting) == ({"new": 3, "old": 0}, "")
 
 
 class TestOnDelete:
-    def test_replaces_nothing_by_itself(self) -> None:
+    def test_on_delete_replaces_no_machine_automatically(self) -> None:
         plan = rollout.on_delete(Counts("new", 0), [steady("old", 3, 0)], Limits(3))
         assert plan.sizes == {"new": 0, "old": 3}
         assert plan.waiting == "waiting for the user to delete 3 Machines of earlier revisions"
 
-    def test_one_being_deleted_is_replaced_when_it_is_gone(self) -> None:
+    def test_on_delete_replaces_machine_after_deletion_completes(self) -> None:
         going = rollout.on_delete(Counts("new", 0), [Counts("old", 3, 3, 2)], Limits(3))
         assert going.sizes == {"new": 0, "old": 3}
         gone = rollout.on_delete(Counts("new", 0), [Counts("old", 3, 2, 2)], Limits(3))
@@ -112,42 +112,42 @@ class TestOnDelete:
         settled = rollout.on_delete(Counts("new", 0), [steady("old", 2)], Limits(3))
         assert settled.sizes == {"new": 1, "old": 2}
 
-    def test_a_smaller_whole_takes_old_ones_first_and_of_those_the_unhealthy(self) -> None:
+    def test_on_delete_scale_down_removes_old_unavailable_machines_first(self) -> None:
         plan = rollout.on_delete(steady("new", 1), [steady("oldest", 2), steady("older", 2, 1)], Limits(3))
         assert plan.sizes == {"new": 1, "oldest": 1, "older": 1}
 
-    def test_holds_like_a_rolling_update(self) -> None:
+    def test_on_delete_is_held_until_sets_report(self) -> None:
         assert rollout.on_delete(Counts("new", 1, reported=False), [], Limits(3)).held
 
 
 class TestProportional:
-    def test_one_set_takes_it_all(self) -> None:
+    def test_proportional_scaling_gives_all_replicas_to_single_set(self) -> None:
         assert rollout.proportional([steady("new", 3)], Limits(5, 1)).sizes == {"new": 5}
 
-    def test_without_machines_the_newest_set_gets_them(self) -> None:
+    def test_proportional_scaling_of_empty_sets_grows_newest_set(self) -> None:
         assert rollout.proportional([Counts("new", 0), Counts("old", 0)], Limits(2)).sizes == {"new": 2, "old": 0}
 
-    def test_no_sets_no_plan(self) -> None:
+    def test_proportional_scaling_without_sets_plans_nothing(self) -> None:
         assert rollout.proportional([], Limits(2)).sizes == {}
 
-    def test_shares_are_kept(self) -> None:
+    def test_proportional_scaling_keeps_shares(self) -> None:
         sets = [Counts("new", 5, sized_for=10), Counts("old", 8, sized_for=10)]
         assert rollout.proportional(sets, Limits(20, 3)).sizes == {"new": 9, "old": 14}
 
-    def test_what_is_sized_already_stays(self) -> None:
+    def test_proportional_scaling_keeps_sets_already_sized(self) -> None:
         sets = [Counts("new", 5, sized_for=10), Counts("old", 8, sized_for=10)]
         assert rollout.proportional(sets, Limits(10, 3)).sizes == {"new": 5, "old": 8}
 
-    def test_an_interrupted_resize_is_completed(self) -> None:
+    def test_proportional_scaling_completes_interrupted_resize(self) -> None:
         sets = [Counts("new", 9, sized_for=20), Counts("old", 8, sized_for=10)]
         assert rollout.proportional(sets, Limits(20, 3)).sizes == {"new": 9, "old": 14}
 
-    def test_down_to_nothing(self) -> None:
+    def test_proportional_scaling_to_zero_empties_all_sets(self) -> None:
         sets = [Counts("new", 5, sized_for=10), Counts("old", 8, sized_for=10)]
         assert rollout.proportional(sets, Limits(0, 3)).sizes == {"new": 0, "old": 0}
 
 
-def test_scaled_down_and_up_again_what_stands_stays() -> None:
+def test_scale_up_after_scale_down_keeps_existing_machines() -> None:
     """Five were to go, three still stand: with room for one more they are not sent away only to be made anew."""
     plan = rollout.rolling(Counts("new", wanted=0, existing=5, available=3), [], Limits(5, 1, 3))
     assert plan.sizes == {"new": 3}
@@ -165,7 +165,9 @@ limits = st.builds(Limits, st.integers(0, 6), st.integers(0, 3), st.integers(1, 
 
 
 @given(new=counts("new"), oldest=counts("oldest"), older=counts("older"), limits=limits)
-def test_no_plan_breaks_its_bounds(new: Counts, oldest: Counts, older: Counts, limits: Limits) -> None:
+def test_rolling_update_plan_respects_ceiling_and_floor(
+    new: Counts, oldest: Counts, older: Counts, limits: Limits
+) -> None:
     old = [oldest, older]
     sizes = rollout.rolling(new, old, limits).sizes
     everything = [new, *old]
@@ -185,7 +187,7 @@ def test_no_plan_breaks_its_bounds(new: Counts, oldest: Counts, older: Counts, l
 
 
 @given(sizes=st.lists(st.integers(1, 50), min_size=2, max_size=5), limits=st.builds(Limits, st.integers(1, 200)))
-def test_shares_add_up_and_stay_near_their_proportion(sizes: list[int], limits: Limits) -> None:
+def test_proportional_shares_sum_to_replicas_and_stay_proportional(sizes: list[int], limits: Limits) -> None:
     sets = [Counts(f"set-{place}", size, sized_for=-1) for place, size in enumerate(sizes)]
     planned = rollout.proportional(sets, limits).sizes
     assert sum(planned.values()) == limits.replicas

@@ -43,7 +43,7 @@ def draft_of(machine_set: Json) -> Draft:
 
 
 class TestMade:
-    def test_all_of_it(self) -> None:
+    def test_created_machine_set_has_expected_metadata_and_spec(self) -> None:
         obj = raw(
             {
                 "annotations": {
@@ -86,13 +86,13 @@ class TestMade:
         )
         assert set(spec) == {"clusterName", "replicas", "selector", "template", "deletion", "machineNaming"}
 
-    def test_leaves_what_it_was_made_from_alone(self) -> None:
+    def test_creating_machine_set_does_not_modify_deployment(self) -> None:
         obj = raw()
         before = msgspec.json.encode(obj)
         made(obj)
         assert msgspec.json.encode(obj) == before
 
-    def test_selectors_of_expressions_stay(self) -> None:
+    def test_created_machine_set_keeps_match_expressions(self) -> None:
         expressions = [{"key": "pool", "operator": "Exists"}]
         found = made(raw(selector={"matchExpressions": expressions}))
         assert found["spec"]["selector"] == {
@@ -102,14 +102,14 @@ class TestMade:
 
 
 class TestRenew:
-    def test_one_just_made_has_nothing_to_renew(self) -> None:
+    def test_new_machine_set_needs_no_update(self) -> None:
         obj = raw({"annotations": {"team": "blue"}})
         draft = draft_of(made(obj))
         sets.renew(draft, typed(obj), obj, 4, Keys())
         sets.resize(draft, 2, Limits(3, 1))
         assert draft.patches() == ({}, {})
 
-    def test_hands_down_what_changes_in_place(self) -> None:
+    def test_renew_propagates_in_place_changes(self) -> None:
         draft = draft_of(made(raw({"annotations": {"gone": "x"}}, deletion={"order": "Newest"})))
         spec = {"clusterName": "c", "version": "v9", "minReadySeconds": 3}
         changed = raw({"annotations": {"new": "y"}}, {"metadata": {"labels": {"pool": "a", "tier": "1"}}, "spec": spec})
@@ -124,14 +124,14 @@ class TestRenew:
         assert "version" not in template["spec"]
         assert "deletion" not in draft.spec
 
-    def test_books_a_new_revision(self) -> None:
+    def test_renew_records_new_revision_in_history(self) -> None:
         obj = raw()
         draft = draft_of(made(obj))
         sets.renew(draft, typed(obj), obj, 6, Keys())
         notes = draft.metadata["annotations"]
         assert (notes[names.REVISION], notes[names.REVISION_HISTORY]) == ("6", "4")
 
-    def test_an_adopted_one_gets_no_hash(self) -> None:
+    def test_adopted_machine_set_gets_no_template_hash(self) -> None:
         obj = raw()
         machine_set = made(obj)
         for labels in (machine_set["metadata"]["labels"], machine_set["spec"]["template"]["metadata"]["labels"]):
@@ -142,7 +142,7 @@ class TestRenew:
 
 
 class TestRetire:
-    def test_only_how_machines_leave(self) -> None:
+    def test_retire_changes_only_deletion_settings(self) -> None:
         draft = draft_of(made(raw(deletion={"order": "Newest"})))
         spec = {"version": "v9", "minReadySeconds": 3, "deletion": {"nodeDrainTimeoutSeconds": 7}}
         changed = raw(None, {"metadata": {"labels": {"pool": "b"}}, "spec": spec}, deletion={"order": "Oldest"})
@@ -158,14 +158,14 @@ class TestRetire:
 
 
 class TestResize:
-    def test_notes_for_which_size_it_was_chosen(self) -> None:
+    def test_resize_records_desired_and_max_replicas(self) -> None:
         draft = draft_of(made(raw()))
         sets.resize(draft, 5, Limits(6, 2))
         patch, _ = draft.patches()
         assert patch["spec"] == {"replicas": 5}
         assert patch["metadata"]["annotations"] == {names.DESIRED_REPLICAS: "6", names.MAX_REPLICAS: "8"}
 
-    def test_an_empty_one_that_stays_empty_is_left_alone(self) -> None:
+    def test_resize_leaves_empty_machine_set_unchanged(self) -> None:
         draft = draft_of(made(raw(), size=0))
         sets.resize(draft, 0, Limits(6, 2))
         assert draft.patches() == ({}, {})

@@ -72,7 +72,7 @@ def told(found: Condition) -> tuple[str, str, str]:
     return found.status, found.reason, found.message
 
 
-def test_counters() -> None:
+def test_deployment_counters_sum_machine_sets() -> None:
     observed = seen(machine_set("old", 2, 2, version="v1.34.0"), machine_set("new", 2, 1, version="v1.35.0"))
     assert status.counters(observed) == {
         "replicas": 4,
@@ -94,16 +94,16 @@ def test_counters() -> None:
         (3, None, False, "Unknown"),
     ],
 )
-def test_phase(have: int, limits: Limits | None, deleted: bool, phase: str) -> None:
+def test_deployment_phase_follows_replica_counts(have: int, limits: Limits | None, deleted: bool, phase: str) -> None:
     assert status.phase(seen(machine_set("new", have), limits=limits, deleted=deleted)) == phase
 
 
 class TestAvailable:
     @pytest.mark.parametrize(("available", "expected"), [(3, "True"), (2, "True"), (1, "False")])
-    def test_as_many_as_promised(self, available: int, expected: str) -> None:
+    def test_available_requires_minimum_available_replicas(self, available: int, expected: str) -> None:
         assert status.available(seen(machine_set("new", 3, available))).status == expected
 
-    def test_says_what_is_missing(self) -> None:
+    def test_available_message_names_missing_replicas(self) -> None:
         found = status.available(seen(machine_set("new", 3, 1)))
         assert told(found) == (
             "False",
@@ -113,10 +113,10 @@ class TestAvailable:
         strict = status.available(seen(machine_set("new", 3, 1), limits=Limits(3, 1, 0)))
         assert strict.message == "1 available replicas, at least 3 required"
 
-    def test_not_while_it_goes(self) -> None:
+    def test_available_is_false_while_deleting(self) -> None:
         assert status.available(seen(deleted=True)).message == "Deletion in progress"
 
-    def test_not_known(self) -> None:
+    def test_condition_is_unknown_until_replicas_are_set(self) -> None:
         assert told(status.available(seen(limits=None)))[:2] == ("Unknown", "WaitingForReplicasSet")
 
 
@@ -124,10 +124,10 @@ class TestRollingOut:
     def outdated(self, name: str, message: str) -> Machine:
         return machine(name, conditions=[condition("UpToDate", False, "NotUpToDate", message)])
 
-    def test_not(self) -> None:
+    def test_not_rolling_out_when_machines_are_up_to_date(self) -> None:
         assert told(status.rolling_out(seen(machines=[good()]))) == ("False", "NotRollingOut", "")
 
-    def test_says_why_and_what_is_waited_for(self) -> None:
+    def test_rolling_out_message_names_reasons_and_wait(self) -> None:
         herd = [
             self.outdated("a", "* Version v1, v2 required"),
             self.outdated("b", "* Version v1, v2 required"),
@@ -141,14 +141,14 @@ class TestRollingOut:
             "* Waiting for 1 Machine",
         ]
 
-    def test_names_the_three_most_frequent_reasons(self) -> None:
+    def test_rolling_out_message_names_three_most_frequent_reasons(self) -> None:
         herd = [self.outdated(str(n), reason) for n, reason in enumerate(("d", "c", "b", "a", "d"))]
         lines = status.rolling_out(seen(machines=herd)).message.split("\n")
         assert lines[1:] == ["* d", "* a", "* b"]
 
 
 class TestScaling:
-    def test_up_says_what_hinders_its_sets_once(self) -> None:
+    def test_scaling_up_message_lists_each_obstacle_once(self) -> None:
         text = "Scaling up from 0 to 1 replicas is blocked because:\n* no template"
         sets = [machine_set("a", growing=text), machine_set("b", growing=text)]
         found = status.scaling_up(seen(*sets, obstacles=["no template", "no cluster"]))
@@ -156,30 +156,30 @@ class TestScaling:
         assert found.reason == "ScalingUpBlocked"
 
     @pytest.mark.parametrize("reason", ["ScalingUp", "ScalingUpBlocked"])
-    def test_up_is_blocked_by_the_reason_of_its_sets(self, reason: str) -> None:
+    def test_scaling_up_takes_reason_from_machine_sets(self, reason: str) -> None:
         text = "Scaling up from 0 to 1 replicas is blocked because:\n* something"
         sets = [machine_set("a", growing="Scaling up"), machine_set("b", growing=text, reason=reason)]
         assert told(status.scaling_up(seen(*sets))) == ("True", reason, text.replace("to 1", "to 3"))
 
-    def test_up(self) -> None:
+    def test_scaling_up_reports_replica_counts_and_obstacles(self) -> None:
         assert status.scaling_up(seen(machine_set("a", 1))).message == "Scaling up from 1 to 3 replicas"
         assert told(status.scaling_up(seen(machine_set("a", 3)))) == ("False", "NotScalingUp", "")
         blocked = status.scaling_up(seen(machine_set("a", 3), obstacles=["x"]))
         assert told(blocked) == ("False", "NotScalingUp", "Scaling up would be blocked because:\n* x")
 
-    def test_down(self) -> None:
+    def test_scaling_down_reports_replica_counts(self) -> None:
         found = status.scaling_down(seen(machine_set("a", 4), machine_set("b", 1)))
         assert told(found) == ("True", "ScalingDown", "Scaling down from 5 to 3 replicas")
         assert status.scaling_down(seen(machine_set("a", 3))).status == "False"
         assert status.scaling_down(seen(machine_set("a", 1), deleted=True)).status == "True"
 
-    def test_not_known(self) -> None:
+    def test_condition_is_unknown_until_replicas_are_set(self) -> None:
         for derive in (status.scaling_up, status.scaling_down):
             assert derive(seen(limits=None)).reason == "WaitingForReplicasSet"
 
 
 class TestDeleting:
-    def test_stages(self) -> None:
+    def test_deleting_condition_follows_deletion_stages(self) -> None:
         assert status.deleting(seen()).reason == "NotDeleting"
         herd = [good("a"), good("b")]
         assert status.deleting(seen(machine_set("s"), machines=herd, deleted=True)).message == "Deleting 2 Machines"
@@ -189,7 +189,7 @@ class TestDeleting:
 
 
 class TestPublish:
-    def test_everything_in_order(self) -> None:
+    def test_published_status_contains_conditions_in_order(self) -> None:
         raw: Json = {}
         status.publish(raw, seen(machine_set("new", 3, 3), machines=[good()]))
         assert (raw["observedGeneration"], raw["selector"], raw["phase"]) == (2, "a=1", "Running")
@@ -204,7 +204,7 @@ class TestPublish:
             "Deleting",
         ]
 
-    def test_twice_is_the_same(self) -> None:
+    def test_publishing_status_twice_changes_nothing(self) -> None:
         raw: Json = {}
         observed = seen(machine_set("new", 3, 3), machines=[good()])
         status.publish(raw, observed)
@@ -212,7 +212,7 @@ class TestPublish:
         status.publish(raw, observed)
         assert raw == before
 
-    def test_a_selector_that_makes_no_sense_is_left_out(self) -> None:
+    def test_invalid_selector_is_omitted_from_status(self) -> None:
         nonsense = Selector(match_expressions=[SelectorRequirement(key="a", operator="Near")])
         observed = Observed(
             deployment=deployment(selector=nonsense), new=None, sets=(), machines=(), limits=None, now=NOW

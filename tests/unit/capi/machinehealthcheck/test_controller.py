@@ -79,9 +79,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         ({"matchExpressions": [{"key": "pool", "operator": "Sometimes"}]}, "Sometimes"),
     ],
 )
-async def test_a_selector_that_makes_no_sense_selects_nobody_and_is_said(
-    bench: Bench, selector: Json, why: str
-) -> None:
+async def test_invalid_selector_selects_no_machine_and_is_reported(bench: Bench, selector: Json, why: str) -> None:
     await bench.create(CLUSTER, "c", {"infrastructureRef": REFERENCE})
     await bench.create(MACHINE, "m", _machine_spec(), labels={"pool": "a"}, annotations={names.REMEDIATE_MACHINE: ""})
     await bench.check(selector=selector)
@@ -93,7 +91,7 @@ async def test_a_selector_that_makes_no_sense_selects_nobody_and_is_said(
     assert "status" not in loads(await bench.client.get(MACHINE.target, "default", "m"))
 
 
-async def test_nothing_is_done_for_a_cluster_that_is_being_deleted(bench: Bench) -> None:
+async def test_deleting_cluster_is_not_health_checked(bench: Bench) -> None:
     await bench.create(CLUSTER, "c", {"infrastructureRef": REFERENCE}, finalizers=["example.com/wait"])
     await bench.create(MACHINE, "m", _machine_spec(), labels={"pool": "a"}, annotations={names.REMEDIATE_MACHINE: ""})
     await bench.manager.client.delete(CLUSTER.target, "default", "c")
@@ -103,7 +101,7 @@ async def test_nothing_is_done_for_a_cluster_that_is_being_deleted(bench: Bench)
     assert await bench.allowed() == {}
 
 
-async def test_nothing_is_done_for_a_health_check_that_is_gone_or_going(bench: Bench) -> None:
+async def test_missing_or_deleting_health_check_is_ignored(bench: Bench) -> None:
     assert await bench.controller.reconcile(KEY) == DONE
     spec = {"clusterName": "c", "selector": {"matchLabels": {"pool": "a"}}}
     await bench.create(MACHINE_HEALTH_CHECK, "hc", spec, finalizers=["example.com/wait"])
@@ -145,23 +143,23 @@ def outcome(connection: Connection, *verdicts: Healthy | Unhealthy | Pending, in
     return _outcome(scope, survey, remediation_allowed(survey, survey.limit(ONE), scope.unreadable), NOW)
 
 
-def test_with_everything_decided_there_is_nothing_to_wait_for() -> None:
+def test_decided_machines_need_no_requeue() -> None:
     assert outcome(CONNECTED, Healthy(), SICK) == DONE
 
 
-def test_it_looks_again_at_the_next_expiry() -> None:
+def test_reconcile_requeues_at_next_expiry() -> None:
     assert outcome(CONNECTED, Healthy(), Pending("?", NOW + 30)) == Again(
         30, "a Machine becomes unhealthy if its failure lasts"
     )
     assert outcome(CONNECTED, Pending("?", NOW - 5)) == Again(0, "a Machine becomes unhealthy if its failure lasts")
 
 
-def test_a_doubtful_connection_is_looked_at_again_soon() -> None:
+def test_doubtful_connection_is_requeued_soon() -> None:
     assert outcome(DOUBTFUL, Healthy()) == Again(10, "the last probe of the workload cluster failed")
     assert outcome(DOUBTFUL, Pending("?", NOW + 3)) == Again(3, "the last probe of the workload cluster failed")
 
 
-def test_a_lost_connection_is_what_it_waits_for() -> None:
+def test_lost_connection_blocks_with_connection_down() -> None:
     found = outcome(LOST, Pending("hidden"), Pending("?", NOW + 3))
     assert found == Blocked(
         "ConnectionDown", "Cluster ns/c", "Cluster c has not been reachable since 2027-01-15T08:00:00Z", 3
@@ -170,7 +168,7 @@ def test_a_lost_connection_is_what_it_waits_for() -> None:
     assert outcome(LOST, Pending("?"), initialized=False) == DONE
 
 
-def test_too_many_unhealthy_machines_are_what_it_waits_for() -> None:
+def test_too_many_unhealthy_machines_block_remediation() -> None:
     found = outcome(CONNECTED, SICK, SICK, Pending("?", NOW + 3))
     assert isinstance(found, Blocked)
     assert (found.reason, found.on, found.check_after) == ("TooManyUnhealthy", "MachineHealthCheck ns/hc", 3)

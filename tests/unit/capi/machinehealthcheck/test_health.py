@@ -31,12 +31,12 @@ def verdict(facts: Facts, checks: HealthChecks = NODE_CHECKS, now: float = 1000)
     return judge(facts, checks, T0 + now)
 
 
-def test_a_machine_with_a_node_nobody_complains_of_is_healthy() -> None:
+def test_machine_with_good_node_is_healthy() -> None:
     assert verdict(running(condition("Ready"))) == Healthy()
     assert verdict(running()) == Healthy()
 
 
-def test_a_node_condition_is_held_against_a_machine_from_the_second_it_expires() -> None:
+def test_expired_node_condition_makes_machine_unhealthy() -> None:
     facts = running(condition("Ready", "Unknown", since=100, reason="NodeStatusUnknown"))
     assert verdict(facts, now=399.999) == Pending("it may become unhealthy", T0 + 400)
     assert verdict(facts, now=400) == Unhealthy(
@@ -44,13 +44,13 @@ def test_a_node_condition_is_held_against_a_machine_from_the_second_it_expires()
     )
 
 
-def test_each_status_has_its_own_timeout() -> None:
+def test_each_condition_status_has_its_own_timeout() -> None:
     assert verdict(running(condition("Ready", "False", since=0)), now=89) == Pending("it may become unhealthy", T0 + 90)
     found = verdict(running(condition("Ready", "False", since=0)), now=90)
     assert found == Unhealthy("UnhealthyNode", "Node n: Ready has been False for more than 1m30s")
 
 
-def test_all_complaints_are_told() -> None:
+def test_all_unhealthy_conditions_are_listed() -> None:
     facts = running(condition("Ready", "False"), condition("DiskPressure"))
     assert verdict(facts) == Unhealthy(
         "UnhealthyNode",
@@ -58,7 +58,7 @@ def test_all_complaints_are_told() -> None:
     )
 
 
-def test_the_soonest_expiry_is_the_next_check() -> None:
+def test_earliest_expiry_is_the_next_check() -> None:
     checks = HealthChecks(
         unhealthy_node_conditions=[
             UnhealthyNodeCondition(type="Ready", status="False", timeout_seconds=7200),
@@ -69,7 +69,7 @@ def test_the_soonest_expiry_is_the_next_check() -> None:
     assert verdict(facts, checks) == Pending("it may become unhealthy", T0 + 1040)
 
 
-def test_a_machine_condition_is_held_against_it_also_without_a_node() -> None:
+def test_expired_machine_condition_counts_without_node() -> None:
     sick = machine(condition("example.com/Disk", "False", since=900, reason="Smoke"))
     facts = Facts(sick, cluster(), None, nodes_readable=True)
     assert verdict(facts, MACHINE_CHECKS, now=960) == Unhealthy(
@@ -79,7 +79,7 @@ def test_a_machine_condition_is_held_against_it_also_without_a_node() -> None:
     assert verdict(facts, MACHINE_CHECKS, now=550) == Pending("it may become unhealthy", T0 + 600)
 
 
-def test_the_first_reason_wins_and_the_machine_is_asked_first() -> None:
+def test_machine_condition_reason_precedes_node_condition_reason() -> None:
     checks = HealthChecks(
         unhealthy_machine_conditions=MACHINE_CHECKS.unhealthy_machine_conditions,
         unhealthy_node_conditions=NODE_CHECKS.unhealthy_node_conditions,
@@ -91,7 +91,7 @@ def test_the_first_reason_wins_and_the_machine_is_asked_first() -> None:
     assert "DiskPressure" in found.message
 
 
-def test_the_annotation_asks_for_remediation_whatever_else_is_true() -> None:
+def test_remediate_annotation_always_makes_machine_unhealthy() -> None:
     asked = machine(node="n", annotations={names.REMEDIATE_MACHINE: ""})
     unready = cluster(infrastructure=None, control_plane=None)
     for facts in (running(condition("Ready"), of=asked), Facts(asked, unready, None, nodes_readable=False)):
@@ -100,7 +100,7 @@ def test_the_annotation_asks_for_remediation_whatever_else_is_true() -> None:
         assert found.reason == "HasRemediateAnnotation"
 
 
-def test_a_machine_on_its_way_out_is_left_alone() -> None:
+def test_deleting_machine_is_not_judged() -> None:
     going = machine(node="n", deleting=True, annotations={names.REMEDIATE_MACHINE: ""})
     assert verdict(running(condition("DiskPressure"), of=going)) == Pending("it is being deleted")
 
@@ -115,22 +115,22 @@ def test_a_machine_on_its_way_out_is_left_alone() -> None:
         ),
     ],
 )
-def test_no_machine_is_blamed_for_a_cluster_that_is_not_ready_for_it(facts: Facts, why: str) -> None:
+def test_machine_of_uninitialized_cluster_is_pending(facts: Facts, why: str) -> None:
     assert verdict(facts, now=100_000) == Pending(why)
 
 
-def test_the_first_control_plane_machine_is_judged_before_there_is_a_control_plane() -> None:
+def test_control_plane_machine_is_judged_before_control_plane_initialization() -> None:
     first = Facts(machine(control_plane=True), cluster(control_plane=None), None, nodes_readable=False)
     assert verdict(first, now=599) == Pending("it may become unhealthy", T0 + 600)
     assert verdict(first, now=600) == Unhealthy("NodeStartupTimeout", "No Node has appeared within 10m")
 
 
-def test_a_node_that_is_gone_makes_its_machine_unhealthy_at_once() -> None:
+def test_deleted_node_makes_machine_unhealthy_immediately() -> None:
     gone = Facts(machine(node="n"), cluster(), None, nodes_readable=True)
     assert verdict(gone, now=1) == Unhealthy("NodeDeleted", "Node n has been deleted while the Machine still exists")
 
 
-def test_starting_is_timed_from_the_moment_everything_was_there() -> None:
+def test_node_startup_timeout_counts_from_last_prerequisite() -> None:
     waits = [
         Facts(machine(created=300), cluster(), None, True),
         Facts(machine(), cluster(infrastructure=300), None, True),
@@ -142,19 +142,19 @@ def test_starting_is_timed_from_the_moment_everything_was_there() -> None:
         assert verdict(facts, now=900) == Unhealthy("NodeStartupTimeout", "No Node has appeared within 10m")
 
 
-def test_infrastructure_that_is_not_ready_does_not_put_the_start_off_for_ever() -> None:
+def test_unready_infrastructure_does_not_extend_node_startup_timeout() -> None:
     broken = machine(condition("InfrastructureReady", "False", since=500))
     assert verdict(Facts(broken, cluster(), None, True), now=600).__class__ is Unhealthy
 
 
-def test_the_time_to_start_can_be_changed_and_switched_off() -> None:
+def test_node_startup_timeout_can_be_changed_or_disabled() -> None:
     assert verdict(NO_NODE, HealthChecks(node_startup_timeout_seconds=30), now=30) == Unhealthy(
         "NodeStartupTimeout", "No Node has appeared within 30s"
     )
     assert verdict(NO_NODE, HealthChecks(node_startup_timeout_seconds=0), now=1e6) == Pending("it has no Node")
 
 
-def test_what_cannot_be_read_is_not_held_against_anybody() -> None:
+def test_machine_with_unreadable_node_is_pending() -> None:
     for facts in (
         Facts(machine(node="n"), cluster(), None, nodes_readable=False),
         Facts(machine(), cluster(), None, nodes_readable=False),
@@ -163,21 +163,21 @@ def test_what_cannot_be_read_is_not_held_against_anybody() -> None:
         assert verdict(facts, now=1e6) == Pending("its Node cannot be read")
 
 
-def test_a_machine_whose_node_cannot_be_read_counts_as_it_last_did() -> None:
+def test_machine_with_unreadable_node_keeps_last_health_for_counting() -> None:
     for status, counts in (("True", True), ("False", False)):
         last = machine(condition("HealthCheckSucceeded", status), node="n")
         found = verdict(Facts(last, cluster(), None, nodes_readable=False))
         assert found == Pending("its Node cannot be read", counts_as_healthy=counts)
 
 
-def test_a_condition_that_only_says_the_cluster_is_unreachable_proves_nothing() -> None:
+def test_connection_down_condition_does_not_make_machine_unhealthy() -> None:
     for reason, expected in (("ConnectionDown", Pending), ("NodeReadyUnknown", Unhealthy)):
         silent = machine(condition("NodeReady", "Unknown", reason=reason), node="n")
         found = verdict(Facts(silent, cluster(), None, nodes_readable=False), MACHINE_CHECKS, now=1e6)
         assert isinstance(found, expected), reason
 
 
-def test_what_the_machine_itself_says_counts_also_while_nodes_cannot_be_read() -> None:
+def test_machine_conditions_count_while_nodes_are_unreadable() -> None:
     sick = machine(condition("example.com/Disk", "False", reason="Smoke"), node="n")
     assert verdict(Facts(sick, cluster(), None, nodes_readable=False), MACHINE_CHECKS) == Unhealthy(
         "UnhealthyMachine", "Machine: example.com/Disk has been False (Smoke) for more than 1m"
@@ -185,7 +185,7 @@ def test_what_the_machine_itself_says_counts_also_while_nodes_cannot_be_read() -
 
 
 @pytest.mark.parametrize("time", ["", "yesterday", "2026-01-02T03:04:05"])
-def test_a_condition_without_a_time_has_been_so_since_the_machine_was_made(time: str) -> None:
+def test_condition_without_valid_time_counts_from_machine_creation(time: str) -> None:
     timeless = Condition(type="Ready", status="False", last_transition_time=time)
     facts = running(timeless, of=machine(node="n", created=950))
     assert verdict(facts, now=1039) == Pending("it may become unhealthy", T0 + 1040)
@@ -221,7 +221,7 @@ CHECKS = HealthChecks(
 
 
 @given(anything(), st.integers(min_value=0, max_value=5000))
-def test_time_only_makes_it_worse_and_only_when_announced(facts: Facts, now: float) -> None:
+def test_verdict_worsens_only_at_the_announced_time(facts: Facts, now: float) -> None:
     found = verdict(facts, CHECKS, now)
     later = verdict(facts, CHECKS, now + 3000)
     if isinstance(found, Unhealthy):
@@ -236,7 +236,7 @@ def test_time_only_makes_it_worse_and_only_when_announced(facts: Facts, now: flo
 
 
 @given(anything(), TIMES)
-def test_no_node_is_held_against_a_machine_while_nodes_cannot_be_read(facts: Facts, now: float) -> None:
+def test_unreadable_nodes_never_make_machine_unhealthy(facts: Facts, now: float) -> None:
     hidden = facts._replace(nodes_readable=False, cluster=cluster())
     found = verdict(hidden, CHECKS, now)
     assert found == verdict(hidden._replace(node=None), CHECKS, now)
@@ -245,7 +245,7 @@ def test_no_node_is_held_against_a_machine_while_nodes_cannot_be_read(facts: Fac
         assert found.reason == "UnhealthyMachine"
 
 
-def test_durations_are_written_as_people_write_them() -> None:
+def test_unhealthy_message_durations_are_human_readable() -> None:
     texts = {}
     for seconds in (0, 59, 60, 61, 3600, 3661, 7205):
         checks = HealthChecks(

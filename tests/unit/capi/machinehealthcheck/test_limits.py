@@ -16,7 +16,7 @@ def in_range(text: str) -> RemediationTrigger:
     return RemediationTrigger(unhealthy_in_range=text)
 
 
-def test_without_a_limit_all_may_be_unhealthy() -> None:
+def test_remediation_without_limit_is_always_allowed() -> None:
     assert limit(RemediationTrigger(), 3, 3) == Limit(True, 0, "")
     assert limit(RemediationTrigger(), 3, 1) == Limit(True, 2, "")
     assert limit(RemediationTrigger(), 0, 0) == Limit(True, 0, "")
@@ -38,7 +38,7 @@ def test_without_a_limit_all_may_be_unhealthy() -> None:
         ("100%", 3, 3, True, 0),
     ],
 )
-def test_a_number_or_a_share_rounded_down(
+def test_unhealthy_limit_accepts_number_or_percentage_rounded_down(
     amount: int | str, expected: int, not_healthy: int, allowed: bool, remaining: int
 ) -> None:
     found = limit(at_most(amount), expected, not_healthy)
@@ -48,17 +48,17 @@ def test_a_number_or_a_share_rounded_down(
 @pytest.mark.parametrize(
     ("not_healthy", "allowed", "remaining"), [(0, False, 0), (2, False, 0), (3, True, 2), (5, True, 0), (6, False, 0)]
 )
-def test_a_range_has_two_ends(not_healthy: int, allowed: bool, remaining: int) -> None:
+def test_unhealthy_range_is_checked_at_both_ends(not_healthy: int, allowed: bool, remaining: int) -> None:
     found = limit(in_range("[3-5]"), 10, not_healthy)
     assert (found.allowed, found.remaining) == (allowed, remaining)
 
 
-def test_a_range_overrides_the_other_field() -> None:
+def test_unhealthy_range_overrides_unhealthy_limit() -> None:
     both = RemediationTrigger(unhealthy_less_than_or_equal_to=9, unhealthy_in_range="[1-2]")
     assert not limit(both, 10, 5).allowed
 
 
-def test_a_refusal_says_how_many_and_how_many_may() -> None:
+def test_limit_explanation_names_unhealthy_and_allowed_counts() -> None:
     texts = [limit(trigger, 5, 3).explanation for trigger in (at_most("40%"), at_most(1), in_range("[0-2]"))]
     assert texts == [
         "3 of 5 Machines are not healthy; remediation requires at most 2 (40%)",
@@ -71,13 +71,13 @@ def test_a_refusal_says_how_many_and_how_many_may() -> None:
 @pytest.mark.parametrize(
     "trigger", [at_most("many"), at_most("4"), at_most("%"), in_range("3-5"), in_range("[5-3]"), in_range("[3-5] ")]
 )
-def test_what_cannot_be_read_is_said(trigger: RemediationTrigger) -> None:
+def test_invalid_remediation_trigger_raises_value_error(trigger: RemediationTrigger) -> None:
     with pytest.raises(ValueError, match="'"):
         limit(trigger, 5, 1)
 
 
 @given(st.integers(0, 200), st.integers(0, 100), st.integers(0, 100))
-def test_one_more_unhealthy_machine_takes_one_away_until_none_is_left(expected: int, percent: int, before: int) -> None:
+def test_each_unhealthy_machine_reduces_remaining_remediations(expected: int, percent: int, before: int) -> None:
     trigger = at_most(f"{percent}%")
     now, then = limit(trigger, expected, before), limit(trigger, expected, before + 1)
     assert now.allowed == (before * 100 <= expected * percent)

@@ -35,7 +35,7 @@ def sick(*conditions: Condition) -> Machine:
     )
 
 
-def test_a_healthy_machine_is_told_so_once() -> None:
+def test_healthy_machine_is_marked_once() -> None:
     found = marks(machine(), Healthy(), hand_over=True, request=None)
     assert told(found) == {"HealthCheckSucceeded": ("True", "HealthCheckSucceeded")}
     assert not found.remove
@@ -43,54 +43,54 @@ def test_a_healthy_machine_is_told_so_once() -> None:
     assert not marks(again, Healthy(), hand_over=True, request=None)
 
 
-def test_recovery_takes_back_what_was_asked() -> None:
+def test_recovered_machine_loses_remediation_conditions() -> None:
     recovered = sick(condition("OwnerRemediated", "False"), condition("ExternallyRemediated", "False"))
     found = marks(recovered, Healthy(), hand_over=False, request=None)
     assert told(found) == {"HealthCheckSucceeded": ("True", "HealthCheckSucceeded")}
     assert found.remove == ["OwnerRemediated", "ExternallyRemediated"]
 
 
-def test_nothing_is_changed_while_nothing_is_decided() -> None:
+def test_pending_verdict_changes_no_conditions() -> None:
     assert not marks(sick(condition("OwnerRemediated", "False")), Pending("?"), hand_over=True, request=None)
 
 
-def test_an_unhealthy_machine_is_handed_to_its_owner() -> None:
+def test_unhealthy_machine_is_handed_over_to_owner() -> None:
     found = marks(sick(), SICK, hand_over=True, request=None)
     assert told(found) == {"OwnerRemediated": ("False", WAITING)}
     assert found.put[0].message == "Waiting for remediation by MachineSet ms"
 
 
-def test_a_machine_without_an_owner_says_that_nobody_will_come() -> None:
+def test_unhealthy_machine_without_owner_requests_manual_replacement() -> None:
     found = marks(machine(), SICK, hand_over=True, request=None)
     assert "replace it yourself" in found.put[-1].message
 
 
-def test_too_many_unhealthy_machines_are_told_but_not_handed_over() -> None:
+def test_unhealthy_machine_over_limit_is_marked_but_not_handed_over() -> None:
     found = marks(machine(), SICK, hand_over=False, request=None)
     assert told(found) == {"HealthCheckSucceeded": ("False", "NodeDeleted")}
     assert found.put[0].message == "Node n has been deleted"
 
 
-def test_what_the_owner_says_is_not_overwritten_but_a_finished_remediation_is_asked_for_again() -> None:
+def test_owner_condition_is_kept_until_remediation_finishes() -> None:
     deferred = sick(condition("OwnerRemediated", "False", reason="RemediationDeferred"))
     assert not marks(deferred, SICK, hand_over=True, request=None)
     finished = sick(condition("OwnerRemediated", "True", reason="Done"))
     assert told(marks(finished, SICK, hand_over=True, request=None)) == {"OwnerRemediated": ("False", WAITING)}
 
 
-def test_somebody_else_remediates_where_there_is_a_request() -> None:
+def test_external_remediation_request_sets_externally_remediated() -> None:
     found = marks(sick(), SICK, hand_over=True, request=requested("Reboot", "m"))
     assert told(found) == {"ExternallyRemediated": ("False", WAITING)}
     assert found.put[0].message == "Waiting for Reboot m"
 
 
-def test_what_they_say_is_not_overwritten() -> None:
+def test_condition_of_external_remediator_is_not_overwritten() -> None:
     busy = sick(condition("ExternallyRemediated", "False", reason="Rebooting"))
     assert not marks(busy, SICK, hand_over=True, request=requested("Reboot", "m"))
 
 
 @pytest.mark.parametrize("failure", [template_not_found("no template"), request_failed("refused")])
-def test_a_request_that_could_not_be_made_is_said_until_it_is_made(failure: Request) -> None:
+def test_failed_remediation_request_is_reported_until_created(failure: Request) -> None:
     found = marks(sick(), SICK, hand_over=True, request=failure)
     assert told(found) == {"ExternallyRemediated": ("False", failure.reason)}
     failed = sick(found.put[0])
@@ -114,7 +114,7 @@ REQUESTS = st.sampled_from([None, requested("R", "m"), template_not_found("no"),
 
 
 @given(PRESENT, VERDICTS, st.booleans(), REQUESTS)
-def test_marking_twice_changes_nothing_more_and_nobody_elses_condition(
+def test_marking_is_idempotent_and_keeps_foreign_conditions(
     present: list[Condition], verdict: Verdict, hand_over: bool, request: Request | None
 ) -> None:
     others = [condition("Ready", "False", reason="NotReady")]

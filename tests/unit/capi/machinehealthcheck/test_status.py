@@ -17,17 +17,17 @@ def survey(*verdicts: Verdict) -> Survey:
     return Survey([Judged(machine(name=f"m-{place}"), verdict) for place, verdict in enumerate(verdicts)])
 
 
-def test_only_the_healthy_count_and_what_cannot_be_seen_as_it_last_did() -> None:
+def test_healthy_count_includes_unreadable_machines_last_seen_healthy() -> None:
     found = survey(Healthy(), SICK, Pending("starts"), Pending("hidden", counts_as_healthy=True))
     assert (found.expected, found.healthy, found.unhealthy) == (4, 2, ["m-1"])
 
 
-def test_the_next_check_is_the_soonest() -> None:
+def test_survey_next_check_is_the_earliest() -> None:
     assert survey(Healthy(), Pending("a", 20.0), Pending("b", 10.0), Pending("c")).next_check == 10.0
     assert survey(Healthy(), Pending("c")).next_check is None
 
 
-def test_the_counts() -> None:
+def test_status_reports_counts_and_targets() -> None:
     found = survey(Healthy(), SICK, Healthy())
     assert counts(found, found.limit(ALL)) == {
         "expectedMachines": 3,
@@ -39,12 +39,12 @@ def test_the_counts() -> None:
     assert counts(nobody, nobody.limit(ALL))["targets"] == []
 
 
-def test_more_targets_than_the_schema_holds_are_cut() -> None:
+def test_status_targets_are_truncated_to_schema_limit() -> None:
     many = Survey([Judged(machine(), Healthy())] * 10_001)
     assert len(counts(many, many.limit(ALL))["targets"]) == 10_000
 
 
-def test_allowed_says_nothing_more() -> None:
+def test_remediation_allowed_has_no_message() -> None:
     found = survey(Healthy(), SICK)
     allowed = remediation_allowed(found, found.limit(ALL), "")
     assert (allowed.type, allowed.status, allowed.reason, allowed.message) == (
@@ -55,7 +55,7 @@ def test_allowed_says_nothing_more() -> None:
     )
 
 
-def test_too_many_says_how_many_and_which() -> None:
+def test_remediation_refusal_names_counts_and_unhealthy_machines() -> None:
     found = survey(SICK, SICK, SICK, SICK, Healthy())
     refused = remediation_allowed(found, found.limit(ONE), "")
     assert (refused.status, refused.reason) == ("False", "TooManyUnhealthy")
@@ -65,7 +65,7 @@ def test_too_many_says_how_many_and_which() -> None:
     )
 
 
-def test_too_many_that_only_start_names_none() -> None:
+def test_remediation_refusal_names_no_starting_machines() -> None:
     found = survey(Pending("starts"), Pending("starts"))
     refused = remediation_allowed(found, found.limit(ONE), "")
     assert (
@@ -73,7 +73,7 @@ def test_too_many_that_only_start_names_none() -> None:
     )
 
 
-def test_nodes_that_cannot_be_read_are_mentioned() -> None:
+def test_unreadable_nodes_are_mentioned_in_remediation_allowed() -> None:
     found = survey(Pending("hidden", counts_as_healthy=True))
     allowed = remediation_allowed(found, found.limit(ALL), "Nodes of Cluster c cannot be read: refused")
     assert allowed.status == "True"
@@ -83,7 +83,7 @@ def test_nodes_that_cannot_be_read_are_mentioned() -> None:
     )
 
 
-def test_a_trigger_that_cannot_be_read_holds_everything_and_says_so() -> None:
+def test_invalid_trigger_disallows_remediation_and_is_reported() -> None:
     found = survey(SICK)
     refused = found.limit(RemediationTrigger(unhealthy_less_than_or_equal_to="lots"))
     assert not refused.allowed
@@ -94,7 +94,7 @@ VERDICTS = st.sampled_from([Healthy(), SICK, Pending("starts"), Pending("hidden"
 
 
 @given(st.lists(VERDICTS, max_size=30), st.integers(0, 30))
-def test_the_counts_add_up(verdicts: list[Verdict], most: int) -> None:
+def test_status_counts_are_consistent(verdicts: list[Verdict], most: int) -> None:
     found = survey(*verdicts)
     limit = found.limit(RemediationTrigger(unhealthy_less_than_or_equal_to=most))
     fields = counts(found, limit)

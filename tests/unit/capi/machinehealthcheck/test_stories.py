@@ -48,7 +48,7 @@ async def well(world: World) -> None:
     assert await world.broken() == []
 
 
-def test_a_worker_that_fails_is_replaced_when_its_time_is_up_and_nobody_else_is() -> None:
+def test_only_the_failed_worker_is_replaced_after_timeout() -> None:
     async def story(world: World) -> None:
         workload = await herd(world, workers=3)
         before = {machine.metadata.name for machine in world.machines("c")}
@@ -67,7 +67,7 @@ def test_a_worker_that_fails_is_replaced_when_its_time_is_up_and_nobody_else_is(
     simulate(story)
 
 
-def test_a_worker_that_recovers_in_time_is_kept() -> None:
+def test_worker_that_recovers_before_timeout_is_kept() -> None:
     async def story(world: World) -> None:
         workload = await herd(world, workers=2)
         before = world.machines("c")
@@ -81,7 +81,7 @@ def test_a_worker_that_recovers_in_time_is_kept() -> None:
     simulate(story)
 
 
-def test_an_hour_out_of_reach_costs_nobody_their_place() -> None:
+def test_unreachable_cluster_for_an_hour_replaces_no_machine() -> None:
     async def story(world: World) -> None:
         workload = await herd(world, workers=3)
         before = [machine.metadata.uid for machine in world.machines("c")]
@@ -102,7 +102,7 @@ def test_an_hour_out_of_reach_costs_nobody_their_place() -> None:
     simulate(story)
 
 
-def test_a_fault_of_all_is_nobodys_fault() -> None:
+def test_failure_of_all_workers_replaces_none_until_below_limit() -> None:
     async def story(world: World) -> None:
         workload = await herd(world, workers=3, limit="40%")
         before = {machine.metadata.name for machine in workers(world)}

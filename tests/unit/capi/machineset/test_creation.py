@@ -41,12 +41,12 @@ def scope(**spec: Any) -> Scope:
 
 
 class TestMachine:
-    def test_refers_to_objects_of_its_own_name(self) -> None:
+    def test_created_machine_references_objects_of_its_own_name(self) -> None:
         made = creation.machine(scope(), Templates(template("ITemplate"), template("BTemplate")), "ms-1")
         assert made["spec"]["infrastructureRef"] == {"apiGroup": "infra.io", "kind": "I", "name": "ms-1"}
         assert made["spec"]["bootstrap"] == {"configRef": {"apiGroup": "infra.io", "kind": "B", "name": "ms-1"}}
 
-    def test_takes_over_the_template_with_fields_nobody_knows(self) -> None:
+    def test_created_machine_copies_template_with_unknown_fields(self) -> None:
         made = creation.machine(scope(), Templates(template("ITemplate"), None), "ms-1")
         assert made["spec"]["future"] == [1]
         meta = made["metadata"]
@@ -55,19 +55,19 @@ class TestMachine:
         assert meta["finalizers"] == [names.MACHINE_FINALIZER]
         assert meta["ownerReferences"][0]["controller"] is True
 
-    def test_leaves_the_template_alone(self) -> None:
+    def test_creating_machine_does_not_modify_template(self) -> None:
         of = scope()
         before = msgspec.json.encode(of.template)
         creation.machine(of, Templates(template("ITemplate"), template("BTemplate")), "ms-1")
         assert msgspec.json.encode(of.template) == before
 
-    def test_given_bootstrap_data_stays_given(self) -> None:
+    def test_created_machine_keeps_data_secret_name(self) -> None:
         of = scope(bootstrap={"dataSecretName": "s"})
         assert creation.machine(of, Templates(template("ITemplate"), None), "m")["spec"]["bootstrap"] == {
             "dataSecretName": "s"
         }
 
-    def test_a_kind_that_is_no_template_is_said(self) -> None:
+    def test_non_template_kind_is_rejected(self) -> None:
         with pytest.raises(ContractError, match="not the kind of a template"):
             creation.machine(scope(), Templates(template("I"), None), "m")
 
@@ -98,11 +98,11 @@ def provisioned(one: Machine) -> Machine:
         (half_made(ref="somebody-elses"), False),
     ],
 )
-def test_incomplete(one: Machine, expected: bool) -> None:
+def test_machine_is_incomplete_until_bootstrapped_and_provisioned(one: Machine, expected: bool) -> None:
     assert creation.is_incomplete(one) is expected
 
 
-async def test_all_of_a_batch_come_to_their_end_before_one_fails() -> None:
+async def test_batch_completes_all_actions_before_raising() -> None:
     ended = []
 
     async def act(name: str) -> str:

@@ -16,27 +16,29 @@ from tests.unit.capi.machineset.herd import good, machine
         ({"NodeHealthy": True, "HealthCheckSucceeded": True}, True, True),
     ],
 )
-def test_healthy(conditions: dict[str, bool], node: bool, healthy: bool) -> None:
+def test_machine_is_healthy_with_node_and_no_failed_conditions(
+    conditions: dict[str, bool], node: bool, healthy: bool
+) -> None:
     assert health.is_healthy(machine(conditions=conditions, node=node)) is healthy
 
 
-def test_available() -> None:
+def test_machine_availability_requires_available_condition() -> None:
     assert health.is_available(good())
     assert not health.is_available(machine())
     assert not health.is_available(machine(conditions={"Available": False}))
 
 
-def test_one_being_deleted_counts_neither_as_ready_nor_as_available() -> None:
+def test_deleting_machine_is_neither_ready_nor_available() -> None:
     leaving = good(deleted="2026-01-01T00:00:00Z")
     assert not health.is_available(leaving)
     assert not health.is_ready(leaving)
     assert health.is_ready(good())
 
 
-def test_one_that_failed_its_check_is_not_available_whatever_it_says() -> None:
+def test_machine_with_failed_health_check_is_not_available() -> None:
     assert not health.is_available(machine(conditions={"Available": True, "HealthCheckSucceeded": False}))
 
 
-def test_up_to_date() -> None:
+def test_machine_up_to_date_requires_its_condition() -> None:
     assert health.is_up_to_date(good())
     assert not health.is_up_to_date(machine())

@@ -32,7 +32,7 @@ def machine_set(selector: Selector, labels: dict[str, str] | None = None, name: 
         Selector(match_expressions=[SelectorRequirement(key="pool", operator="Exists")]),
     ],
 )
-def test_a_set_that_recognises_its_machines_may_make_them(selector: Selector) -> None:
+def test_selector_matching_template_has_no_mismatch(selector: Selector) -> None:
     assert members.mismatch(machine_set(selector)) == ""
 
 
@@ -44,16 +44,16 @@ def test_a_set_that_recognises_its_machines_may_make_them(selector: Selector) ->
         (Selector(match_expressions=[SelectorRequirement(key="pool", operator="Near")]), "is invalid"),
     ],
 )
-def test_one_that_would_not_must_not(selector: Selector, why: str) -> None:
+def test_selector_not_matching_template_is_reported(selector: Selector, why: str) -> None:
     """kubernetes-sigs/cluster-api#8112: a mistake in a spec made Machines without end."""
     assert why in members.mismatch(machine_set(selector))
 
 
-def test_labels_of_machines() -> None:
+def test_machine_labels_combine_template_set_and_deployment() -> None:
     found = machine_labels(machine_set(Selector(), {names.DEPLOYMENT_NAME: "md", "own": "x"}))
     assert found == {"pool": "a", names.CLUSTER_NAME: "c", names.SET_NAME: "ms", names.DEPLOYMENT_NAME: "md"}
 
 
-def test_a_name_too_long_for_a_label_is_hashed() -> None:
+def test_overlong_set_name_is_hashed_into_label() -> None:
     name = "x" * 70
     assert machine_labels(machine_set(Selector(), name=name))[names.SET_NAME] == names.label_value(name) != name

@@ -39,18 +39,18 @@ def failed(version: str, control_plane: ControlPlane, skip: tuple[str, ...] = ()
         ("v1.20.0", "", []),
     ],
 )
-def test_version_skew(mine: str, theirs: str, complaints: list[str]) -> None:
+def test_version_skew_beyond_policy_fails_preflight(mine: str, theirs: str, complaints: list[str]) -> None:
     assert failed(mine, ControlPlane("cp", theirs)) == complaints
 
 
-def test_kubeadm_joins_only_its_own_minor_version() -> None:
+def test_kubeadm_version_skew_fails_preflight() -> None:
     assert failed("v1.34.0", ControlPlane("cp", "v1.35.0"), kubeadm=True) == ["KubeadmVersionSkew"]
     assert failed("v1.35.1", ControlPlane("cp", "v1.35.0"), kubeadm=True) == []
     assert failed("v1.34.0", ControlPlane("cp", "v1.35.0")) == []
 
 
 @pytest.mark.parametrize("state", ["is_provisioning", "is_upgrading"])
-def test_an_unstable_control_plane_is_waited_for(state: str) -> None:
+def test_unstable_control_plane_fails_preflight(state: str) -> None:
     control_plane = msgspec.structs.replace(ControlPlane("FooControlPlane ns/cp", "v1.35.0"), **{state: True})
     [found] = preflight.complaints(of_version("v1.35.0", Bootstrap()), control_plane)
     assert found == f'FooControlPlane ns/cp is {state[3:]} ("ControlPlaneIsStable" preflight check failed)'
@@ -65,17 +65,17 @@ def test_checks_can_be_skipped() -> None:
     assert failed("v1.36.0", bad, ("All",), kubeadm=True) == []
 
 
-def test_what_is_skipped_is_read_from_annotations() -> None:
+def test_skipped_preflight_checks_are_read_from_annotations() -> None:
     notes = [{names.SKIP_PREFLIGHT_CHECKS: "A, B"}, {}, {names.SKIP_PREFLIGHT_CHECKS: "C,"}]
     assert preflight.skipped(*notes) == {"A", "B", "C"}
 
 
-def test_what_is_no_version_is_said() -> None:
+def test_invalid_control_plane_version_raises_contract_error() -> None:
     with pytest.raises(ContractError, match="not a semantic version"):
         preflight.complaints(of_version("v1.35.0", Bootstrap()), ControlPlane("cp", "latest"))
 
 
-def test_facts_of_a_control_plane() -> None:
+def test_control_plane_facts_detect_upgrade() -> None:
     obj = {
         "kind": "FooControlPlane",
         "metadata": {"name": "cp", "namespace": "ns"},

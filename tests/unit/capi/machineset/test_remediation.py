@@ -36,7 +36,7 @@ def deleted(remedy: remediation.Remedy) -> list[str]:
     return [one.metadata.name for one in remedy.delete]
 
 
-def test_only_what_was_handed_over_is_remediated() -> None:
+def test_only_machines_handed_over_are_remediated() -> None:
     unhealthy = machine("unhealthy", conditions={"HealthCheckSucceeded": False})
     asked = machine("asked", conditions={"OwnerRemediated": False})
     herd = [good("good"), unhealthy, asked, failed("failed"), failed("gone", deleted=NOW)]
@@ -45,13 +45,13 @@ def test_only_what_was_handed_over_is_remediated() -> None:
     assert reasons(remedy) == {"failed": "MachineDeleting"}
 
 
-def test_one_that_recovered_is_let_off() -> None:
+def test_recovered_machine_loses_owner_remediated_condition() -> None:
     remedy = remediation.plan([recovered("a"), recovered("leaving", deleted=NOW)], limit=None, outdated=False)
     assert reasons(remedy) == {"a": None}
     assert deleted(remedy) == []
 
 
-def test_so_many_at_a_time() -> None:
+def test_remediation_respects_in_flight_limit() -> None:
     herd = [failed(name) for name in "abc"] + [failed("gone", "MachineDeleting", deleted=NOW)]
     remedy = remediation.plan(herd, limit=2, outdated=False)
     assert deleted(remedy) == ["a"]
@@ -62,17 +62,17 @@ def test_so_many_at_a_time() -> None:
     assert "2 Machines are being remediated, at most 2 at a time are allowed" in told.message
 
 
-def test_a_limit_of_none_at_all_defers_everything() -> None:
+def test_in_flight_limit_of_zero_defers_all_remediation() -> None:
     assert deleted(remediation.plan([failed("a")], limit=0, outdated=False)) == []
 
 
-def test_a_rollout_replaces_machines_of_earlier_revisions() -> None:
+def test_machines_of_outdated_sets_are_not_remediated() -> None:
     remedy = remediation.plan([failed("a"), recovered("b")], limit=None, outdated=True)
     assert deleted(remedy) == []
     assert reasons(remedy) == {"a": "CannotBeRemediated", "b": None}
 
 
-def test_nothing_is_deleted_that_could_not_be_replaced() -> None:
+def test_remediation_is_deferred_while_replacement_is_blocked() -> None:
     remedy = remediation.plan([failed("a")], limit=None, outdated=False, obstacles=["the control plane is upgrading"])
     assert deleted(remedy) == []
     told = remedy.conditions["a"]
@@ -81,7 +81,7 @@ def test_nothing_is_deleted_that_could_not_be_replaced() -> None:
     assert "the control plane is upgrading" in told.message
 
 
-def test_order() -> None:
+def test_remediation_order_prefers_announced_manual_then_newest_machines() -> None:
     herd = [
         failed("old", created="2026-01-01T00:00:00Z"),
         failed("new-b", created="2026-01-02T00:00:00Z"),
@@ -97,17 +97,17 @@ def test_order() -> None:
     ("amount", "replicas", "limit"),
     [(None, 3, None), (2, 3, 2), ("10%", 3, 1), ("50%", 4, 2), ("20%", None, 1)],
 )
-def test_limit_of_a_deployment(amount: Any, replicas: int | None, limit: int | None) -> None:
+def test_remediation_limit_is_computed_from_max_in_flight(amount: Any, replicas: int | None, limit: int | None) -> None:
     spec = MachineDeploymentSpec(replicas=replicas, remediation=DeploymentRemediation(max_in_flight=amount))
     assert remediation.limit_of(MachineDeployment(spec=spec)) == limit
 
 
-def test_without_a_deployment_there_is_no_limit() -> None:
+def test_remediation_without_deployment_has_no_limit() -> None:
     assert remediation.limit_of(None) is None
 
 
 @given(waiting=st.integers(0, 6), leaving=st.integers(0, 6), limit=st.integers(0, 6))
-def test_a_limit_is_never_exceeded_by_a_decision(waiting: int, leaving: int, limit: int) -> None:
+def test_remediation_never_exceeds_in_flight_limit(waiting: int, leaving: int, limit: int) -> None:
     herd = [failed(f"w{n}") for n in range(waiting)]
     herd += [failed(f"l{n}", "MachineDeleting", deleted=NOW) for n in range(leaving)]
     remedy = remediation.plan(herd, limit=limit, outdated=False)

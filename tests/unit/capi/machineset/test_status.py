@@ -41,7 +41,7 @@ def told(found: Condition) -> tuple[str, str, str]:
 
 
 class TestCounters:
-    def test_all(self) -> None:
+    def test_counters_count_ready_available_up_to_date_and_versions(self) -> None:
         herd = [
             good("a", version="v1.35.0"),
             good("b", version="v1.35.0", kubelet="v1.34.0"),
@@ -56,24 +56,24 @@ class TestCounters:
             "versions": [{"version": "v1.34.0", "replicas": 1}, {"version": "v1.35.0", "replicas": 2}],
         }
 
-    def test_none(self) -> None:
+    def test_counters_of_empty_set_are_zero(self) -> None:
         counted = status.counters([])
         assert counted.pop("versions") == []
         assert set(counted.values()) == {0}
 
 
 class TestScalingUp:
-    def test_growing(self) -> None:
+    def test_scaling_up_is_true_below_desired_replicas(self) -> None:
         assert told(status.scaling_up(seen(good()))) == ("True", "ScalingUp", "Scaling up from 1 to 3 replicas")
 
-    def test_hindered(self) -> None:
+    def test_scaling_up_is_blocked_by_obstacles(self) -> None:
         found = status.scaling_up(seen(obstacles=("the template is missing", "and more")))
         assert found.message == (
             "Scaling up from 0 to 3 replicas is blocked because:\n* the template is missing\n* and more"
         )
         assert found.reason == "ScalingUpBlocked"
 
-    def test_failed_check_alone_is_no_block_for_people(self) -> None:
+    def test_failed_preflight_check_alone_keeps_reason_scaling_up(self) -> None:
         found = status.scaling_up(seen(failed_checks=("it is upgrading",)))
         text = "Scaling up from 0 to 3 replicas is blocked because:\n* it is upgrading"
         assert told(found) == ("True", "ScalingUp", text)
@@ -81,28 +81,28 @@ class TestScalingUp:
         assert both.reason == "ScalingUpBlocked"
         assert both.message.splitlines()[1:] == ["* no template", "* it is upgrading"]
 
-    def test_large_enough(self) -> None:
+    def test_scaling_up_is_false_at_desired_replicas(self) -> None:
         assert told(status.scaling_up(seen(good(), replicas=1))) == ("False", "NotScalingUp", "")
 
-    def test_would_be_hindered(self) -> None:
+    def test_scaling_up_reports_obstacles_without_need_to_scale(self) -> None:
         found = status.scaling_up(seen(good(), replicas=1, obstacles=("no template",)))
         assert told(found) == ("False", "NotScalingUp", "Scaling up would be blocked because:\n* no template")
 
-    def test_never_while_being_deleted(self) -> None:
+    def test_scaling_up_is_false_while_deleting(self) -> None:
         assert status.scaling_up(seen(deleted=True)).status == "False"
 
-    def test_not_known(self) -> None:
+    def test_scaling_conditions_are_unknown_until_replicas_are_set(self) -> None:
         for derive in (status.scaling_up, status.scaling_down):
             found = derive(seen(replicas=None))
             assert told(found) == ("Unknown", "WaitingForReplicasSet", "Waiting for spec.replicas set")
 
 
 class TestScalingDown:
-    def test_shrinking(self) -> None:
+    def test_scaling_down_is_true_above_desired_replicas(self) -> None:
         found = status.scaling_down(seen(good("a"), good("b"), replicas=1))
         assert told(found) == ("True", "ScalingDown", "Scaling down from 2 to 1 replicas")
 
-    def test_small_enough(self) -> None:
+    def test_scaling_down_is_false_below_desired_replicas(self) -> None:
         assert told(status.scaling_down(seen(good("a")))) == ("False", "NotScalingDown", "")
 
     @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ class TestScalingDown:
             (5, "* Machines m0, m1, m2, ... (2 more) are in deletion since more than 15m"),
         ],
     )
-    def test_names_those_that_take_long(self, count: int, line: str) -> None:
+    def test_scaling_down_message_names_slow_deletions(self, count: int, line: str) -> None:
         herd = [good(f"m{n}", deleted=CREATED) for n in range(count)]
         late = status.scaling_down(seen(*herd, replicas=0, now=clock.parse(CREATED) + 901))
         assert late.message.split("\n")[1:] == [line]
@@ -120,7 +120,7 @@ class TestScalingDown:
         assert "\n" not in early.message
 
 
-def test_when_there_will_be_more_to_say() -> None:
+def test_slow_deletion_report_time_is_announced() -> None:
     herd = [good("a"), good("b", deleted=CREATED)]
     at = machine_reports.becomes_late_at(herd, NOW)
     assert at is not None
@@ -130,15 +130,15 @@ def test_when_there_will_be_more_to_say() -> None:
 
 
 class TestDeleting:
-    def test_not(self) -> None:
+    def test_deleting_condition_is_false_without_deletion(self) -> None:
         assert told(status.deleting(seen())) == ("False", "NotDeleting", "")
 
-    def test_under_way(self) -> None:
+    def test_deleting_condition_counts_remaining_machines(self) -> None:
         found = status.deleting(seen(good("a"), good("b"), deleted=True))
         assert told(found) == ("True", "Deleting", "Deleting 2 Machines")
         assert status.deleting(seen(good("a"), deleted=True)).message == "Deleting 1 Machine"
 
-    def test_done(self) -> None:
+    def test_deleting_condition_reports_completion(self) -> None:
         assert status.deleting(seen(deleted=True)).reason == "DeletionCompleted"
 
 
@@ -146,7 +146,7 @@ def by_type(observed: Observed) -> dict[str, Condition]:
     return {found.type: found for found in status.all_conditions(observed)}
 
 
-def test_what_machines_say_is_gathered() -> None:
+def test_machine_conditions_are_aggregated() -> None:
     sick = machine("sick", conditions=[condition("Ready", False, "NotReady", "no node")])
     found = by_type(seen(good("fine"), sick))
     assert told(found["MachinesReady"]) == ("False", "NotReady", "* Machine sick: no node")
@@ -155,7 +155,7 @@ def test_what_machines_say_is_gathered() -> None:
     assert by_type(seen())["MachinesReady"].reason == "NoReplicas"
 
 
-def test_a_machine_just_made_is_not_asked_whether_it_is_up_to_date() -> None:
+def test_new_machine_without_up_to_date_condition_is_ignored() -> None:
     young = machine("young")
     assert status.judged([young], clock.parse(CREATED) + 5) == []
     assert len(status.judged([young], clock.parse(CREATED) + 11)) == 1
@@ -163,7 +163,7 @@ def test_a_machine_just_made_is_not_asked_whether_it_is_up_to_date() -> None:
 
 
 class TestPublish:
-    def test_everything(self) -> None:
+    def test_published_status_contains_counters_selector_and_conditions(self) -> None:
         raw: Json = {}
         status.publish(raw, seen(good("a")))
         assert raw["observedGeneration"] == 4
@@ -173,14 +173,14 @@ class TestPublish:
         assert types == ["MachinesReady", "MachinesUpToDate", "Remediating", "ScalingDown", "ScalingUp", "Deleting"]
         assert {found["observedGeneration"] for found in raw["conditions"]} == {4}
 
-    def test_twice_is_the_same(self) -> None:
+    def test_publishing_status_twice_changes_nothing(self) -> None:
         raw: Json = {}
         status.publish(raw, seen(good("a")))
         before = dict(raw)
         status.publish(raw, seen(good("a"), now=NOW + 1))
         assert raw == before
 
-    def test_a_selector_that_makes_no_sense_is_left_out(self) -> None:
+    def test_invalid_selector_is_omitted_from_status(self) -> None:
         raw: Json = {"selector": "old"}
         nonsense = Selector(match_expressions=[SelectorRequirement(key="a", operator="Near")])
         status.publish(raw, seen(selector=nonsense))

@@ -22,11 +22,11 @@ RANKED = {
 
 
 @pytest.mark.parametrize("rank", Rank)
-def test_ranks(rank: Rank) -> None:
+def test_machine_deletion_rank_follows_its_state(rank: Rank) -> None:
     assert victims.rank(RANKED[rank]) == rank
 
 
-def test_the_stronger_reason_goes_first() -> None:
+def test_scale_down_deletes_highest_rank_first() -> None:
     chosen = victims.choose(list(reversed(RANKED.values())), 6, "Random")
     assert [victims.rank(one) for one in chosen] == list(Rank)
 
@@ -34,17 +34,17 @@ def test_the_stronger_reason_goes_first() -> None:
 @pytest.mark.parametrize(
     ("order", "expected"), [("Oldest", ["x", "y", "z"]), ("Newest", ["z", "y", "x"]), ("Random", ["x", "y", "z"])]
 )
-def test_order_decides_within_a_rank(order: str, expected: list[str]) -> None:
+def test_deletion_order_decides_within_a_rank(order: str, expected: list[str]) -> None:
     machines = [good(name, created=f"2026-01-0{day}T00:00:00Z") for day, name in ((2, "y"), (3, "z"), (1, "x"))]
     assert [one.metadata.name for one in victims.choose(machines, 3, order)] == expected
 
 
-def test_equals_go_by_name() -> None:
+def test_equally_ranked_machines_are_deleted_by_name() -> None:
     assert [m.metadata.name for m in victims.choose([good("b"), good("a")], 1, "Newest")] == ["a"]
 
 
 @pytest.mark.parametrize("count", [0, -3])
-def test_nobody_goes_where_nobody_must(count: int) -> None:
+def test_scale_down_by_zero_or_less_deletes_no_machine(count: int) -> None:
     assert victims.choose([good()], count, "Oldest") == []
 
 
@@ -64,7 +64,9 @@ def herds(draw: st.DrawFn) -> list[Machine]:
 
 
 @given(herd=herds(), count=st.integers(0, 8), order=st.sampled_from(["Oldest", "Newest", "Random"]), data=st.data())
-def test_a_choice_once_made_is_made_again(herd: list[Machine], count: int, order: str, data: st.DataObject) -> None:
+def test_scale_down_choice_is_stable_when_repeated(
+    herd: list[Machine], count: int, order: str, data: st.DataObject
+) -> None:
     """Whatever of the first choice has been carried out, and in whatever order Machines are listed."""
     chosen = victims.choose(herd, count, order)
     carried_out = data.draw(st.sets(st.sampled_from(range(len(chosen))))) if chosen else set()
@@ -80,7 +82,7 @@ def test_a_choice_once_made_is_made_again(herd: list[Machine], count: int, order
 
 
 @given(herd=herds(), count=st.integers(0, 8))
-def test_nobody_available_goes_while_somebody_else_could(herd: list[Machine], count: int) -> None:
+def test_available_machines_are_deleted_last(herd: list[Machine], count: int) -> None:
     chosen = victims.choose(herd, count, "Oldest")
     spared = [one for one in herd if one not in chosen]
     if any(health.is_available(one) and health.is_healthy(one) for one in chosen):

@@ -39,17 +39,17 @@ def read(kind: Kind[Any], value: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_an_object_without_anything_can_be_read(kind: Kind[Any]) -> None:
+def test_object_without_spec_is_decoded(kind: Kind[Any]) -> None:
     found = read(kind, {"metadata": {"name": "bare", "namespace": "ns"}})
     assert (found.key, found.spec) == (("ns", "bare"), type(found.spec)())
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_fields_of_a_newer_version_are_passed_over(kind: Kind[Any]) -> None:
+def test_unknown_spec_fields_are_ignored(kind: Kind[Any]) -> None:
     assert read(kind, {"spec": {"fieldOfTheFuture": {"a": 1}}}) == kind.type()
 
 
-def test_a_machine_is_read_with_every_name_as_the_api_spells_it() -> None:
+def test_machine_is_decoded_with_api_field_names() -> None:
     machine: Machine = read(
         MACHINE,
         {
@@ -83,7 +83,7 @@ def test_a_machine_is_read_with_every_name_as_the_api_spells_it() -> None:
     assert not machine.status.initialization.bootstrap_data_secret_created
 
 
-def test_an_undefaulted_deployment_reads_as_the_defaulted_one() -> None:
+def test_undefaulted_deployment_decodes_with_strategy_defaults() -> None:
     deployment: MachineDeployment = read(MACHINE_DEPLOYMENT, {"spec": {"rollout": {"after": "2030-01-01T00:00:00Z"}}})
     strategy = deployment.spec.rollout.strategy
     assert (strategy.type, strategy.rolling_update.max_surge, strategy.rolling_update.max_unavailable) == (
@@ -93,7 +93,7 @@ def test_an_undefaulted_deployment_reads_as_the_defaulted_one() -> None:
     )
 
 
-def test_a_topology_is_kept_as_it_was_written() -> None:
+def test_cluster_topology_is_kept_verbatim() -> None:
     topology = {"classRef": {"name": "x"}, "variables": [{"name": "v", "value": {"deep": [1, None]}}]}
     cluster: Cluster = read(CLUSTER, {"spec": {"topology": topology}})
     assert cluster.spec.topology == topology
@@ -109,18 +109,18 @@ def test_a_topology_is_kept_as_it_was_written() -> None:
         (Endpoint(host="fd00::1", port=6443), True, "[fd00::1]:6443"),
     ],
 )
-def test_an_endpoint_needs_host_and_port(endpoint: Endpoint, valid: bool, text: str) -> None:
+def test_endpoint_is_valid_only_with_host_and_port(endpoint: Endpoint, valid: bool, text: str) -> None:
     assert (endpoint.valid, str(endpoint)) == (valid, text)
 
 
 @pytest.mark.parametrize("missing", ["api_group", "kind", "name"])
-def test_a_reference_is_whole_or_none(missing: str) -> None:
+def test_reference_is_defined_only_when_complete(missing: str) -> None:
     whole = {"api_group": "g.io", "kind": "K", "name": "n"}
     assert Reference(**whole).defined
     assert not Reference(**{**whole, missing: ""}).defined
 
 
-def test_a_selector_compiles_to_one_that_matches() -> None:
+def test_selector_compiles_to_a_matching_selector() -> None:
     selector = Selector(
         match_labels={"a": "1"},
         match_expressions=[SelectorRequirement(key="b", operator="NotIn", values=["2"])],
@@ -130,6 +130,6 @@ def test_a_selector_compiles_to_one_that_matches() -> None:
     assert Selector().compile().matches({"any": "thing"})
 
 
-def test_a_selector_without_sense_is_refused() -> None:
+def test_selector_with_unknown_operator_is_rejected() -> None:
     with pytest.raises(SelectorError, match="Near"):
         Selector(match_expressions=[SelectorRequirement(key="b", operator="Near")]).compile()

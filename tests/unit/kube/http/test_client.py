@@ -54,7 +54,7 @@ class TestClient(ClientSuite):
     pass
 
 
-async def test_both_hand_out_the_same_bytes(server: ApiServer) -> None:
+async def test_local_and_http_clients_return_the_same_bytes(server: ApiServer) -> None:
     local, remote = server.client(), HttpClient(kubeconfig.load(server.kubeconfig, environ={}))
     await remote.create(CONFIGMAPS, "default", config("same", a="ü"))
     try:
@@ -67,7 +67,7 @@ async def test_both_hand_out_the_same_bytes(server: ApiServer) -> None:
         await remote.close()
 
 
-async def test_a_user_in_process_reads_only_what_it_may(server: ApiServer) -> None:
+async def test_local_client_enforces_user_permissions(server: ApiServer) -> None:
     nobody = server.client(User("nobody"))
     with pytest.raises(StatusError) as caught:
         await nobody.raw_get("/metrics")

@@ -77,7 +77,7 @@ async def refusal(credentials: PluginCredentials) -> str:
 
 
 @pytest.mark.parametrize("version", [V1, V1BETA1])
-async def test_runs_once_for_all_who_wait(program: Program, version: str) -> None:
+async def test_exec_plugin_runs_once_for_concurrent_callers(program: Program, version: str) -> None:
     program.prints(version=version, token="t")
     credentials = program.credentials(version=version)
     found = await asyncio.gather(*(credentials.current() for _ in range(5)))
@@ -85,7 +85,7 @@ async def test_runs_once_for_all_who_wait(program: Program, version: str) -> Non
     assert program.runs == 1
 
 
-async def test_is_told_what_it_may_know(program: Program) -> None:
+async def test_exec_plugin_receives_args_env_and_cluster_info(program: Program) -> None:
     program.prints(token="t")
     info = {"server": "https://c", "config": None}
     await program.credentials(args=("a", "b"), env={"REGION": "eu"}, cluster_info=info).current()
@@ -93,13 +93,13 @@ async def test_is_told_what_it_may_know(program: Program) -> None:
     assert program.told.read_text() == f"{msgspec.json.encode(expected).decode()}a beu''"
 
 
-async def test_a_certificate_serves_as_well(program: Program) -> None:
+async def test_exec_plugin_can_return_a_client_certificate(program: Program) -> None:
     program.prints(clientCertificateData="C", clientKeyData="K")
     found = await program.credentials().current()
     assert (found.token, found.certificate_pem, found.key_pem) == ("", b"C", b"K")
 
 
-async def test_is_run_again_shortly_before_the_end(program: Program, time: Time) -> None:
+async def test_exec_plugin_runs_again_shortly_before_expiry(program: Program, time: Time) -> None:
     program.prints(token="old", expirationTimestamp=clock.rfc3339(time.now + 3600))
     credentials = program.credentials()
     await credentials.current()
@@ -113,7 +113,7 @@ async def test_is_run_again_shortly_before_the_end(program: Program, time: Time)
     assert program.runs == 2
 
 
-async def test_what_lives_shortly_is_still_kept_a_while(program: Program, time: Time) -> None:
+async def test_short_lived_exec_credential_is_cached_until_near_expiry(program: Program, time: Time) -> None:
     program.prints(token="t", expirationTimestamp=clock.rfc3339(time.now + 20))
     credentials = program.credentials()
     for _ in range(2):
@@ -124,7 +124,7 @@ async def test_what_lives_shortly_is_still_kept_a_while(program: Program, time: 
     assert program.runs == 2
 
 
-async def test_is_run_again_when_the_server_refuses(program: Program, time: Time) -> None:
+async def test_exec_plugin_runs_again_when_server_rejects_credential(program: Program, time: Time) -> None:
     program.prints(token="old")
     credentials = program.credentials()
     await credentials.current()
@@ -138,23 +138,23 @@ async def test_is_run_again_when_the_server_refuses(program: Program, time: Time
     assert program.runs == 2
 
 
-async def test_failing_shows_what_it_said(program: Program) -> None:
+async def test_failing_exec_plugin_error_includes_stderr(program: Program) -> None:
     program.script("import sys\nsys.stderr.write('log in\\n  first')\nsys.exit(3)\n")
     assert "exited with code 3: log in first" in await refusal(program.credentials())
 
 
-async def test_a_missing_program_comes_with_a_hint() -> None:
+async def test_missing_exec_plugin_error_includes_install_hint() -> None:
     plugin = ExecPlugin(api_version=V1, command="no-such-plugin", install_hint="brew install it\n")
     said = await refusal(PluginCredentials(plugin, "FILE (context 'x')"))
     assert said.endswith("is not installed\nbrew install it")
 
 
-async def test_a_program_that_may_not_run(program: Program) -> None:
+async def test_non_executable_exec_plugin_reports_permission_denied(program: Program) -> None:
     program.path.chmod(0o600)
     assert "cannot be started: Permission denied" in await refusal(program.credentials(install_hint="chmod"))
 
 
-async def test_one_that_hangs_is_ended_with_all_it_started(program: Program, tmp_path: Path) -> None:
+async def test_hanging_exec_plugin_is_killed_with_its_children(program: Program, tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     program.path.write_text(f"#!/bin/sh\nsleep 1000 &\necho $! >{pid}\nwait\n")
     for seconds in (0.5, 5, 50, 500):  # on a slow machine it may be ended before it has started anything
@@ -180,7 +180,7 @@ def _is_gone(pid: int) -> bool:
         return not os.path.exists(f"/proc/{pid}")
 
 
-async def test_cancelling_ends_it(program: Program, tmp_path: Path) -> None:
+async def test_cancelling_kills_the_exec_plugin(program: Program, tmp_path: Path) -> None:
     started = tmp_path / "started"
     os.mkfifo(started)
     program.script(f"import os, time\nopen({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(1000)\n")
@@ -203,13 +203,15 @@ async def test_cancelling_ends_it(program: Program, tmp_path: Path) -> None:
         ({"token": 5}, "did not print an ExecCredential"),
     ],
 )
-async def test_what_it_prints_is_checked_and_never_shown(program: Program, printed: dict[str, Any], said: str) -> None:
+async def test_invalid_exec_plugin_output_is_rejected_without_showing_secrets(
+    program: Program, printed: dict[str, Any], said: str
+) -> None:
     program.prints(**printed)
     found = await refusal(program.credentials())
     assert said in found
     assert "secret" not in found.split("'x')")[1]
 
 
-async def test_no_json_is_no_credential(program: Program) -> None:
+async def test_non_json_exec_plugin_output_is_not_shown_in_error(program: Program) -> None:
     program.answer.write_text("password: hush")
     assert "hush" not in await refusal(program.credentials())

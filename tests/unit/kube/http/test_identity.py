@@ -19,7 +19,7 @@ def replace(path: Path, text: str, age: int = 0) -> None:
     new.replace(path)
 
 
-async def test_fixed_credentials() -> None:
+async def test_fixed_credentials_yield_a_constant_identity() -> None:
     access = Access(server="https://c", token="t", ca=b"CA", client_certificate=b"C", client_key=b"K")
     source = identity_source(access)
     found = await source.current()
@@ -28,12 +28,12 @@ async def test_fixed_credentials() -> None:
     assert (await identity_source(Access(server="https://c")).current()) == Identity()
 
 
-async def test_a_password() -> None:
+async def test_password_yields_basic_authorization() -> None:
     found = await identity_source(Access(server="https://c", username="jane", password="ü:")).current()
     assert found.authorization == "Basic amFuZTrDvDo="
 
 
-async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
+async def test_token_file_is_reread_when_changed(tmp_path: Path) -> None:
     path = tmp_path / "token"
     replace(path, "one\n")
     source = identity_source(Access(server="https://c", token="never", token_file=path))
@@ -45,7 +45,7 @@ async def test_a_token_file_is_read_again_when_it_changes(tmp_path: Path) -> Non
     assert (await source.current()).authorization == "Bearer two"
 
 
-async def test_a_file_that_is_gone_for_a_moment_is_remembered(tmp_path: Path) -> None:
+async def test_last_token_is_kept_while_token_file_is_missing_or_empty(tmp_path: Path) -> None:
     path = tmp_path / "token"
     replace(path, "one")
     source = identity_source(Access(server="https://c", token_file=path))
@@ -56,13 +56,13 @@ async def test_a_file_that_is_gone_for_a_moment_is_remembered(tmp_path: Path) ->
     assert (await source.current()).authorization == "Bearer one"
 
 
-async def test_one_that_never_was_is_an_error(tmp_path: Path) -> None:
+async def test_missing_ca_file_raises_kubeconfig_error(tmp_path: Path) -> None:
     source = identity_source(Access(server="https://c", ca=tmp_path / "ca.crt"))
     with pytest.raises(KubeconfigError, match=r"cannot read .*ca\.crt"):
         await source.current()
 
 
-async def test_a_plugin_comes_on_top_of_files(tmp_path: Path) -> None:
+async def test_exec_plugin_token_is_combined_with_configured_certificates(tmp_path: Path) -> None:
     printed = '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1","status":{"token":"t"}}'
     plugin = ExecPlugin(api_version="client.authentication.k8s.io/v1", command="echo", args=(printed,))
     source = identity_source(
@@ -72,7 +72,7 @@ async def test_a_plugin_comes_on_top_of_files(tmp_path: Path) -> None:
     assert found == Identity("Bearer t", b"C", b"K", b"CA")
 
 
-def test_impersonation() -> None:
+def test_impersonation_headers_are_encoded() -> None:
     wanted = Impersonation(user="jane", uid="7", groups=("a", "b"), extra={"Scopes/x": ("1", "2")})
     assert impersonation_headers(wanted) == [
         ("Impersonate-User", "jane"),

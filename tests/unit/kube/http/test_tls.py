@@ -20,7 +20,7 @@ def authority() -> Authority:
     return Authority("tls")
 
 
-def test_verifies_unless_told_not_to(authority: Authority) -> None:
+def test_client_context_verifies_server_unless_insecure(authority: Authority) -> None:
     for context in (tls.client_context(ca_pem=authority.pem), tls.client_context()):
         assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
         assert context.minimum_version >= ssl.TLSVersion.TLSv1_2
@@ -28,12 +28,12 @@ def test_verifies_unless_told_not_to(authority: Authority) -> None:
     assert (context.verify_mode, context.check_hostname) == (ssl.CERT_NONE, False)
 
 
-def test_only_the_given_authorities_are_trusted(authority: Authority) -> None:
+def test_client_context_trusts_only_given_cas(authority: Authority) -> None:
     assert len(tls.client_context(ca_pem=authority.pem + Authority("other").pem).get_ca_certs()) == 2
 
 
 @pytest.mark.parametrize("platform", ["linux", "darwin"])
-def test_no_key_is_left_on_disk(
+def test_client_context_leaves_no_key_on_disk(
     authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, platform: str
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -45,7 +45,7 @@ def test_no_key_is_left_on_disk(
     assert not list(tmp_path.iterdir())
 
 
-def test_what_is_no_certificate_is_refused_by_name(authority: Authority) -> None:
+def test_invalid_certificate_error_names_its_origin(authority: Authority) -> None:
     for ca in (b"no certificate", b"\xff", b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"):
         with pytest.raises(KubeconfigError, match="the certificate authority of FILE"):
             tls.client_context(ca_pem=ca, origin="FILE")
@@ -53,7 +53,7 @@ def test_what_is_no_certificate_is_refused_by_name(authority: Authority) -> None
         tls.client_context(certificate_pem=b"none", key_pem=b"none", origin="FILE")
 
 
-def test_nobody_is_asked_for_a_password(authority: Authority) -> None:
+def test_encrypted_client_key_is_rejected_without_prompt(authority: Authority) -> None:
     locked = new_key().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.BestAvailableEncryption(b"pw")
     )

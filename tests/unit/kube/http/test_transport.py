@@ -55,13 +55,13 @@ async def changes(client: HttpClient, **options: Any) -> list[Change]:
 
 
 class TestRequests:
-    async def test_one_connection_serves_many(self) -> None:
+    async def test_sequential_requests_reuse_one_connection(self) -> None:
         async with served(OK) as (client, server):
             for _ in range(5):
                 assert await client.get(PODS, "a", "b") == POD
             assert server.connections == 1
 
-    async def test_say_who_and_what_they_are(self) -> None:
+    async def test_requests_carry_token_impersonation_and_user_agent(self) -> None:
         wanted = Impersonation(user="jane", groups=("a", "b"))
         async with served(OK, token="t", impersonate=wanted) as (client, server):
             await client.get(PODS, "a", "b")
@@ -71,7 +71,7 @@ class TestRequests:
         assert server.seen[0].header("user-agent").startswith("remuda/")
         assert server.seen[0].header("accept-encoding") == "gzip"
 
-    async def test_paths_and_queries(self) -> None:
+    async def test_request_paths_queries_and_delete_options_are_encoded(self) -> None:
         machines = Target("cluster.x-k8s.io/v1beta2", "machines")
         async with served(OK, answering(200, b'{"items":[]}'), OK) as (client, server):
             await client.get(machines, "a", "b", subresource="status")
@@ -90,7 +90,7 @@ class TestRequests:
             "propagationPolicy": "Foreground",
         }
 
-    async def test_servers_behind_a_path(self) -> None:
+    async def test_server_url_path_prefixes_request_path(self) -> None:
         async with RawServer(OK) as server:
             client = HttpClient(Access(server=f"{server.url}/k8s/clusters/c"))
             await client.raw_get("/version")
@@ -106,7 +106,7 @@ class TestRequests:
             ("apply", "application/apply-patch+yaml"),
         ],
     )
-    async def test_patches_say_their_kind(self, kind: Any, media_type: str) -> None:
+    async def test_patch_request_has_content_type_and_options_of_its_kind(self, kind: Any, media_type: str) -> None:
         async with served(OK) as (client, server):
             await client.patch(PODS, "a", "b", {}, kind=kind, force=True, dry_run=True)
         assert server.seen[0].header("content-type") == media_type
@@ -114,7 +114,7 @@ class TestRequests:
         assert server.seen[0].target.partition("?")[2] == options + ("&force=true" if kind == "apply" else "")
 
     @pytest.mark.parametrize("name", ["", ".", ".."])
-    async def test_no_name_is_never_the_whole_collection(self, name: str) -> None:
+    async def test_empty_or_dot_object_name_is_rejected(self, name: str) -> None:
         async with served(OK) as (client, server):
             for attempt in (client.get, client.delete):
                 assert (await refusal(attempt(PODS, "a", name))).code == 400
@@ -122,11 +122,11 @@ class TestRequests:
             assert (await refusal(client.patch(PODS, "a", name, {}))).code == 400
         assert not server.seen
 
-    async def test_compressed_answers(self) -> None:
+    async def test_gzip_response_is_decompressed(self) -> None:
         async with served(answering(200, gzip.compress(POD), Content_Encoding="gzip")) as (client, _):
             assert await client.get(PODS, "a", "b") == POD
 
-    async def test_answer_above_the_limit_is_refused_after_decompression(self) -> None:
+    async def test_response_above_size_limit_is_rejected_after_decompression(self) -> None:
         bomb = answering(200, gzip.compress(bytes(64 << 20)), Content_Encoding="gzip")
         plain = answering(200, bytes(2 << 20))
         error = answering(500, bytes(2 << 20))
@@ -141,7 +141,7 @@ class TestRequests:
             assert (await refusal(client.get(PODS, "a", "b"))).code == 302
             assert len(server.seen) == 1
 
-    async def test_are_counted(self) -> None:
+    async def test_request_observer_receives_method_and_code(self) -> None:
         seen: list[tuple[str, str]] = []
         observe = lambda method, code, seconds: seen.append((method, code))  # noqa: E731
         cut: Act = _cut
@@ -151,13 +151,13 @@ class TestRequests:
             await refusal(client.create(PODS, "a", {}))
         assert seen == [("GET", "200"), ("DELETE", "404"), ("POST", "<error>")]
 
-    async def test_warnings_are_logged_once(self, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_server_warning_is_logged_once(self, caplog: pytest.LogCaptureFixture) -> None:
         async with served(answering(200, POD, Warning=r'299 - "v1 is \"old\" \\"')) as (client, _):
             await client.get(PODS, "a", "b")
             await client.get(PODS, "a", "b")
         assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ['v1 is "old" \\']
 
-    async def test_many_at_once_are_few_at_once(self) -> None:
+    async def test_concurrent_requests_share_limited_connections(self) -> None:
         async with served(OK) as (client, server):
             await asyncio.gather(*(client.get(PODS, "a", "b") for _ in range(200)))
             assert len(server.seen) == 200
@@ -173,7 +173,7 @@ async def _hang(said: Conversation) -> None:
 
 
 class TestErrors:
-    async def test_a_status_is_itself(self) -> None:
+    async def test_status_response_becomes_status_error(self) -> None:
         status = too_many_requests("slowly", 0).status() | {"code": 409, "reason": "Conflict"}
         async with served(answering(409, msgspec.json.encode(status))) as (client, _):
             error = await refusal(client.get(PODS, "a", "b"))
@@ -191,18 +191,20 @@ class TestErrors:
             (500, b"x" * 9999, "InternalError", "x" * 500),
         ],
     )
-    async def test_other_words_become_one(self, code: int, body: bytes, reason: str, said: str) -> None:
+    async def test_non_status_error_response_becomes_status_error(
+        self, code: int, body: bytes, reason: str, said: str
+    ) -> None:
         async with served(answering(code, body)) as (client, _):
             error = await refusal(client.get(PODS, "a", "b"))
         assert (error.code, error.reason) == (code, reason)
         assert said in error.message
         assert len(error.message) < 600
 
-    async def test_a_list_that_is_none(self) -> None:
+    async def test_non_json_list_response_is_rejected(self) -> None:
         async with served(answering(200, b"<html>")) as (client, _):
             assert "the server's list cannot be read" in (await refusal(client.list(PODS))).message
 
-    async def test_nobody_there(self) -> None:
+    async def test_refused_connection_raises_unreachable(self) -> None:
         async with RawServer(OK) as server:
             url = server.url
         client = HttpClient(Access(server=url))
@@ -212,14 +214,14 @@ class TestErrors:
         assert not error.sent
         assert error.message == f"cannot connect to {url}: Connection refused"
 
-    async def test_no_such_host(self) -> None:
+    async def test_unresolvable_host_raises_unreachable(self) -> None:
         client = HttpClient(Access(server="https://no-such-host.invalid"))
         error = await refusal(client.get(PODS, "a", "b"))
         await client.close()
         assert isinstance(error, Unreachable)
         assert "cannot connect to https://no-such-host.invalid" in error.message
 
-    async def test_the_server_hangs_up(self) -> None:
+    async def test_connection_loss_before_response_raises_unreachable_without_retry(self) -> None:
         async with served(_cut) as (client, server):
             error = await refusal(client.create(PODS, "a", {}))
             assert isinstance(error, Unreachable)
@@ -227,7 +229,7 @@ class TestErrors:
             assert "was lost before it answered" in error.message
             assert len(server.seen) == 1  # whether it was done nobody knows: not sent twice
 
-    async def test_half_an_answer(self) -> None:
+    async def test_connection_loss_during_response_is_reported(self) -> None:
         async def half(said: Conversation) -> None:
             await said.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
             said.writer.close()
@@ -236,7 +238,7 @@ class TestErrors:
             error = await refusal(client.get(PODS, "a", "b"))
         assert "was lost while it answered" in error.message
 
-    async def test_no_answer_in_time(self) -> None:
+    async def test_request_timeout_raises_504(self) -> None:
         async with served(_hang, options={"timeout_seconds": 0.05}) as (client, server):
             error = await refusal(client.get(PODS, "a", "b"))
             assert (error.code, error.reason) == (504, "Timeout")
@@ -244,12 +246,12 @@ class TestErrors:
             if server.connections:  # on a slow machine the time may be up before there is one
                 await asyncio.wait_for(server.nobody.wait(), LIMIT_SECONDS)
 
-    async def test_after_closing(self) -> None:
+    async def test_request_on_closed_client_is_rejected(self) -> None:
         async with served(OK) as (client, _):
             await client.close()
             assert "is closed" in (await refusal(client.get(PODS, "a", "b"))).message
 
-    async def test_credentials_that_cannot_be_had(self, tmp_path: Path) -> None:
+    async def test_unreadable_credentials_raise_unreachable_before_sending(self, tmp_path: Path) -> None:
         async with served(OK, token_file=tmp_path / "token") as (client, server):
             error = await refusal(client.get(PODS, "a", "b"))
             assert isinstance(error, Unreachable)
@@ -258,24 +260,24 @@ class TestErrors:
 
 
 class TestAgain:
-    async def test_a_busy_server_is_asked_again(self) -> None:
+    async def test_request_is_retried_after_429(self) -> None:
         async with served(BUSY, BUSY, OK) as (client, server):
             await client.create(PODS, "a", {})
             assert [said.method for said in server.seen] == ["POST"] * 3
 
-    async def test_but_not_beyond_the_deadline(self) -> None:
+    async def test_request_is_not_retried_when_retry_after_exceeds_deadline(self) -> None:
         later = answering(429, b"", Retry_After="3600")
         async with served(later) as (client, server):
             assert (await refusal(client.get(PODS, "a", "b"))).code == 429
             assert len(server.seen) == 1
 
-    async def test_nor_for_ever(self) -> None:
+    async def test_request_retries_after_429_are_limited(self) -> None:
         async with served(BUSY) as (client, server):
             assert (await refusal(client.get(PODS, "a", "b"))).code == 429
             assert len(server.seen) == 8
 
     @pytest.mark.parametrize("allowed", [0, 1, 2])
-    async def test_nor_a_write_of_one_who_may_not_act_any_more(self, allowed: int) -> None:
+    async def test_write_is_not_sent_after_leadership_loss(self, allowed: int) -> None:
         """Asked when there is a connection, and when the bytes leave: of two attempts the second is never seen."""
         asked: list[int] = []
 
@@ -293,13 +295,13 @@ class TestAgain:
                 await asyncio.create_task(write())
             assert [said.method for said in server.seen] == ["POST"] * (allowed // 2)
 
-    async def test_an_eviction_is_told_at_once(self) -> None:
+    async def test_eviction_is_not_retried_after_429(self) -> None:
         async with served(BUSY) as (client, server):
             await refusal(client.create(PODS, "a", {}, name="b", subresource="eviction"))
             assert len(server.seen) == 1
 
     @pytest.mark.parametrize(("method", "times"), [("GET", 2), ("POST", 1)])
-    async def test_a_server_that_is_going_down_is_asked_again_for_reads(self, method: str, times: int) -> None:
+    async def test_read_is_retried_on_503_with_retry_after_and_write_is_not(self, method: str, times: int) -> None:
         down = answering(503, b"apiserver is shutting down", Retry_After="0")
         async with served(down, OK) as (client, server):
             if method == "GET":
@@ -308,12 +310,12 @@ class TestAgain:
                 assert (await refusal(client.create(PODS, "a", {}))).code == 503
             assert len(server.seen) == times
 
-    async def test_a_503_without_advice_is_an_answer(self) -> None:
+    async def test_request_is_not_retried_on_503_without_retry_after(self) -> None:
         async with served(answering(503), OK) as (client, server):
             assert (await refusal(client.get(PODS, "a", "b"))).reason == "ServiceUnavailable"
             assert len(server.seen) == 1
 
-    async def test_a_date_is_no_reason_to_fail(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_retry_after_date_falls_back_to_default_wait(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("remuda.kube.http.transport._DEFAULT_WAIT_SECONDS", 0.0)
         dated = answering(429, b"", Retry_After="Wed, 21 Oct 2026 07:28:00 GMT")
         async with served(dated, OK) as (client, _):
@@ -321,7 +323,7 @@ class TestAgain:
 
 
 class TestCredentials:
-    async def test_a_token_that_was_renewed_meanwhile(self, tmp_path: Path) -> None:
+    async def test_request_is_retried_with_renewed_token_after_401(self, tmp_path: Path) -> None:
         path = tmp_path / "token"
         path.write_text("old")
 
@@ -333,12 +335,12 @@ class TestCredentials:
             await client.create(PODS, "a", {})
             assert [said.header("authorization") for said in server.seen] == ["Bearer old", "Bearer newer"]
 
-    async def test_a_token_that_was_not(self) -> None:
+    async def test_request_is_not_retried_after_401_with_fixed_token(self) -> None:
         async with served(answering(401), token="t") as (client, server):
             assert (await refusal(client.get(PODS, "a", "b"))).reason == "Unauthorized"
             assert len(server.seen) == 1
 
-    async def test_a_watch_begins_again_too(self, tmp_path: Path) -> None:
+    async def test_watch_is_restarted_with_renewed_token_after_401(self, tmp_path: Path) -> None:
         path = tmp_path / "token"
         path.write_text("old")
 
@@ -350,7 +352,7 @@ class TestCredentials:
             assert len(await changes(client)) == 1
             assert len(server.seen) == 2
 
-    async def test_a_plugin_that_fails(self) -> None:
+    async def test_failing_exec_plugin_is_reported(self) -> None:
         plugin = ExecPlugin(api_version="client.authentication.k8s.io/v1", command="false")
         async with served(OK, exec=plugin) as (client, _):
             assert "exited with code 1" in (await refusal(client.get(PODS, "a", "b"))).message
@@ -365,14 +367,14 @@ async def _short_watch(said: Conversation) -> None:
     await said.end_stream()
 
 
-async def test_stream_without_content_is_empty() -> None:
+async def test_stream_of_204_response_is_empty() -> None:
     """The real server answers 204 for the log of a Pod that has no node."""
     async with served(answering(204)) as (client, _):
         assert [chunk async for chunk in client.raw_stream("/api/v1/namespaces/a/pods/b/log")] == []
 
 
 class TestWatches:
-    async def test_events_in_any_chunks(self) -> None:
+    async def test_watch_reads_events_split_across_chunks(self) -> None:
         async def watch(said: Conversation) -> None:
             await said.begin_stream()
             for at in range(0, 3 * len(EVENT), 7):
@@ -385,7 +387,7 @@ class TestWatches:
         target = server.seen[0].target
         assert target == "/api/v1/pods?watch=true&allowWatchBookmarks=true&timeoutSeconds=90&resourceVersion=5"
 
-    async def test_indented_events(self) -> None:
+    async def test_watch_reads_indented_events(self) -> None:
         """As the in-memory API server of Cluster API writes them."""
 
         async def watch(said: Conversation) -> None:
@@ -399,11 +401,11 @@ class TestWatches:
             {"kind": "Pod", "metadata": {"name": "a"}}
         ] * 2
 
-    async def test_a_refusal_comes_before_the_first_event(self) -> None:
+    async def test_watch_error_response_raises_status_error(self) -> None:
         async with served(answering(403)) as (client, _):
             assert (await refusal(changes(client))).code == 403
 
-    async def test_an_error_event(self) -> None:
+    async def test_watch_error_event_raises_status_error(self) -> None:
         async def expired(said: Conversation) -> None:
             await said.begin_stream()
             status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
@@ -414,7 +416,7 @@ class TestWatches:
             error = await refusal(changes(client, resource_version="1"))
         assert (error.code, error.reason) == (410, "Expired")
 
-    async def test_cut_in_the_middle_of_a_line(self) -> None:
+    async def test_watch_cut_within_event_raises_unreachable(self) -> None:
         async def cut(said: Conversation) -> None:
             await said.begin_stream()
             await said.chunk(EVENT + EVENT[:20])
@@ -426,7 +428,7 @@ class TestWatches:
             with pytest.raises(Unreachable, match="was lost while it answered"):
                 await anext(watch)
 
-    async def test_ended_politely_in_the_middle_of_a_line(self) -> None:
+    async def test_watch_stream_ended_within_event_is_reported(self) -> None:
         async def polite(said: Conversation) -> None:
             await said.begin_stream()
             await said.chunk(EVENT[:20])
@@ -435,7 +437,7 @@ class TestWatches:
         async with served(polite) as (client, _):
             assert "in the middle of a watch event" in (await refusal(changes(client))).message
 
-    async def test_a_socket_that_is_only_half_open(self) -> None:
+    async def test_silent_watch_connection_times_out(self) -> None:
         async def silent(said: Conversation) -> None:
             await said.begin_stream()
             await _hang(said)
@@ -446,11 +448,11 @@ class TestWatches:
             assert "the connection is dead" in error.message
             await asyncio.wait_for(server.nobody.wait(), LIMIT_SECONDS)
 
-    async def test_one_that_never_begins(self) -> None:
+    async def test_watch_without_response_times_out(self) -> None:
         async with served(_hang, options={"timeout_seconds": 0.05}) as (client, _):
             assert "did not answer GET" in (await refusal(changes(client))).message
 
-    async def test_a_refusal_that_never_ends(self) -> None:
+    async def test_watch_with_incomplete_error_response_times_out(self) -> None:
         async def half(said: Conversation) -> None:
             await said.send(b"HTTP/1.1 403 X\r\nContent-Length: 100\r\n\r\n{")
             await _hang(said)
@@ -458,7 +460,7 @@ class TestWatches:
         async with served(half, options={"timeout_seconds": 0.05}) as (client, _):
             assert "did not answer GET" in (await refusal(changes(client))).message
 
-    async def test_closing_gives_the_connection_back(self) -> None:
+    async def test_closing_watch_closes_its_connection(self) -> None:
         async def endless(said: Conversation) -> None:
             await said.begin_stream()
             await said.chunk(EVENT)
@@ -469,7 +471,7 @@ class TestWatches:
                 assert (await anext(watch)).type == "ADDED"
             await asyncio.wait_for(server.nobody.wait(), LIMIT_SECONDS)
 
-    async def test_closing_the_client_ends_them(self) -> None:
+    async def test_closing_client_ends_open_watches(self) -> None:
         async def endless(said: Conversation) -> None:
             await said.begin_stream()
             await said.chunk(EVENT)
@@ -490,7 +492,7 @@ class TestPages:
         meta = {"resourceVersion": "5", "continue": token}
         return answering(200, msgspec.json.encode({"kind": "PodList", "metadata": meta, "items": items}))
 
-    async def test_one_list_of_many(self) -> None:
+    async def test_list_all_joins_pages(self) -> None:
         async with served(self.page("a", "b", token="x"), self.page("c")) as (client, server):
             found = await list_all(client, PODS, page=2, label_selector="l")
         assert (len(found.items), found.resource_version, found.continue_token) == (3, "5", "")
@@ -499,12 +501,12 @@ class TestPages:
             "labelSelector=l&limit=2&continue=x",
         ]
 
-    async def test_a_list_whose_moment_is_forgotten_is_asked_for_whole(self) -> None:
+    async def test_list_all_falls_back_to_full_list_after_410(self) -> None:
         async with served(self.page("a", token="x"), answering(410), self.page("a", "b")) as (client, server):
             assert len((await list_all(client, PODS)).items) == 2
         assert "limit" not in server.seen[2].target
 
-    async def test_an_error_of_the_first_page_is_an_error(self) -> None:
+    async def test_list_all_raises_error_of_first_page(self) -> None:
         async with served(answering(410)) as (client, _):
             assert (await refusal(list_all(client, PODS))).code == 410
 
@@ -536,7 +538,9 @@ class TestTls:
         finally:
             await client.close()
 
-    async def test_the_server_must_be_who_it_says(self, authority: Authority, tmp_path: Path) -> None:
+    async def test_untrusted_server_certificate_is_rejected_unless_insecure(
+        self, authority: Authority, tmp_path: Path
+    ) -> None:
         async with RawServer(OK, tls=self.context(authority, tmp_path)) as server:
             assert await self.ask(Access(server=server.url, ca=authority.pem)) is None
             for untrusting in (Access(server=server.url), Access(server=server.url, ca=Authority("raw").pem)):
@@ -546,14 +550,16 @@ class TestTls:
             assert len(server.seen) == 1
             assert await self.ask(Access(server=server.url, insecure=True)) is None
 
-    async def test_under_another_name(self, authority: Authority, tmp_path: Path) -> None:
+    async def test_tls_server_name_overrides_verified_host_name(self, authority: Authority, tmp_path: Path) -> None:
         async with RawServer(OK, tls=self.context(authority, tmp_path)) as server:
             good = Access(server=server.url, ca=authority.pem, tls_server_name="localhost")
             assert await self.ask(good) is None
             bad = Access(server=server.url, ca=authority.pem, tls_server_name="elsewhere")
             assert "is not trusted" in str(await self.ask(bad))
 
-    async def test_a_client_certificate_that_is_renewed(self, authority: Authority, tmp_path: Path) -> None:
+    async def test_renewed_client_certificate_is_used_once_key_matches(
+        self, authority: Authority, tmp_path: Path
+    ) -> None:
         names: list[str] = []
 
         async def note(said: Conversation) -> None:
@@ -578,7 +584,7 @@ class TestTls:
         assert names == ["first", "first", "third"]
         assert server.connections == 2
 
-    async def test_through_a_proxy(self, authority: Authority, tmp_path: Path) -> None:
+    async def test_proxy_url_tunnels_requests_with_connect(self, authority: Authority, tmp_path: Path) -> None:
         asked: list[bytes] = []
 
         async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -598,7 +604,7 @@ class TestTls:
         assert asked == [f"CONNECT {server.url.removeprefix('https://')} HTTP/1.1".encode()]
 
 
-def test_what_is_told_of_an_error_has_no_query_in_it() -> None:
+def test_transport_error_message_omits_url_query() -> None:
     url = URL("https://far.example/api?token=secret")
     about = aiohttp.RequestInfo(url, "GET", CIMultiDictProxy(CIMultiDict()), url)
     assert plainly(aiohttp.ConnectionTimeoutError(f"Connection timeout to host {url}")) == "no connection within 10 s"

@@ -49,7 +49,7 @@ def refusal(tmp_path: Path, content: Json | str, context: str = "") -> str:
     return str(caught.value)
 
 
-def test_what_we_write_we_read(tmp_path: Path) -> None:
+def test_written_kubeconfig_is_loaded_back(tmp_path: Path) -> None:
     kubeconfig.write(
         tmp_path / "k",
         kubeconfig.build("https://h:1/", ca_pem=b"CA", client_certificate_pem=b"C", client_key_pem=b"K", namespace="n"),
@@ -60,7 +60,7 @@ def test_what_we_write_we_read(tmp_path: Path) -> None:
 
 
 @given(st.text(max_size=60), st.binary(max_size=60))
-def test_nothing_but_a_clear_error_comes_of_garbage(text: str, data: bytes) -> None:
+def test_garbage_kubeconfig_raises_kubeconfig_error(text: str, data: bytes) -> None:
     for garbage in (text.encode(), data):
         with pytest.raises(KubeconfigError, match="the Secret"):
             kubeconfig.parse(garbage, origin="the Secret")
@@ -79,13 +79,13 @@ def test_nothing_but_a_clear_error_comes_of_garbage(text: str, data: bytes) -> N
         b"\xc3\x28",
     ],
 )
-def test_hostile_text_is_refused(hostile: bytes) -> None:
+def test_hostile_kubeconfig_yaml_is_rejected(hostile: bytes) -> None:
     with pytest.raises(KubeconfigError, match="the Secret is"):
         kubeconfig.parse(hostile, origin="the Secret")
 
 
 class TestWhichFile:
-    def test_of_several_what_is_named_first_wins(self, tmp_path: Path) -> None:
+    def test_first_definition_in_kubeconfig_files_takes_precedence(self, tmp_path: Path) -> None:
         first = put(tmp_path / "1", {**config(), "users": [], "current-context": ""})
         second = put(tmp_path / "2", {**config({"server": "https://other"}, {"token": "t"}), "current-context": "x"})
         environ = {"KUBECONFIG": f"{first}::{tmp_path / 'missing'}:{second}:{first}"}
@@ -93,16 +93,16 @@ class TestWhichFile:
         assert (access.server, access.token) == ("https://c:6443", "t")
         assert access.origin == f"{first}, {second} (context 'x')"
 
-    def test_home_comes_next(self, tmp_path: Path) -> None:
+    def test_kubeconfig_is_loaded_from_home_directory(self, tmp_path: Path) -> None:
         put(tmp_path / ".kube" / "config", config(user={"token": "mine"}))
         assert kubeconfig.load(environ={"HOME": str(tmp_path)}).token == "mine"
 
-    def test_then_the_pods_own(self, tmp_path: Path) -> None:
+    def test_in_cluster_config_is_used_without_kubeconfig_files(self, tmp_path: Path) -> None:
         environ = {"HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
         with pytest.raises(KubeconfigError, match="the Pod has no service account token"):
             kubeconfig.load(environ=environ)
 
-    def test_none_at_all_says_where_it_looked(self, tmp_path: Path) -> None:
+    def test_missing_kubeconfig_error_lists_searched_paths(self, tmp_path: Path) -> None:
         with pytest.raises(KubeconfigError, match=r"looked for .*/\.kube/config, because KUBECONFIG is not set"):
             kubeconfig.load(environ={"HOME": str(tmp_path)})
         with pytest.raises(KubeconfigError, match="looked for /a and /b"):
@@ -110,13 +110,13 @@ class TestWhichFile:
         with pytest.raises(KubeconfigError, match="the kubeconfig /a does not exist"):
             kubeconfig.load(Path("/a"))
 
-    def test_empty_lists_are_written_as_null(self, tmp_path: Path) -> None:
+    def test_null_kubeconfig_lists_are_read_as_empty(self, tmp_path: Path) -> None:
         nothing = "apiVersion: v1\nclusters: null\ncontexts: null\ncurrent-context: ''\nkind: Config\nusers: null\n"
         assert "has no current-context; its contexts are: none" in refusal(tmp_path, nothing)
 
 
 class TestContext:
-    def test_another_than_the_current_one(self, tmp_path: Path) -> None:
+    def test_named_context_overrides_current_context(self, tmp_path: Path) -> None:
         both = config()
         both["contexts"].append({"name": "y", "context": {"cluster": "d"}})
         both["clusters"].append({"name": "d", "cluster": {"server": "https://d"}})
@@ -133,10 +133,10 @@ class TestContext:
             ({"users": 5}, "is not a valid kubeconfig: Expected `array | null`, got `int` - at `$.users`"),
         ],
     )
-    def test_what_is_missing_is_named(self, tmp_path: Path, change: Json, said: str) -> None:
+    def test_missing_context_cluster_or_user_is_named_in_error(self, tmp_path: Path, change: Json, said: str) -> None:
         assert said in refusal(tmp_path, {**config(), **change})
 
-    def test_broken_yaml_names_the_line_and_shows_nothing(self, tmp_path: Path) -> None:
+    def test_broken_kubeconfig_yaml_error_names_line_without_content(self, tmp_path: Path) -> None:
         said = refusal(tmp_path, "users:\n- name: a\n  token: 'secret\n")
         assert "is not valid YAML (line 4)" in said
         assert "secret" not in said
@@ -144,13 +144,15 @@ class TestContext:
 
 class TestServer:
     @pytest.mark.parametrize("server", ["", "c:6443", "ftp://c", "https://", "https://c:port", "/path"])
-    def test_must_be_an_address(self, tmp_path: Path, server: str) -> None:
+    def test_server_must_be_a_valid_http_url(self, tmp_path: Path, server: str) -> None:
         assert "cluster 'c'" in refusal(tmp_path, config({"server": server}))
 
-    def test_may_have_a_path(self, tmp_path: Path) -> None:
+    def test_server_url_may_have_a_path(self, tmp_path: Path) -> None:
         assert load(tmp_path, config({"server": "https://c/k8s/clusters/a/"})).server == "https://c/k8s/clusters/a"
 
-    def test_is_verified_unless_told_not_to(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def test_server_is_verified_unless_insecure_skip_tls_verify_is_set(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         assert not load(tmp_path, config()).insecure
         assert not caplog.records
         assert load(tmp_path, config({"insecure-skip-tls-verify": True})).insecure
@@ -158,7 +160,7 @@ class TestServer:
         both = config({"insecure-skip-tls-verify": True, "certificate-authority-data": encoded("CA")})
         assert "cannot both be set" in refusal(tmp_path, both)
 
-    def test_name_and_proxy(self, tmp_path: Path) -> None:
+    def test_tls_server_name_and_proxy_url_are_read_and_socks_rejected(self, tmp_path: Path) -> None:
         access = load(tmp_path, config({"tls-server-name": "real", "proxy-url": "http://me:pw@p:3128"}))
         assert (access.tls_server_name, access.proxy_url) == ("real", "http://me:pw@p:3128")
         said = refusal(tmp_path, config({"proxy-url": "socks5://me:pw@p"}))
@@ -167,13 +169,13 @@ class TestServer:
 
 
 class TestUser:
-    def test_relative_paths_start_at_their_file(self, tmp_path: Path) -> None:
+    def test_relative_paths_are_resolved_against_kubeconfig_directory(self, tmp_path: Path) -> None:
         put(tmp_path / "pki" / "ca.crt", "CA")
         put(tmp_path / "token", "t")
         found = load(tmp_path, config({"certificate-authority": "pki/ca.crt"}, {"tokenFile": "token"}))
         assert (found.ca, found.token_file) == (tmp_path / "pki" / "ca.crt", tmp_path / "token")
 
-    def test_data_wins_over_a_file(self, tmp_path: Path) -> None:
+    def test_inline_data_takes_precedence_over_file(self, tmp_path: Path) -> None:
         assert (
             load(tmp_path, config({"certificate-authority": "nowhere", "certificate-authority-data": encoded("CA")})).ca
             == b"CA"
@@ -216,18 +218,20 @@ class TestUser:
             ),
         ],
     )
-    def test_what_cannot_be_used_is_refused_by_name(self, tmp_path: Path, user: Json, said: str) -> None:
+    def test_unusable_user_credentials_error_names_user_and_hides_password(
+        self, tmp_path: Path, user: Json, said: str
+    ) -> None:
         found = refusal(tmp_path, config(user=user))
         assert said in found
         assert "user 'u'" in found
         assert "pw" not in found
 
-    def test_impersonation(self, tmp_path: Path) -> None:
+    def test_impersonation_fields_are_read(self, tmp_path: Path) -> None:
         user = {"token": "t", "as": "jane", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"k": ["v"]}}
         found = load(tmp_path, config(user=user)).impersonate
         assert (found.user, found.uid, found.groups, found.extra) == ("jane", "7", ("a", "b"), {"k": ("v",)})
 
-    def test_what_is_secret_is_not_shown(self, tmp_path: Path) -> None:
+    def test_access_representation_hides_token(self, tmp_path: Path) -> None:
         access = load(tmp_path, config(user={"token": "hush-hush"}))
         assert "hush-hush" not in f"{access} {access!r}"
         assert "by token" in str(access)
@@ -244,7 +248,7 @@ class TestExec:
         "provideClusterInfo": True,
     }
 
-    def test_is_read_whole(self, tmp_path: Path) -> None:
+    def test_exec_config_is_read_with_cluster_info(self, tmp_path: Path) -> None:
         extension = [
             {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}},
             {"name": "other", "extension": 1},
@@ -261,12 +265,12 @@ class TestExec:
             "config": {"audience": "a"},
         }
 
-    def test_a_bare_name_is_for_the_path(self, tmp_path: Path) -> None:
+    def test_exec_command_without_slash_is_resolved_by_path(self, tmp_path: Path) -> None:
         plugin = load(tmp_path, config(user={"exec": {**self.PLUGIN, "command": "aws"}})).exec
         assert plugin is not None
         assert plugin.command == "aws"
 
-    def test_a_token_makes_it_unnecessary(self, tmp_path: Path) -> None:
+    def test_token_takes_precedence_over_exec_plugin(self, tmp_path: Path) -> None:
         assert load(tmp_path, config(user={"token": "t", "exec": self.PLUGIN})).method == "token"
 
 
@@ -286,14 +290,14 @@ class TestFromElsewhere:
             ({"certificate-authority": "/etc/hostname"}, {}, "may not refer to local files"),
         ],
     )
-    def test_programs_and_files_are_refused(self, cluster: Json, user: Json, said: str) -> None:
+    def test_kubeconfig_from_secret_may_not_use_exec_or_files(self, cluster: Json, user: Json, said: str) -> None:
         text = yaml.safe_dump(config(cluster, user)).encode()
         with pytest.raises(KubeconfigError, match=said) as caught:
             kubeconfig.parse(text, origin="Secret a/b-kubeconfig", environ={})
         assert "in Secret a/b-kubeconfig (context 'x')" in str(caught.value)
         kubeconfig.parse(text, allow_exec=True, environ={})
 
-    def test_what_it_brings_itself_is_used(self) -> None:
+    def test_kubeconfig_from_secret_uses_inline_credentials(self) -> None:
         access = kubeconfig.parse(yaml.safe_dump(config(user={"token": "t"})).encode(), environ={})
         assert (access.server, access.token) == ("https://c:6443", "t")
 
@@ -301,13 +305,13 @@ class TestFromElsewhere:
 class TestInCluster:
     ENVIRON: ClassVar = {"KUBERNETES_SERVICE_HOST": "fd00::1", "KUBERNETES_SERVICE_PORT": "443"}
 
-    def test_address_files_and_namespace(self, tmp_path: Path) -> None:
+    def test_in_cluster_config_reads_address_files_and_namespace(self, tmp_path: Path) -> None:
         for name, content in (("token", "t"), ("ca.crt", "CA"), ("namespace", "ns\n")):
             put(tmp_path / name, content)
         access = kubeconfig.in_cluster(tmp_path, environ=self.ENVIRON)
         assert (access.server, access.namespace) == ("https://[fd00::1]:443", "ns")
         assert (access.token_file, access.ca) == (tmp_path / "token", tmp_path / "ca.crt")
 
-    def test_outside_it_says_so(self, tmp_path: Path) -> None:
+    def test_in_cluster_config_outside_cluster_is_rejected(self, tmp_path: Path) -> None:
         with pytest.raises(KubeconfigError, match="not inside a cluster"):
             kubeconfig.in_cluster(tmp_path, environ={})

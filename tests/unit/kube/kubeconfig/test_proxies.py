@@ -26,5 +26,7 @@ from remuda.kube.kubeconfig.proxies import proxy_of_environment
         ("https://11.1.2.3", {"HTTPS_PROXY": "http://p:1", "NO_PROXY": "10.0.0.0/8"}, "http://p:1"),
     ],
 )
-def test_as_kubectl_reads_them(server: str, environ: dict[str, str], expected: str) -> None:
+def test_proxy_environment_variables_are_read_as_kubectl_does(
+    server: str, environ: dict[str, str], expected: str
+) -> None:
     assert proxy_of_environment(server, environ) == expected

@@ -11,7 +11,7 @@ import yaml
 from remuda.kube import kubeconfig
 
 
-def test_a_certificate_says_who_it_is() -> None:
+def test_built_kubeconfig_contains_client_certificate() -> None:
     config = kubeconfig.build(
         "https://127.0.0.1:6443", ca_pem=b"CA", client_certificate_pem=b"CERT", client_key_pem=b"KEY", namespace="a"
     )
@@ -24,11 +24,11 @@ def test_a_certificate_says_who_it_is() -> None:
     assert config["current-context"] == config["contexts"][0]["name"]
 
 
-def test_a_token_says_who_it_is() -> None:
+def test_built_kubeconfig_contains_token() -> None:
     assert kubeconfig.build("https://x", token="t")["users"][0]["user"] == {"token": "t"}
 
 
-def test_the_file_is_private_and_whole(tmp_path: Path) -> None:
+def test_kubeconfig_file_is_written_with_private_mode(tmp_path: Path) -> None:
     path = tmp_path / "admin.kubeconfig"
     path.write_text("old")
     path.chmod(0o644)
@@ -39,7 +39,7 @@ def test_the_file_is_private_and_whole(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_kubeconfig_write_keeps_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "admin.kubeconfig"
     path.write_text("old")
 

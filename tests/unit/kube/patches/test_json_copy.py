@@ -11,12 +11,12 @@ from remuda.kube.patches.json_copy import same_json
 @pytest.mark.parametrize(
     ("left", "right"), [(1, 1.0), (1, True), (0, False), (1.0, True), ("1", 1), ([], {}), (0, None)]
 )
-def test_what_looks_different_is(left: Any, right: Any, wrapped: Any) -> None:
+def test_same_json_distinguishes_types_of_equal_values(left: Any, right: Any, wrapped: Any) -> None:
     assert not same_json(wrapped(left), wrapped(right))
     assert same_json(wrapped(left), wrapped(left))
 
 
-def test_the_order_of_members_does_not_matter() -> None:
+def test_same_json_ignores_member_order_but_not_list_order() -> None:
     assert same_json({"a": 1, "b": [1, 2]}, {"b": [1, 2], "a": 1})
     assert not same_json({"a": [1, 2]}, {"a": [2, 1]})
     assert not same_json({"a": 1}, {"a": 1, "b": 1})

@@ -45,7 +45,7 @@ def op(kind: str, path: str, **more: Any) -> dict[str, Any]:
         ({"a": 1}, [], {"a": 1}),
     ],
 )
-def test_operations(original: dict[str, Any], patch: list[Any], result: dict[str, Any]) -> None:
+def test_json_patch_operations_are_applied(original: dict[str, Any], patch: list[Any], result: dict[str, Any]) -> None:
     assert apply_json_patch(original, patch) == result
 
 
@@ -76,7 +76,7 @@ def test_operations(original: dict[str, Any], patch: list[Any], result: dict[str
         ({}, [op("replace", "", value=[])]),
     ],
 )
-def test_what_does_not_apply_is_422(original: dict[str, Any], patch: list[Any]) -> None:
+def test_inapplicable_json_patch_returns_422_and_keeps_original(original: dict[str, Any], patch: list[Any]) -> None:
     before = copy_json(original)
     with pytest.raises(StatusError) as caught:
         apply_json_patch(original, patch)
@@ -93,7 +93,7 @@ def test_what_does_not_apply_is_422(original: dict[str, Any], patch: list[Any]) 
         ([{"op": "add", "path": 1}], "cannot unmarshal number into Go struct field jsonPatchOp.path of type string"),
     ],
 )
-def test_what_is_no_patch_is_a_bad_request(patch: Any, message: str) -> None:
+def test_malformed_json_patch_is_a_bad_request(patch: Any, message: str) -> None:
     with pytest.raises(StatusError) as caught:
         apply_json_patch({}, patch)
     assert (caught.value.code, caught.value.message) == (400, f"error decoding patch: json: {message}")
@@ -110,14 +110,14 @@ def test_what_is_no_patch_is_a_bad_request(patch: Any, message: str) -> None:
         op("copy", "/b", **{"from": "/a"}),
     ],
 )
-def test_operation_after_the_object_was_replaced_does_not_apply(root: Any, following: dict[str, Any]) -> None:
+def test_json_patch_operation_on_scalar_root_returns_422(root: Any, following: dict[str, Any]) -> None:
     """It was answered with a 500."""
     with pytest.raises(StatusError) as caught:
         apply_json_patch({"a": 1}, [op("replace", "", value=root), following])
     assert caught.value.code == 422
 
 
-def test_too_many_operations_are_refused() -> None:
+def test_json_patch_with_too_many_operations_is_rejected() -> None:
     assert apply_json_patch({}, [op("add", "/a", value=1)] * 10_000) == {"a": 1}
     with pytest.raises(StatusError) as caught:
         apply_json_patch({}, [op("add", "/a", value=1)] * 10_001)
@@ -125,7 +125,7 @@ def test_too_many_operations_are_refused() -> None:
     assert caught.value.message.endswith("The allowed maximum operations in a JSON patch is 10000, got 10001")
 
 
-def test_copies_cannot_grow_without_bound() -> None:
+def test_json_patch_copies_are_limited_in_size() -> None:
     doubling = [{"op": "copy", "from": "/a", "path": "/a/-"}] * 60
     with pytest.raises(StatusError) as caught:
         apply_json_patch({"a": ["x" * 100]}, doubling)
@@ -145,7 +145,7 @@ OPERATIONS = st.fixed_dictionaries(
 
 
 @given(st.dictionaries(st.sampled_from("ab"), VALUES), st.lists(OPERATIONS, max_size=4))
-def test_any_patch_applies_or_is_refused_and_inputs_stay(original: dict[str, Any], patch: list[Any]) -> None:
+def test_json_patch_applies_or_is_rejected_without_modifying_inputs(original: dict[str, Any], patch: list[Any]) -> None:
     before, given_patch = copy_json(original), copy_json(patch)
     code = 200
     try:
@@ -165,12 +165,12 @@ _OBJECTS = st.dictionaries(st.sampled_from(["a", "b/c", "~1", "e"]), _VALUES)
 
 
 @given(_OBJECTS, _OBJECTS)
-def test_a_difference_leads_from_one_to_the_other(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_created_json_patch_transforms_before_into_after(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert same_json(apply_json_patch(before, create_json_patch(before, after)), after)
     assert create_json_patch(after, after) == []
 
 
-def test_a_difference_names_what_differs() -> None:
+def test_created_json_patch_contains_only_differences() -> None:
     before = {"a": {"b": 1, "c": [1]}, "d": 1, "same": {"x": 1}}
     after = {"a": {"b": 2, "c": [1, 2]}, "e": {}, "same": {"x": 1}}
     assert create_json_patch(before, after) == [
@@ -181,7 +181,7 @@ def test_a_difference_names_what_differs() -> None:
     ]
 
 
-def test_copies_of_copies_of_a_list_are_bounded_by_their_values() -> None:
+def test_json_patch_nested_list_copies_are_rejected_quickly() -> None:
     copies = [{"op": "copy", "from": "/l", "path": "/l/-"} for _ in range(9_000)]
     started = time.process_time()
     with pytest.raises(StatusError, match="the server rejected our request"):

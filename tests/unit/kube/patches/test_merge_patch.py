@@ -44,19 +44,21 @@ PATCHES = st.dictionaries(
         ({"a": {"b": 1}}, {"a": [{"x": None}]}, {"a": [{"x": None}]}),
     ],
 )
-def test_table(original: dict[str, Any], patch: dict[str, Any], result: dict[str, Any]) -> None:
+def test_merge_patch_follows_rfc_and_server_null_handling(
+    original: dict[str, Any], patch: dict[str, Any], result: dict[str, Any]
+) -> None:
     assert apply_merge_patch(original, patch) == result
 
 
 @given(OBJECTS, OBJECTS)
-def test_a_created_patch_leads_from_before_to_after(before: dict[str, Any], after: dict[str, Any]) -> None:
+def test_created_merge_patch_transforms_before_into_after(before: dict[str, Any], after: dict[str, Any]) -> None:
     patch = create_merge_patch(before, after)
     assert same_json(apply_merge_patch(before, patch), after)
     assert bool(patch) == (not same_json(before, after))
 
 
 @given(OBJECTS, PATCHES)
-def test_inputs_stay_and_nothing_is_shared(original: dict[str, Any], patch: dict[str, Any]) -> None:
+def test_merge_patch_does_not_modify_or_share_inputs(original: dict[str, Any], patch: dict[str, Any]) -> None:
     before, given_patch = copy_json(original), copy_json(patch)
     result = apply_merge_patch(original, patch)
     _scribble(result)
@@ -64,7 +66,7 @@ def test_inputs_stay_and_nothing_is_shared(original: dict[str, Any], patch: dict
 
 
 @given(OBJECTS, PATCHES)
-def test_a_third_time_changes_nothing(original: dict[str, Any], patch: dict[str, Any]) -> None:
+def test_merge_patch_is_idempotent_after_second_application(original: dict[str, Any], patch: dict[str, Any]) -> None:
     """From the second time on: a list that replaces an object keeps its nulls the first time (see the table)."""
     settled = apply_merge_patch(apply_merge_patch(original, patch), patch)
     assert same_json(apply_merge_patch(settled, patch), settled)
@@ -78,7 +80,7 @@ def _scribble(value: Any) -> None:
         value.clear()
 
 
-def test_in_place_gives_the_object_itself() -> None:
+def test_merge_patch_in_place_returns_the_original_object() -> None:
     original = {"a": 1}
     assert apply_merge_patch(original, {"b": 2}, in_place=True) is original
 
@@ -91,13 +93,13 @@ def test_in_place_gives_the_object_itself() -> None:
         ("x", "error decoding patch: json: cannot unmarshal string into Go value of type map[string]interface {}"),
     ],
 )
-def test_what_is_no_patch_is_a_bad_request(patch: Any, message: str) -> None:
+def test_malformed_merge_patch_is_a_bad_request(patch: Any, message: str) -> None:
     with pytest.raises(StatusError) as caught:
         apply_merge_patch({}, patch)
     assert (caught.value.code, caught.value.message) == (400, message)
 
 
-def test_a_patch_of_endless_depth_is_refused() -> None:
+def test_extremely_deep_merge_patch_is_rejected() -> None:
     deep: dict[str, Any] = {}
     for _ in range(100_000):
         deep = {"a": deep}

@@ -63,7 +63,7 @@ def test_nested_keyed_lists_merge() -> None:
     assert result["spec"]["containers"][0]["ports"] == [{"containerPort": 443}, {"containerPort": 80}]
 
 
-def test_new_elements_come_first_and_the_rest_stays_in_place() -> None:
+def test_new_list_elements_are_prepended_and_existing_order_is_kept() -> None:
     assert names_after(containers("a", "b", "c"), containers("x", "b")) == ["x", "a", "b", "c"]
     assert names_after(containers("a", "b", "c"), containers("c", "a")) == ["b", "c", "a"]
 
@@ -78,18 +78,18 @@ def test_scalars_merge_without_duplicates() -> None:
     assert result["metadata"]["finalizers"] == ["c", "a", "b"]
 
 
-def test_an_element_is_deleted_by_its_key() -> None:
+def test_delete_directive_removes_list_element_by_key() -> None:
     patch = {"spec": {"containers": [{"name": "a", "$patch": "delete"}]}}
     assert names_after(containers("a", "b"), patch) == ["b"]
     assert names_after(containers("b"), patch) == ["b"]
 
 
-def test_a_keyed_list_is_replaced_on_demand() -> None:
+def test_replace_directive_replaces_keyed_list() -> None:
     patch = {"spec": {"containers": [{"$patch": "replace"}, {"name": "x"}]}}
     assert names_after(containers("a", "b"), patch) == ["x"]
 
 
-def test_objects_are_replaced_or_emptied_on_demand() -> None:
+def test_replace_and_delete_directives_apply_to_objects() -> None:
     original = {"metadata": {"labels": {"a": "1"}, "name": "n"}}
     assert patched(original, {"metadata": {"labels": {"$patch": "replace", "b": "2"}}}) == {
         "metadata": {"labels": {"b": "2"}, "name": "n"}
@@ -100,28 +100,28 @@ def test_objects_are_replaced_or_emptied_on_demand() -> None:
     assert patched({}, {"metadata": {"labels": {"$patch": "delete"}}}) == {"metadata": {}}
 
 
-def test_a_replace_strategy_takes_the_patch_whole() -> None:
+def test_replace_strategy_replaces_the_whole_object() -> None:
     assert patched({"spec": {"whole": {"a": "1"}}}, {"spec": {"whole": {"b": "2"}}}) == {"spec": {"whole": {"b": "2"}}}
 
 
-def test_null_removes_and_new_values_lose_their_nulls() -> None:
+def test_null_removes_field_and_is_dropped_from_new_values() -> None:
     assert patched({"metadata": {"labels": {"a": "1"}}}, {"metadata": {"labels": None}}) == {"metadata": {}}
     assert patched({}, {"metadata": {"labels": {"a": None, "b": "1"}}}) == {"metadata": {"labels": {"b": "1"}}}
 
 
-def test_retain_keys_clears_the_rest() -> None:
+def test_retain_keys_directive_removes_other_keys() -> None:
     original = {"spec": {"strategy": {"type": "RollingUpdate", "rollingUpdate": {"max": 1}}}}
     patch = {"spec": {"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}}
     assert patched(original, patch) == {"spec": {"strategy": {"type": "Recreate"}}}
 
 
-def test_scalars_are_deleted_from_a_list() -> None:
+def test_delete_from_primitive_list_directive_removes_scalars() -> None:
     original = {"metadata": {"finalizers": ["a", "b", "c"]}}
     patch = {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a", "z"]}}
     assert patched(original, patch) == {"metadata": {"finalizers": ["b", "c"]}}
 
 
-def test_the_element_order_is_set() -> None:
+def test_set_element_order_directive_orders_keyed_list() -> None:
     patch = {
         "spec": {
             "$setElementOrder/containers": [{"name": "c"}, {"name": "a"}],
@@ -133,7 +133,7 @@ def test_the_element_order_is_set() -> None:
     assert names_after(containers("a", "b", "c"), only_order) == ["c", "b", "a"]
 
 
-def test_the_order_of_scalars_is_set() -> None:
+def test_set_element_order_directive_orders_scalar_list() -> None:
     patch = {"metadata": {"$setElementOrder/finalizers": ["b", "c", "a"], "finalizers": ["c"]}}
     result = patched({"metadata": {"finalizers": ["a", "b"]}}, patch)
     assert result["metadata"]["finalizers"] == ["b", "c", "a"]
@@ -165,7 +165,7 @@ def test_the_order_of_scalars_is_set() -> None:
         ([], 400, "json: cannot unmarshal array into Go value of type map[string]interface {}"),
     ],
 )
-def test_bad_patches(patch: Any, code: int, message: str | None) -> None:
+def test_invalid_strategic_patches_are_rejected(patch: Any, code: int, message: str | None) -> None:
     with pytest.raises(StatusError) as caught:
         apply_strategic_patch(containers("a"), patch, POD)
     assert caught.value.code == code
@@ -176,7 +176,7 @@ NAMES = st.lists(st.sampled_from("abcde"), unique=True, max_size=5)
 
 
 @given(NAMES, NAMES, NAMES)
-def test_merged_lists_hold_both_and_keep_each_order(live: list[str], patch: list[str], deleted: list[str]) -> None:
+def test_merged_lists_contain_both_inputs_in_their_order(live: list[str], patch: list[str], deleted: list[str]) -> None:
     doomed = [name for name in deleted if name not in patch]
     elements = [{"name": name} for name in patch] + [{"name": name, "$patch": "delete"} for name in doomed]
     original, given_patch = containers(*live), {"spec": {"containers": elements}}
@@ -190,7 +190,7 @@ def test_merged_lists_hold_both_and_keep_each_order(live: list[str], patch: list
 
 
 @given(NAMES, NAMES)
-def test_a_second_time_changes_nothing(live: list[str], patch: list[str]) -> None:
+def test_strategic_patch_is_idempotent(live: list[str], patch: list[str]) -> None:
     once = patched(containers(*live), containers(*patch, image="2"))
     assert patched(once, containers(*patch, image="2")) == once
 

@@ -41,12 +41,12 @@ async def judge(test: str, subject: Flawless) -> None:
 
 
 @pytest.mark.parametrize("test", [name for name in TESTS if name != INSTALLED])
-async def test_a_good_driver_passes(test: str, tmp_path: Path) -> None:
+async def test_conformance_test_passes_for_correct_driver(test: str, tmp_path: Path) -> None:
     await judge(test, Flawless(tmp_path, ""))
 
 
 @pytest.mark.parametrize("flaw", FLAWS)
-async def test_each_flaw_is_found(flaw: str, tmp_path: Path) -> None:
+async def test_conformance_test_detects_flawed_driver(flaw: str, tmp_path: Path) -> None:
     with pytest.raises((AssertionError, RuntimeError, flawed.DriverError)):
         await judge(FLAWS[flaw], Flawless(tmp_path, flaw))
 
@@ -61,7 +61,7 @@ async def test_each_flaw_is_found(flaw: str, tmp_path: Path) -> None:
         (flawed.BadDefault, "test_the_options_of_this_suite_are_of_the_model"),
     ],
 )
-async def test_a_bad_model_is_found(options: type[Any], test: str, tmp_path: Path) -> None:
+async def test_conformance_test_detects_bad_options_model(options: type[Any], test: str, tmp_path: Path) -> None:
     class Mine(Flawed):
         options_type = options
 

@@ -110,7 +110,7 @@ async def until_missed(by: Host, lost: Host) -> None:
     await eventually(is_missed, f"{lost.name} is missed", lambda: by.log)
 
 
-async def test_three_servers_and_an_agent_live_with_the_loss_of_one_and_write_nothing_without_two(herd: Herd) -> None:
+async def test_three_server_cluster_survives_one_loss_and_rejects_writes_without_quorum(herd: Herd) -> None:
     one = herd.server("one")
     await one.up()
     two, three = herd.server("two", by=one), herd.server("three", by=one)  # at once: one joins after the other
@@ -176,7 +176,7 @@ async def _first_change(by: Host, name: str) -> str:
     return ""
 
 
-async def test_a_member_leaves_when_its_node_is_told_or_deleted_and_never_below_a_majority(herd: Herd) -> None:
+async def test_member_leaves_on_node_annotation_or_deletion_but_not_below_quorum(herd: Herd) -> None:
     one = herd.server("one")
     await one.up()
     two = herd.server("two", by=one)
@@ -216,7 +216,7 @@ async def test_a_member_leaves_when_its_node_is_told_or_deleted_and_never_below_
     assert await voters(one) == {"one"}
 
 
-async def test_the_server_with_the_data_gives_it_to_another_before_it_leaves(herd: Herd) -> None:
+async def test_leader_transfers_data_before_leaving_cluster(herd: Herd) -> None:
     one = herd.server("one")
     await one.up()
     two, three = herd.server("two", by=one), herd.server("three", by=one)
@@ -268,7 +268,7 @@ def _forget_the_end(host: Host, before: bytes) -> None:
     layout.tombstone.unlink()
 
 
-async def test_servers_of_unique_roles_are_one_cluster(herd: Herd) -> None:
+async def test_etcd_only_and_control_plane_only_servers_form_one_cluster(herd: Herd) -> None:
     no_api = {"disable_apiserver": True, "disable_controller_manager": True, "disable_scheduler": True}
     etcd = herd.server("etcd", **no_api)
 
@@ -308,7 +308,7 @@ async def _status(host: Host, path: str) -> int:
     return 200
 
 
-async def test_whoever_shows_the_wrong_token_ca_password_or_configuration_is_refused(herd: Herd) -> None:
+async def test_join_with_wrong_token_ca_password_or_configuration_is_rejected(herd: Herd) -> None:
     one = herd.server("one", cluster_cidr="10.40.0.0/16")
     await one.up()
     ca = (one.tls / "server-ca.crt").read_bytes()
@@ -341,7 +341,7 @@ async def test_whoever_shows_the_wrong_token_ca_password_or_configuration_is_ref
     await impostor.up()  # the name is free
 
 
-async def test_a_node_may_write_only_what_is_its_own_and_is_unknown_when_it_falls_silent(herd: Herd) -> None:
+async def test_node_may_write_only_its_own_objects_and_turns_unknown_when_silent(herd: Herd) -> None:
     herd.program = RENEWING
     one = herd.server("one", kube_controller_manager_arg=["node-monitor-grace-period=5s"])
     await one.up()

@@ -28,7 +28,7 @@ def configured(
     return read(role, flags, Host(str(tmp_path)), environment or {})
 
 
-def test_later_files_replace_and_a_plus_appends(tmp_path: Path) -> None:
+def test_later_config_files_override_and_plus_keys_append(tmp_path: Path) -> None:
     found = configured(
         tmp_path,
         main="token: first\nnode-label: [a=1]\ntls-san: one\n",
@@ -42,7 +42,7 @@ def test_later_files_replace_and_a_plus_appends(tmp_path: Path) -> None:
     assert found.text("https-listen-port") == "7443"
 
 
-def test_files_are_above_the_environment_and_flags_are_above_files(tmp_path: Path) -> None:
+def test_flags_override_config_files_which_override_environment(tmp_path: Path) -> None:
     found = configured(
         tmp_path,
         flags=("--node-name=flag", "--node-label", "b=2", "--cluster-init"),
@@ -56,7 +56,7 @@ def test_files_are_above_the_environment_and_flags_are_above_files(tmp_path: Pat
     assert found.flag("cluster-init")
 
 
-def test_a_server_skips_what_it_does_not_know_and_an_agent_refuses_it(tmp_path: Path) -> None:
+def test_server_skips_unknown_config_key_and_agent_rejects_unknown_key(tmp_path: Path) -> None:
     found = configured(tmp_path, main="token: x\nno-such: 1\n")
     assert found.warnings == ["Unknown flag --no-such found in the config file, skipping"]
     with pytest.raises(FatalError, match="not defined: -tls-san"):
@@ -64,31 +64,31 @@ def test_a_server_skips_what_it_does_not_know_and_an_agent_refuses_it(tmp_path: 
 
 
 @pytest.mark.parametrize("flags", [("--no-such", "x"), ("server",), ("--token",)])
-def test_flags_that_are_none_are_refused(tmp_path: Path, flags: tuple[str, ...]) -> None:
+def test_invalid_flags_are_rejected(tmp_path: Path, flags: tuple[str, ...]) -> None:
     with pytest.raises(FatalError):
         configured(tmp_path, flags=flags)
 
 
 @pytest.mark.parametrize("content", ["a: [", "- a\n", "just text"])
-def test_files_that_are_no_map_are_refused_without_showing_them(tmp_path: Path, content: str) -> None:
+def test_config_file_that_is_not_a_map_is_rejected_without_showing_content(tmp_path: Path, content: str) -> None:
     with pytest.raises(FatalError) as refused:
         configured(tmp_path, main=content + "\n")
     assert content not in str(refused.value)
 
 
-def test_flags_of_components_are_found_and_the_last_one_counts() -> None:
+def test_last_component_argument_takes_precedence() -> None:
     found = Configuration(role="server", values={"kubelet-arg": ("a=b", "provider-id=x://1", "--provider-id=x://2=3")})
     assert found.argument("kubelet-arg", "provider-id") == "x://2=3"
     assert found.argument("kubelet-arg", "none", "default") == "default"
 
 
-def test_every_key_that_plans_may_hold_is_known_to_the_role_it_is_held_for() -> None:
+def test_all_planned_config_keys_are_known_to_their_role() -> None:
     for planned, known in ((NANO.server_arguments, arguments.SERVER), (NANO.agent_arguments, arguments.AGENT)):
         kinds = {key: "string" if kind == "number" else kind for key, kind in planned.items()}
         assert {key: known.get(key) for key in kinds} == kinds
 
 
-def test_taints_are_read_and_bad_ones_refused() -> None:
+def test_taints_are_parsed_and_invalid_taints_rejected() -> None:
     assert facts.taint("a=b:NoSchedule") == {"key": "a", "value": "b", "effect": "NoSchedule"}
     assert facts.taint("x.io/a:NoExecute") == {"key": "x.io/a", "effect": "NoExecute"}
     for bad in ("a", "a=b", "a=b:Sometimes"):
@@ -96,7 +96,7 @@ def test_taints_are_read_and_bad_ones_refused() -> None:
             facts.taint(bad)
 
 
-def test_paths_are_below_the_root_once() -> None:
+def test_host_root_is_prepended_to_paths_once() -> None:
     host = Host("/hosts/one", "127.5.0.1")
     assert str(host.path("/var/lib")) == "/hosts/one/var/lib"
     assert str(host.path("/hosts/one/var/lib")) == "/hosts/one/var/lib"

@@ -46,7 +46,7 @@ def join(seats: Keeper, clock: Clock, name: str) -> None:
     seats.look_after_learners()
 
 
-async def test_members_count_while_they_report(tmp_path: Path, clock: Clock) -> None:
+async def test_members_count_towards_quorum_while_reporting(tmp_path: Path, clock: Clock) -> None:
     seats = keeper(tmp_path)
     for name in ("b", "c"):
         join(seats, clock, name)
@@ -60,9 +60,7 @@ async def test_members_count_while_they_report(tmp_path: Path, clock: Clock) -> 
     assert seats.standing().alive == ("a-1", "b-1")
 
 
-async def test_the_list_is_on_disk_before_it_is_in_force_and_a_keeper_starts_without_a_majority(
-    tmp_path: Path, clock: Clock
-) -> None:
+async def test_member_list_is_persisted_and_restarted_leader_waits_for_quorum(tmp_path: Path, clock: Clock) -> None:
     seats = keeper(tmp_path)
     join(seats, clock, "b")
     kept = membership_client.load(tmp_path / "server/db/cluster.json")
@@ -73,7 +71,7 @@ async def test_the_list_is_on_disk_before_it_is_in_force_and_a_keeper_starts_wit
     assert again.refusing() == ""
 
 
-async def test_who_was_removed_is_told_so(tmp_path: Path, clock: Clock) -> None:
+async def test_report_of_removed_member_raises_removed(tmp_path: Path, clock: Clock) -> None:
     seats = keeper(tmp_path)
     join(seats, clock, "b")
     seats.remove("b-1")
@@ -82,7 +80,7 @@ async def test_who_was_removed_is_told_so(tmp_path: Path, clock: Clock) -> None:
     assert seats.standing().apiservers == ("https://10.0.0.97:6443",)
 
 
-async def test_servers_that_are_no_members_are_known_for_their_api_alone(tmp_path: Path, clock: Clock) -> None:
+async def test_non_member_server_is_listed_only_as_apiserver(tmp_path: Path, clock: Clock) -> None:
     seats = keeper(tmp_path)
     seats.hear(report("p", member=False))
     standing = seats.standing()
@@ -92,7 +90,7 @@ async def test_servers_that_are_no_members_are_known_for_their_api_alone(tmp_pat
     assert len(seats.standing().apiservers) == 1
 
 
-async def test_a_learner_that_never_comes_is_given_up(tmp_path: Path, clock: Clock) -> None:
+async def test_learner_that_never_reports_is_removed(tmp_path: Path, clock: Clock) -> None:
     seats = keeper(tmp_path)
     seats.join(report("b").as_member())
     seats.look_after_learners()
@@ -104,7 +102,7 @@ async def test_a_learner_that_never_comes_is_given_up(tmp_path: Path, clock: Clo
     assert [one.name for one in seats.members.members] == ["a-1"]
 
 
-async def test_changes_are_told(tmp_path: Path, clock: Clock) -> None:
+async def test_member_change_invokes_listener(tmp_path: Path, clock: Clock) -> None:
     seats = keeper(tmp_path)
     changed = asyncio.Event()
     seats.on_change(changed.set)

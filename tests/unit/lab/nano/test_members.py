@@ -22,7 +22,7 @@ def alive(*names: str) -> set[str]:
     return {f"{name}-1" for name in names}
 
 
-def test_a_new_member_learns_before_it_votes_and_there_is_one_at_a_time() -> None:
+def test_new_member_starts_as_learner_and_only_one_learner_is_allowed() -> None:
     found = cluster("a").add(member("b"), alive("a"))
     assert [(one.node, one.learner) for one in found.members] == [("a", False), ("b", True)]
     assert found.add(member("b"), alive("a")) == found  # asked twice
@@ -32,7 +32,7 @@ def test_a_new_member_learns_before_it_votes_and_there_is_one_at_a_time() -> Non
     assert [one.learner for one in promoted.members] == [False, False]
 
 
-def test_a_learner_that_is_not_there_is_not_promoted() -> None:
+def test_absent_learner_is_not_promoted() -> None:
     found = cluster("a").add(member("b"), alive("a"))
     with pytest.raises(MemberRefused, match=NOT_ENOUGH_STARTED):
         found.promote("b-1", alive("a"))
@@ -44,7 +44,7 @@ def test_a_second_member_of_the_same_node_is_refused() -> None:
         cluster("a", "b").add(again, alive("a", "b"))
 
 
-def test_removal_needs_a_majority_before_and_after() -> None:
+def test_member_removal_requires_majority_before_and_after() -> None:
     assert {one.node for one in cluster("a", "b", "c").remove("c-1", alive("a", "b")).members} == {
         "a",
         "b",
@@ -67,7 +67,7 @@ changes = st.lists(
 
 
 @given(changes)
-def test_no_change_is_made_without_a_majority_or_costs_it(steps: list[tuple[str, str, set[str]]]) -> None:
+def test_member_changes_require_and_preserve_majority(steps: list[tuple[str, str, set[str]]]) -> None:
     found = cluster("a")
     for action, name, living in steps:
         here = alive(*living)

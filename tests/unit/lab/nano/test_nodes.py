@@ -15,7 +15,7 @@ from remuda.lab.nano.members import Member
 from remuda.lab.nano.nodes import REMOVE, REMOVED_NAME, Renewals, asked_to_leave, etcd_patch, voter_patch
 
 
-def test_a_node_is_silent_since_its_renewal_was_seen_and_nobody_is_blamed_for_an_outage() -> None:
+def test_node_silence_counts_from_observed_renewal_and_excludes_outages() -> None:
     seen = Renewals()
     seen.take("a", "2020", 100.0)  # long ago by its own clock: that says nothing
     assert seen.silence("a", 110.0) == 10
@@ -29,7 +29,7 @@ def test_a_node_is_silent_since_its_renewal_was_seen_and_nobody_is_blamed_for_an
     assert seen.silence("never-heard-of", 250.0) == 50
 
 
-def test_what_etcd_is_on_a_node_is_written_only_when_it_differs() -> None:
+def test_etcd_node_patch_is_empty_when_unchanged() -> None:
     member = Member(name="a-1", node="a", address="10.0.0.1", learner=True)
     node = {"metadata": {"name": "a"}, "status": {}}
     patch = etcd_patch(node, member, NANO)
@@ -43,19 +43,19 @@ def test_what_etcd_is_on_a_node_is_written_only_when_it_differs() -> None:
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("40s", 40.0), ("1m", 60.0), ("500ms", 0.5)])
-def test_the_grace_of_nodes_is_read(text: str, seconds: float) -> None:
+def test_node_monitor_grace_period_is_parsed(text: str, seconds: float) -> None:
     values = {"kube-controller-manager-arg": (f"node-monitor-grace-period={text}",)}
     assert grace_seconds(Configuration(role="server", values=values)) == seconds
 
 
 @pytest.mark.parametrize("text", ["soon", "40", "s", "1h"])
-def test_a_grace_that_is_no_time_is_refused(text: str) -> None:
+def test_invalid_node_monitor_grace_period_is_rejected(text: str) -> None:
     values = {"kube-controller-manager-arg": (f"node-monitor-grace-period={text}",)}
     with pytest.raises(FatalError):
         grace_seconds(Configuration(role="server", values=values))
 
 
-def test_systemd_is_told_where_it_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_readiness_is_sent_to_notify_socket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.bind(str(path))
@@ -65,7 +65,7 @@ def test_systemd_is_told_where_it_asks(tmp_path: Path, monkeypatch: pytest.Monke
     notify.ready()  # nobody listens any more
 
 
-def test_manifests_are_found_in_folders_unless_they_are_skipped_or_disabled(tmp_path: Path) -> None:
+def test_manifests_are_found_recursively_except_skipped_or_disabled(tmp_path: Path) -> None:
     for name in ("b.yaml", "sub/a.yml", "skipped.yaml", "skipped.yaml.skip", "off.yaml", "readme.txt"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
@@ -78,7 +78,7 @@ def test_manifests_are_found_in_folders_unless_they_are_skipped_or_disabled(tmp_
         manifests.documents(tmp_path / "b.yaml")
 
 
-def test_a_member_is_asked_to_leave_until_it_is_gone_and_its_successor_is_not() -> None:
+def test_removal_annotation_applies_to_member_but_not_to_successor() -> None:
     assert not asked_to_leave({"metadata": {}}, "a-1", NANO)
     assert asked_to_leave({"metadata": {"annotations": {NANO.etcd(REMOVE): "true"}}}, "a-1", NANO)
     left = {"metadata": {"annotations": {NANO.etcd(REMOVE): "true", NANO.etcd(REMOVED_NAME): "a-1"}}}

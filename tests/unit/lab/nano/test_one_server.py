@@ -29,7 +29,7 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_a_server_is_a_cluster_with_the_ports_files_and_paths_of_k3s(herd: Herd) -> None:
+async def test_single_server_provides_ports_files_and_paths_of_k3s(herd: Herd) -> None:
     one = herd.server(
         "one",
         node_label=["color=red"],
@@ -124,7 +124,7 @@ async def test_a_server_is_a_cluster_with_the_ports_files_and_paths_of_k3s(herd:
     assert one.stop() == 0
 
 
-async def test_pods_run_in_name_only_and_budgets_are_honoured(herd: Herd) -> None:
+async def test_simulated_pods_become_ready_and_disruption_budgets_are_enforced(herd: Herd) -> None:
     one = herd.server("one")
     await one.up()
     client = one.client()
@@ -159,7 +159,7 @@ async def test_pods_run_in_name_only_and_budgets_are_honoured(herd: Herd) -> Non
     await eventually(is_gone, "the Pod has gone", lambda: one.log)
 
 
-async def test_a_restart_keeps_who_it_is_and_another_bundle_is_an_upgrade(herd: Herd) -> None:
+async def test_restart_keeps_server_identity_and_new_bundle_upgrades(herd: Herd) -> None:
     one = herd.server("one", node_label=["at=first"])
     await one.up()
     before = await one.node()
@@ -186,7 +186,7 @@ async def test_a_restart_keeps_who_it_is_and_another_bundle_is_an_upgrade(herd: 
     assert json.loads(await one.client().raw_get("/version"))["minor"] == "37"
 
 
-async def test_authorities_that_were_delivered_before_the_first_start_are_used(herd: Herd, tmp_path: Path) -> None:
+async def test_cas_delivered_before_first_start_are_used(herd: Herd, tmp_path: Path) -> None:
     delivered = Layout(tmp_path / "delivered")
     delivered.make(server=True)
     authorities.prepare(delivered)
@@ -215,7 +215,7 @@ async def test_authorities_that_were_delivered_before_the_first_start_are_used(h
         await client.close()
 
 
-async def test_an_agent_with_a_key_it_does_not_know_and_a_server_that_cannot_join_refuse(herd: Herd) -> None:
+async def test_agent_with_unknown_key_and_server_without_etcd_or_join_url_exit(herd: Herd) -> None:
     agent = herd.host("agent")
     agent.configure(node_name="agent", server="https://127.0.0.1:1", token="x", tls_san=["of a server"])
     agent.start("agent")

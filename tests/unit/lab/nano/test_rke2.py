@@ -43,7 +43,7 @@ def serves(host: Host, port: int) -> bool:
         return probe.connect_ex((host.address, port)) == 0
 
 
-async def test_rke2_server_keeps_components_while_it_is_stopped(herd: Herd) -> None:
+async def test_rke2_components_keep_running_while_server_is_stopped(herd: Herd) -> None:
     one = herd.server("one", cni="none", kube_scheduler_arg=["secure-port=10299"])
     await one.up()
     assert one.url.endswith(":9345")
@@ -147,7 +147,7 @@ async def _closed(host: Host, port: int) -> bool:
     return not serves(host, port)
 
 
-async def test_first_server_without_etcd_begins_a_cluster(herd: Herd) -> None:
+async def test_first_rke2_server_without_etcd_starts_a_cluster(herd: Herd) -> None:
     one = herd.server("one", disable_etcd=True)
     await one.up()
     node = await one.node()
@@ -155,7 +155,7 @@ async def test_first_server_without_etcd_begins_a_cluster(herd: Herd) -> None:
     assert not serves(one, 2379)
 
 
-def test_rke2_mode_knows_the_keys_of_rke2() -> None:
+def test_rke2_mode_accepts_all_planned_rke2_config_keys() -> None:
     for planned, known in (
         (DISTRO.server_arguments, RKE2.server_arguments),
         (DISTRO.agent_arguments, RKE2.agent_arguments),
@@ -165,7 +165,7 @@ def test_rke2_mode_knows_the_keys_of_rke2() -> None:
     assert NANO.server_arguments == arguments.SERVER
 
 
-def test_config_and_environment_are_those_of_rke2(tmp_path: Path) -> None:
+def test_rke2_mode_reads_rke2_config_file_and_environment(tmp_path: Path) -> None:
     folder = tmp_path / "etc/rancher/rke2"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text("cni: none\n")
@@ -183,13 +183,13 @@ def test_config_and_environment_are_those_of_rke2(tmp_path: Path) -> None:
         ({"cloud-provider-config": ("/etc/cloud",)}, "--cloud-provider-config requires --cloud-provider-name"),
     ],
 )
-def test_combinations_that_rke2_refuses_are_refused(values: dict[str, tuple[str, ...]], words: str) -> None:
+def test_rke2_mode_rejects_invalid_option_combinations(values: dict[str, tuple[str, ...]], words: str) -> None:
     with pytest.raises(FatalError, match=words):
         refusals.check(Configuration(role="server", flavour=RKE2, values=values))
     refusals.check(Configuration(role="server", values=values))
 
 
-def test_user_etcd_is_looked_up_on_the_host(tmp_path: Path) -> None:
+def test_etcd_user_is_looked_up_in_host_passwd_file(tmp_path: Path) -> None:
     listed = tmp_path / "etc/passwd"
     listed.parent.mkdir()
     listed.write_text("root:x:0:0::/root:/bin/sh\n")
@@ -200,7 +200,7 @@ def test_user_etcd_is_looked_up_on_the_host(tmp_path: Path) -> None:
     assert etcd_user.find(host) == etcd_user.Account(71, 72)
 
 
-def test_etcd_refuses_authorities_that_its_user_cannot_read(tmp_path: Path) -> None:
+def test_etcd_rejects_cas_unreadable_by_its_user(tmp_path: Path) -> None:
     layout = Layout(tmp_path, RKE2)
     layout.make(server=True)
     account = etcd_user.Account(71, 72) if os.geteuid() == 0 else etcd_user.Account(os.getuid(), os.getgid())
@@ -219,7 +219,7 @@ def test_etcd_refuses_authorities_that_its_user_cannot_read(tmp_path: Path) -> N
         etcd_user.check_authorities(layout, account)
 
 
-def test_manifest_changes_with_what_components_run_with(tmp_path: Path) -> None:
+def test_component_manifest_changes_with_component_arguments_version_and_ca(tmp_path: Path) -> None:
     layout = Layout(tmp_path, RKE2)
     layout.make(server=True)
 

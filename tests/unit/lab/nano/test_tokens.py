@@ -27,7 +27,7 @@ def made_layout(tmp_path: Path) -> Layout:
     return layout
 
 
-def test_tokens_are_read_in_all_their_forms() -> None:
+def test_token_parser_accepts_all_forms_and_rejects_invalid_tokens() -> None:
     whole = tokens.parse(f"K10{'a' * 64}::server:pass:word\n")
     assert (whole.user, whole.password, whole.ca_hash) == ("server", "pass:word", "a" * 64)
     assert tokens.parse("just-a-password").user == ""
@@ -39,7 +39,7 @@ def test_tokens_are_read_in_all_their_forms() -> None:
             tokens.parse(bad)
 
 
-def test_the_hash_of_one_ca_is_of_its_bytes_and_of_a_chain_is_of_its_root() -> None:
+def test_ca_hash_covers_pem_of_single_ca_or_root_of_chain() -> None:
     root_key, between_key = certificates.new_key(), certificates.new_key()
     root = certificates.make_ca(root_key, "root", 10, NOW)
     pem = certificates.certificate_pem(root)
@@ -66,7 +66,7 @@ def test_node_passwords_match_only_themselves() -> None:
     assert "right" not in stored
 
 
-def test_leaves_are_made_once_and_anew_for_other_names_or_when_they_near_their_end(tmp_path: Path) -> None:
+def test_serving_certificates_are_reissued_for_new_names_or_near_expiry(tmp_path: Path) -> None:
     layout = made_layout(tmp_path)
     found = authorities.prepare(layout)
     now = datetime.datetime.now(datetime.UTC)
@@ -86,7 +86,7 @@ def test_leaves_are_made_once_and_anew_for_other_names_or_when_they_near_their_e
     ) == len(every)
 
 
-def test_an_authority_with_an_rsa_key_signs_as_well(tmp_path: Path) -> None:
+def test_rsa_ca_signs_serving_certificates(tmp_path: Path) -> None:
     layout = made_layout(tmp_path)
     key = rsa.generate_private_key(65537, 2048)
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "mine")])
@@ -105,7 +105,7 @@ def test_an_authority_with_an_rsa_key_signs_as_well(tmp_path: Path) -> None:
     assert certificates.is_issued_by(leaf, made)
 
 
-def test_keys_that_do_not_fit_are_for_a_person_to_solve(tmp_path: Path) -> None:
+def test_mismatched_or_missing_ca_key_is_fatal(tmp_path: Path) -> None:
     layout = made_layout(tmp_path)
     authorities.prepare(layout)
     other = made_layout(tmp_path / "other")
@@ -120,7 +120,9 @@ def test_keys_that_do_not_fit_are_for_a_person_to_solve(tmp_path: Path) -> None:
         authorities.prepare(layout)
 
 
-def test_small_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nano_version_help_token_scripts_and_certificate_commands_succeed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("REMUDA_HOST_ROOT", str(tmp_path))
     monkeypatch.setenv("NANO_VERSION", "v1.2.3+nano4")
     assert main(["--version"]) == 0

@@ -112,7 +112,7 @@ def test_an_idle_agent_writes_nothing(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_a_failing_plan_is_tried_again_after_a_pause_until_it_is_given_up(tmp_path: Path) -> None:
+def test_failing_plan_is_retried_after_delay_until_max_failures(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         stage.server.failing["install"] = 9
         await stage.write(PLAN, max_failures="2")
@@ -127,7 +127,7 @@ def test_a_failing_plan_is_tried_again_after_a_pause_until_it_is_given_up(tmp_pa
     play(tmp_path, scene)
 
 
-def test_a_new_plan_is_applied_at_once_also_after_failures(tmp_path: Path) -> None:
+def test_new_plan_is_applied_immediately_after_failures(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         stage.server.failing["install"] = 1
         await stage.write(PLAN)
@@ -141,7 +141,7 @@ def test_a_new_plan_is_applied_at_once_also_after_failures(tmp_path: Path) -> No
     play(tmp_path, scene)
 
 
-def test_applying_takes_as_long_as_the_server_says(tmp_path: Path) -> None:
+def test_plan_application_takes_the_scripted_duration(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         stage.server.takes = 90
         await stage.write(PLAN)
@@ -153,7 +153,7 @@ def test_applying_takes_as_long_as_the_server_says(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_an_agent_that_is_restarted_applies_its_plan_again(tmp_path: Path) -> None:
+def test_restarted_agent_reapplies_its_plan(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         await stage.write({"instructions": [{"name": "install"}]})
         await asyncio.sleep(10)
@@ -176,7 +176,7 @@ def test_periodic_instructions_run_by_their_period(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_probes_are_looked_at_until_they_are_well(tmp_path: Path) -> None:
+def test_failing_probes_are_polled_until_healthy(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         stage.server.sick.add("kubelet")
         await stage.write(PLAN)
@@ -190,7 +190,7 @@ def test_probes_are_looked_at_until_they_are_well(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_other_secrets_are_nobodys_plan(tmp_path: Path) -> None:
+def test_agents_ignore_secrets_that_are_not_plan_secrets(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         secret = {"metadata": {"name": "other"}, "stringData": {"plan": msgspec.json.encode(PLAN).decode()}}
         await stage.client.create(SECRETS, "default", secret)
@@ -200,7 +200,7 @@ def test_other_secrets_are_nobodys_plan(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_where_runs_are_asked_for_none_happens_unasked(tmp_path: Path) -> None:
+def test_plan_state_mode_runs_plan_only_when_pending(tmp_path: Path) -> None:
     async def scene(stage: Stage) -> None:
         stage.server.failing["install"] = 1
         await stage.write(PLAN, plan_state="pending")

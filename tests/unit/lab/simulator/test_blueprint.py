@@ -28,7 +28,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.contract)
-async def test_a_server_takes_all_of_it_and_loses_nothing(client: Client, family: Family) -> None:
+async def test_api_server_stores_blueprint_objects_unchanged(client: Client, family: Family) -> None:
     blueprint = Blueprint(name="c", control_planes=3, workers=2, family=family, machines=MachineScript(boot_seconds=1))
     for target, obj in blueprint.objects():
         made = msgspec.json.decode(await client.create(target, "default", obj))
@@ -40,7 +40,7 @@ async def test_a_server_takes_all_of_it_and_loses_nothing(client: Client, family
             assert kept == asked
 
 
-def test_without_workers_there_is_no_deployment() -> None:
+def test_blueprint_without_workers_has_no_machine_deployment() -> None:
     assert [item.obj["kind"] for item in Blueprint(name="c").objects()] == [
         "SimulatedCluster",
         "SimulatedMachineTemplate",
@@ -49,7 +49,7 @@ def test_without_workers_there_is_no_deployment() -> None:
     ]
 
 
-def test_workers_may_have_a_script_of_their_own() -> None:
+def test_blueprint_workers_can_have_their_own_script() -> None:
     slow = MachineScript(boot_seconds=60)
     items = Blueprint(name="c", workers=1, worker_machines=slow).objects()
     scripts = {

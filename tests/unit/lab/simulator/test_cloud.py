@@ -36,20 +36,20 @@ def wanted(name: str = "m-1", tag: str = "ns/c1", **more: Any) -> HostRequest:
     return HostRequest(name=name, tag=tag, **more)
 
 
-async def test_a_host_is_made_once_however_often_it_is_asked_for(cloud: Cloud) -> None:
+async def test_host_creation_is_idempotent(cloud: Cloud) -> None:
     made = [await cloud.create(wanted()) for _ in range(3)]
     assert made[0] == made[1] == made[2]
     assert await cloud.hosts() == [made[0]]
     assert await cloud.find("m-1", "ns/c1") == made[0]
 
 
-async def test_the_tag_tells_hosts_of_one_name_apart(cloud: Cloud) -> None:
+async def test_hosts_of_same_name_are_distinguished_by_tag(cloud: Cloud) -> None:
     one, other = await cloud.create(wanted()), await cloud.create(wanted(tag="ns/c2"))
     assert one.provider_id != other.provider_id
     assert one.address != other.address
 
 
-async def test_removing_twice_is_fine(cloud: Cloud) -> None:
+async def test_host_removal_is_idempotent(cloud: Cloud) -> None:
     await cloud.create(wanted())
     await cloud.remove("m-1", "ns/c1")
     await cloud.remove("m-1", "ns/c1")
@@ -58,20 +58,20 @@ async def test_removing_twice_is_fine(cloud: Cloud) -> None:
     assert await cloud.find("m-1", "ns/c1") is None
 
 
-async def test_an_address_is_never_used_again(cloud: Cloud) -> None:
+async def test_host_address_is_never_reused(cloud: Cloud) -> None:
     first = await cloud.create(wanted())
     await cloud.remove("m-1", "ns/c1")
     assert (await cloud.create(wanted())).address != first.address
 
 
-async def test_a_host_is_where_it_was_wanted(cloud: Cloud) -> None:
+async def test_host_is_created_in_requested_failure_domain(cloud: Cloud) -> None:
     host = await cloud.create(wanted(failure_domain="zone-b"))
     assert host.failure_domain == "zone-b"
     assert host.address == "10.0.0.1"
     assert host.provider_id == provider_id("m-1", "ns/c1") == "simulator:///ns/c1/m-1"
 
 
-async def test_scripted_refusals_come_first_and_make_nothing(cloud: Cloud) -> None:
+async def test_scripted_refusals_fail_first_and_create_no_host(cloud: Cloud) -> None:
     request = wanted(refusals=2)
     for _ in range(2):
         with pytest.raises(CloudError, match="capacity"):
@@ -81,7 +81,7 @@ async def test_scripted_refusals_come_first_and_make_nothing(cloud: Cloud) -> No
     assert len(await cloud.hosts()) == 1
 
 
-async def test_a_lost_answer_leaves_the_host_behind(cloud: Cloud) -> None:
+async def test_lost_create_response_still_creates_the_host(cloud: Cloud) -> None:
     request = wanted(answers_lost=2)
     for _ in range(2):
         with pytest.raises(CloudError, match="connection"):
@@ -90,7 +90,7 @@ async def test_a_lost_answer_leaves_the_host_behind(cloud: Cloud) -> None:
     assert (await cloud.create(request)).number == 1
 
 
-def test_a_host_boots_by_itself() -> None:
+def test_host_becomes_running_after_boot_time() -> None:
     async def main() -> list[str]:
         cloud = MemoryCloud()
         host = await cloud.create(wanted(boot_seconds=60))
@@ -108,7 +108,7 @@ _calls = st.lists(
 
 
 @given(_calls)
-def test_both_clouds_agree_and_a_restart_changes_nothing(
+def test_memory_and_file_clouds_behave_equally_across_restarts(
     tmp_path_factory: pytest.TempPathFactory, calls: list[tuple[str, str, int]]
 ) -> None:
     async def main() -> None:
@@ -136,7 +136,7 @@ def test_both_clouds_agree_and_a_restart_changes_nothing(
     virtual.run(main())
 
 
-async def test_two_processes_share_one_directory(tmp_path: Path) -> None:
+async def test_file_clouds_share_one_directory(tmp_path: Path) -> None:
     one, other = FileCloud(tmp_path), FileCloud(tmp_path)
     made = await one.create(wanted())
     assert await other.create(wanted()) == made
@@ -146,7 +146,7 @@ async def test_two_processes_share_one_directory(tmp_path: Path) -> None:
     other.close()
 
 
-async def test_a_torn_last_line_never_happened(tmp_path: Path) -> None:
+async def test_torn_last_journal_line_is_ignored(tmp_path: Path) -> None:
     cloud = FileCloud(tmp_path)
     await cloud.create(wanted())
     with (tmp_path / JOURNAL).open("ab") as journal:
@@ -159,7 +159,7 @@ async def test_a_torn_last_line_never_happened(tmp_path: Path) -> None:
     fresh.close()
 
 
-def test_what_was_answered_survives_a_kill(tmp_path: Path) -> None:
+def test_acknowledged_hosts_survive_kill(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import asyncio, sys
         from pathlib import Path
@@ -202,9 +202,9 @@ def _entry(event: Any, name: str = "m-1") -> Entry:
         (["create", "create"], ["m-1"]),
     ],
 )
-def test_the_journal_shows_what_was_made_twice(events: list[str], twice: list[str]) -> None:
+def test_journal_check_detects_hosts_created_twice(events: list[str], twice: list[str]) -> None:
     assert made_twice([_entry(event) for event in events]) == twice
 
 
-def test_a_host_of_another_name_is_not_a_second_one() -> None:
+def test_journal_check_ignores_hosts_of_different_names() -> None:
     assert made_twice([_entry("create"), _entry("create", "m-2")]) == []

@@ -23,13 +23,13 @@ def machine(family: Family) -> ProviderObject:
     return ProviderObject(msgspec.json.encode(obj), family.machine.target, family.contract)
 
 
-def test_scripted_failures_come_first_and_then_no_more() -> None:
+def test_scripted_failures_occur_before_success() -> None:
     attempts, script = common.Attempts(), Script(failures=2)
     assert [attempts.fails("u", script) for _ in range(4)] == [True, True, False, True]
     assert not attempts.fails("other", Script())
 
 
-def test_scripted_work_takes_its_time_from_when_it_began() -> None:
+def test_scripted_work_duration_counts_from_its_start() -> None:
     async def main() -> list[float]:
         began, script = clock.now(), Script(seconds=30)
         attempts = common.Attempts()
@@ -42,7 +42,7 @@ def test_scripted_work_takes_its_time_from_when_it_began() -> None:
     assert virtual.run(main()) == [30.0, 10.0, 0.0, 0.0]
 
 
-def test_values_are_put_where_a_path_says() -> None:
+def test_put_sets_nested_value_and_keeps_other_fields() -> None:
     obj: common.Json = {"status": {"kept": 1}}
     common.put(obj, ("status", "initialization", "provisioned"), True)
     common.put(obj, ("status", "ready"), False)
@@ -50,7 +50,7 @@ def test_values_are_put_where_a_path_says() -> None:
 
 
 @EITHER
-def test_a_report_is_not_paused_unless_it_says_so(family: Family) -> None:
+def test_report_sets_paused_condition_to_false_by_default(family: Family) -> None:
     obj = machine(family)
     for news, expected in (((), "False"), ((conditions.condition("Paused", True, "Paused", "why"),), "True")):
         draft = obj.draft()
@@ -59,7 +59,7 @@ def test_a_report_is_not_paused_unless_it_says_so(family: Family) -> None:
         assert found == {"Ready": "True", "Paused": expected}
 
 
-def test_empty_messages_are_written_as_each_contract_does() -> None:
+def test_empty_condition_messages_follow_contract_version() -> None:
     for family, expected in ((NEW, True), (OLD, False)):
         obj = machine(family)
         draft = obj.draft()
@@ -68,7 +68,7 @@ def test_empty_messages_are_written_as_each_contract_does() -> None:
 
 
 @EITHER
-def test_what_belongs_to_an_object_says_so(family: Family) -> None:
+def test_owner_reference_names_object_as_controller(family: Family) -> None:
     owner = common.owner_reference(machine(family))
     assert (owner.api_version, owner.kind, owner.name, owner.uid) == (
         family.machine.api_version,

@@ -50,7 +50,7 @@ def with_condition(type: str, status: str, reason: str = "Said") -> dict[str, An
 
 
 @EITHER
-def test_both_contracts_ask_for_the_same(family: Family) -> None:
+def test_control_plane_spec_is_read_equally_from_both_contracts(family: Family) -> None:
     asked = wanted(family)
     assert (asked.replicas, asked.version, asked.bootstrap) == (1, "v1.36.0", Script(seconds=2))
     template = asked.template
@@ -58,12 +58,12 @@ def test_both_contracts_ask_for_the_same(family: Family) -> None:
     assert template.name == "c-control-plane"
 
 
-def test_without_a_number_one_machine_is_wanted_and_zero_is_zero() -> None:
+def test_missing_replicas_default_to_one_and_zero_is_kept() -> None:
     assert wanted(NEW, replicas=None).replicas == 1
     assert wanted(NEW, replicas=0).replicas == 0
 
 
-def test_what_a_template_says_of_deletion_and_rollout_is_taken() -> None:
+def test_template_deletion_and_rollout_settings_are_read() -> None:
     inner = {
         "infrastructureRef": {"apiGroup": "g", "kind": "K", "name": "n"},
         "deletion": {"nodeDrainTimeoutSeconds": 9},
@@ -75,7 +75,7 @@ def test_what_a_template_says_of_deletion_and_rollout_is_taken() -> None:
 
 
 @EITHER
-def test_a_machine_is_complete_when_it_is_made(family: Family) -> None:
+def test_created_machine_has_all_required_fields(family: Family) -> None:
     obj = made.machine(control_plane(family), family, CLUSTER, wanted(family), "zone-a")
     metadata, spec = obj["metadata"], obj["spec"]
     assert metadata["finalizers"] == [names.MACHINE_FINALIZER]
@@ -89,7 +89,7 @@ def test_a_machine_is_complete_when_it_is_made(family: Family) -> None:
     msgspec.convert(obj, Machine)
 
 
-def test_names_that_are_too_long_become_labels_all_the_same() -> None:
+def test_overlong_control_plane_name_is_hashed_into_label() -> None:
     name = "x" * 100
     obj = made.machine(control_plane(NEW, name), NEW, CLUSTER, wanted(NEW), "")
     assert obj["metadata"]["labels"][names.CONTROL_PLANE_NAME] == names.label_value(name)
@@ -97,7 +97,7 @@ def test_names_that_are_too_long_become_labels_all_the_same() -> None:
     assert "failureDomain" not in obj["spec"]
 
 
-def test_no_two_machines_have_one_name() -> None:
+def test_created_machine_names_are_unique() -> None:
     import random
 
     random_source.use(random.Random(3))
@@ -109,7 +109,7 @@ def test_no_two_machines_have_one_name() -> None:
 
 
 @EITHER
-def test_a_bootstrap_object_belongs_to_its_machine(family: Family) -> None:
+def test_bootstrap_object_is_owned_by_its_machine(family: Family) -> None:
     one = machine(metadata={"uid": "u-m", "labels": {names.CLUSTER_NAME: "c"}})
     obj = made.bootstrap(family, CLUSTER, wanted(family), one)
     [owner] = obj["metadata"]["ownerReferences"]
@@ -118,7 +118,7 @@ def test_a_bootstrap_object_belongs_to_its_machine(family: Family) -> None:
     assert family.bootstrap.decode(msgspec.json.encode(obj)).spec.script == Script(seconds=2)
 
 
-def test_a_kubeconfig_is_kept_as_everybody_looks_for_it() -> None:
+def test_kubeconfig_secret_has_standard_name_type_and_key() -> None:
     secret = made.kubeconfig_secret(control_plane(NEW), CLUSTER, {"kind": "Config", "clusters": []})
     assert secret["metadata"]["name"] == "c-kubeconfig"
     assert secret["type"] == names.SECRET_TYPE
@@ -142,7 +142,9 @@ def server(template: str) -> ProviderObject:
     ],
     ids=["as wanted", "version", "template", "rolled since", "to be rolled", "to be rolled later"],
 )
-def test_which_machines_are_up_to_date(spec: dict[str, Any], template: str, expected: bool) -> None:
+def test_machine_up_to_date_depends_on_version_template_and_rollout_time(
+    spec: dict[str, Any], template: str, expected: bool
+) -> None:
     one = machine(metadata={"creationTimestamp": "2025-06-01T00:00:00Z"})
     clock.use(lambda: clock.parse("2026-06-01T00:00:00Z"))
     try:
@@ -151,11 +153,11 @@ def test_which_machines_are_up_to_date(spec: dict[str, Any], template: str, expe
         clock.use(None)
 
 
-def test_a_machine_without_a_server_object_is_judged_by_the_rest() -> None:
+def test_machine_without_infrastructure_object_can_be_up_to_date() -> None:
     assert made.member(machine(), None, wanted(NEW), settled=False).up_to_date
 
 
-def test_a_machine_is_given_up_when_the_check_and_the_hand_over_say_so() -> None:
+def test_machine_is_unhealthy_only_if_check_failed_and_owner_must_remediate() -> None:
     failed = {"type": "HealthCheckSucceeded", "status": "False"}
     handed = {"type": "OwnerRemediated", "status": "False"}
     for given, expected in (([], False), ([failed], False), ([handed], False), ([failed, handed], True)):
@@ -195,7 +197,7 @@ MEMBER = Member(name="m", created="")
 
 
 @EITHER
-def test_counts_and_versions_are_read_alike(family: Family) -> None:
+def test_reported_counts_and_versions_are_read_equally_from_both_contracts(family: Family) -> None:
     obj = reported(family, [READY, machine(metadata={"name": "n"})], [MEMBER], replicas=3)
     assert contract.counts(obj) == (3, 2, 1, 1, 1)
     assert [running.version for running in contract.running_versions(obj)] == ["v1.36.0"]
@@ -203,14 +205,14 @@ def test_counts_and_versions_are_read_alike(family: Family) -> None:
 
 
 @EITHER
-def test_before_the_first_node_nothing_is_initialized(family: Family) -> None:
+def test_control_plane_without_nodes_is_not_initialized(family: Family) -> None:
     obj = reported(family, [machine()], [MEMBER._replace(settled=False)], initialized=False)
     assert not contract.initialized(obj)
     assert contract.running_versions(obj) == []
     assert said(obj, "Available")[0] == "False"
 
 
-def test_versions_come_oldest_first() -> None:
+def test_running_versions_are_sorted_oldest_first() -> None:
     machines = [machine(metadata={"name": n}, spec={"version": v}) for n, v in (("a", "v1.9.1"), ("b", "v1.10.0"))]
     members = [MEMBER._replace(name=name) for name in "ab"]
     assert controlplane_status.running_versions(machines[::-1], members) == [("v1.9.1", 1), ("v1.10.0", 1)]
@@ -226,7 +228,7 @@ def test_versions_come_oldest_first() -> None:
     ],
     ids=["at rest", "up", "down", "rolling"],
 )
-def test_what_is_under_way_is_told_with_its_reason(
+def test_scaling_and_rollout_conditions_report_the_decision_reason(
     count: int, members: list[Member], decision: Decision, on: set[str]
 ) -> None:
     machines = [machine(metadata={"name": f"m{number}"}) for number in range(count)]
@@ -237,7 +239,7 @@ def test_what_is_under_way_is_told_with_its_reason(
         assert said(obj, kind)[1] == decision.why  # type: ignore[union-attr]
 
 
-def test_a_report_repeated_is_no_change() -> None:
+def test_repeated_status_report_makes_no_patch() -> None:
     first = reported(NEW, [READY], [MEMBER])
     draft = first.draft()
     asked = Wanted.of(NEW.control_plane.decode(first.value))

@@ -46,7 +46,7 @@ async def change(world: World, kind: Any, name: str, spec: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.contract)
-def test_a_life_full_of_crashes_leaves_nothing_double_and_nothing_behind(family: Family, seed: int) -> None:
+def test_cluster_lifecycle_with_controller_crashes_leaks_no_hosts(family: Family, seed: int) -> None:
     async def story(world: World) -> None:
         script = MachineScript(boot_seconds=5, node_seconds=3, answers_lost=seed % 3)
         async with crashing(world, random.Random(seed)) as crashes:

@@ -64,7 +64,7 @@ async def built(world: DeclaredWorld, *pools: Any) -> None:
     await all_say(world, "True")
 
 
-def test_one_dead_server_of_three_is_named_within_a_minute_and_forgotten_when_it_is_back() -> None:
+def test_dead_server_is_reported_within_a_minute_and_cleared_on_recovery() -> None:
     async def story(world: DeclaredWorld) -> None:
         await built(world, SERVERS, WORKERS)
         dead = hosts(world, "server")[1]
@@ -79,7 +79,7 @@ def test_one_dead_server_of_three_is_named_within_a_minute_and_forgotten_when_it
     simulate_declared(story)
 
 
-def test_dead_workers_are_named_within_a_minute() -> None:
+def test_dead_workers_are_reported_within_a_minute() -> None:
     async def story(world: DeclaredWorld) -> None:
         await built(world, SERVERS, WORKERS)
         workers = hosts(world, "worker")
@@ -91,7 +91,7 @@ def test_dead_workers_are_named_within_a_minute() -> None:
     simulate_declared(story)
 
 
-def test_an_api_that_is_silent_for_a_minute_makes_everything_unknown() -> None:
+def test_unresponsive_cluster_api_makes_health_unknown_after_a_minute() -> None:
     async def story(world: DeclaredWorld) -> None:
         await built(world, ONE_SERVER)
         (server,) = world.hosts("c")
@@ -110,7 +110,7 @@ def test_an_api_that_is_silent_for_a_minute_makes_everything_unknown() -> None:
     simulate_declared(story)
 
 
-def test_a_machine_whose_server_was_removed_is_a_known_failure() -> None:
+def test_machine_with_deleted_server_is_reported_as_server_lost() -> None:
     async def story(world: DeclaredWorld) -> None:
         await built(world, SERVERS, WORKERS)
         lost = hosts(world, "worker")[0].name
@@ -121,7 +121,7 @@ def test_a_machine_whose_server_was_removed_is_a_known_failure() -> None:
     simulate_declared(story)
 
 
-def test_a_lost_quorum_is_named_and_nothing_makes_it_worse() -> None:
+def test_lost_quorum_is_reported_and_stops_further_changes() -> None:
     async def story(world: DeclaredWorld) -> None:
         await built(world, SERVERS, WORKERS)
         first, second, _ = hosts(world, "server")
@@ -149,7 +149,7 @@ def test_a_lost_quorum_is_named_and_nothing_makes_it_worse() -> None:
     simulate_declared(story)
 
 
-def test_a_quorum_lost_before_the_manager_started_stays_lost_until_the_api_answers() -> None:
+def test_lost_quorum_report_survives_manager_restart() -> None:
     async def story(world: DeclaredWorld) -> None:
         await built(world, SERVERS)
         dead = hosts(world, "server")[:2]
@@ -169,7 +169,7 @@ def test_a_quorum_lost_before_the_manager_started_stays_lost_until_the_api_answe
 
 
 @pytest.mark.parametrize("dies", [False, True])
-def test_a_restart_of_the_manager_keeps_what_was_said_until_it_has_asked(dies: bool) -> None:
+def test_restarted_manager_keeps_health_status_until_first_probe(dies: bool) -> None:
     async def story(world: DeclaredWorld) -> None:
         await built(world, ONE_SERVER)
         before = await said(world)
@@ -187,7 +187,7 @@ def test_a_restart_of_the_manager_keeps_what_was_said_until_it_has_asked(dies: b
     simulate_declared(story)
 
 
-def test_a_healthy_cluster_at_rest_writes_nothing() -> None:
+def test_idle_healthy_cluster_writes_nothing() -> None:
     async def story(world: DeclaredWorld) -> None:
         await built(world, SERVERS, WORKERS)
         before = len(world.history)

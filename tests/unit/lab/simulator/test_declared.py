@@ -20,7 +20,7 @@ async def _well(world: DeclaredWorld) -> None:
     assert await world.broken() == []
 
 
-def test_a_declared_cluster_lives_is_changed_in_place_and_goes_without_a_trace() -> None:
+def test_declared_cluster_upgrades_in_place_and_deletion_leaves_nothing() -> None:
     async def story(world: DeclaredWorld) -> None:
         await world.declare("c", [SERVERS, WORKERS])
         await world.ready("c")
@@ -40,7 +40,7 @@ def test_a_declared_cluster_lives_is_changed_in_place_and_goes_without_a_trace()
     simulate_declared(story)
 
 
-def test_a_member_of_etcd_that_dies_for_good_leaves_before_its_successor_joins() -> None:
+def test_dead_etcd_member_is_removed_before_replacement_joins() -> None:
     async def story(world: DeclaredWorld) -> None:
         await world.declare("c", [SERVERS])
         await world.ready("c")
@@ -56,7 +56,7 @@ def test_a_member_of_etcd_that_dies_for_good_leaves_before_its_successor_joins()
     simulate_declared(story, catch_up_seconds=30.0)
 
 
-def test_a_plan_that_fails_is_tried_again_and_its_words_are_told() -> None:
+def test_failing_plan_is_retried_and_its_error_is_in_cluster_conditions() -> None:
     async def story(world: DeclaredWorld) -> None:
         await world.declare("c", [pool("all", 1, "etcd", "controlPlane", "worker")])
         await world.ready("c")
@@ -77,7 +77,7 @@ def test_a_plan_that_fails_is_tried_again_and_its_words_are_told() -> None:
 # ---- the judge
 
 
-def test_the_judge_sees_a_quorum_that_an_unguarded_planner_loses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_judge_detects_quorum_loss_by_unguarded_planner(monkeypatch: pytest.MonkeyPatch) -> None:
     """One host is long dead, and another one is restarted."""
     monkeypatch.setattr(Guard, "against_stopping", lambda self, host, *, joining: None)
 
@@ -98,7 +98,7 @@ def _most_pods(most: int) -> dict[str, Any]:
     return {"rkeConfig": {"machineGlobalConfig": {"kubelet-arg": [f"max-pods={most}"]}}}
 
 
-def test_who_edits_to_and_fro_gets_to_and_fro_and_any_other_plan_that_comes_back_flaps() -> None:
+def test_judge_reports_flapping_plans_except_after_user_edits() -> None:
     async def story(world: DeclaredWorld) -> None:
         await world.declare("c", [pool("all", 1, "etcd", "controlPlane", "worker")])
         await world.ready("c")
@@ -116,7 +116,7 @@ def test_who_edits_to_and_fro_gets_to_and_fro_and_any_other_plan_that_comes_back
     simulate_declared(story)
 
 
-def test_a_write_in_the_idle_hour_is_seen() -> None:
+def test_story_detects_write_during_idle_hour() -> None:
     async def story(world: DeclaredWorld) -> None:
         told = Story(world, SHAPES[0])
         await world.declare("c", list(told.pools.values()))

@@ -34,7 +34,7 @@ deeds = st.lists(
     story=deeds,
     catch_up=st.sampled_from((0.0, 10.0, 40.0)),
 )
-def test_whatever_happens_the_quorum_is_kept_work_ends_and_nothing_is_written_then(
+def test_random_faults_and_edits_keep_quorum_and_converge_to_idle_cluster(
     repeatable: None, seed: int, shape: int, story: list[Deed], catch_up: float
 ) -> None:
     live(seed, shape, story, catch_up)

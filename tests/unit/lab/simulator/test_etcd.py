@@ -22,7 +22,7 @@ def grown(size: int) -> Etcd:
     return etcd
 
 
-def test_a_cluster_begins_once() -> None:
+def test_etcd_cluster_bootstraps_only_once() -> None:
     etcd = Etcd()
     etcd.bootstrap("m0")
     etcd.bootstrap("m0")
@@ -33,7 +33,7 @@ def test_a_cluster_begins_once() -> None:
     assert etcd.violations == ["m1 began a new cluster although there is one"]
 
 
-def test_members_from_before_the_model_are_taken_over() -> None:
+def test_existing_etcd_members_are_adopted_as_voters() -> None:
     etcd = Etcd()
     assert not etcd.born
     for name in ("m0", "m1", "m0"):
@@ -42,12 +42,12 @@ def test_members_from_before_the_model_are_taken_over() -> None:
     assert [member.name for member in etcd.voters] == ["m0", "m1"]
 
 
-def test_before_it_begins_nothing_can_join() -> None:
+def test_join_before_bootstrap_is_rejected() -> None:
     with pytest.raises(EtcdRefused, match="no leader"):
         Etcd().join("m0")
 
 
-def test_a_learner_has_no_vote() -> None:
+def test_etcd_learner_does_not_count_towards_quorum() -> None:
     etcd = Etcd()
     etcd.bootstrap("m0")
     etcd.join("m1")
@@ -56,7 +56,7 @@ def test_a_learner_has_no_vote() -> None:
     assert etcd.has_quorum
 
 
-def test_one_learner_at_a_time() -> None:
+def test_second_etcd_learner_is_rejected() -> None:
     etcd = Etcd()
     etcd.bootstrap("m0")
     etcd.join("m1")
@@ -65,7 +65,7 @@ def test_one_learner_at_a_time() -> None:
         etcd.join("m2")
 
 
-def test_a_learner_is_promoted_once_it_has_caught_up() -> None:
+def test_etcd_learner_is_promoted_only_after_catching_up() -> None:
     async def main() -> None:
         etcd = Etcd(catch_up_seconds=5)
         etcd.bootstrap("m0")
@@ -80,7 +80,7 @@ def test_a_learner_is_promoted_once_it_has_caught_up() -> None:
     virtual.run(main())
 
 
-def test_a_dead_learner_is_not_promoted() -> None:
+def test_dead_etcd_learner_is_not_promoted() -> None:
     etcd = Etcd(catch_up_seconds=0)
     etcd.bootstrap("m0")
     etcd.join("m1")
@@ -90,7 +90,7 @@ def test_a_dead_learner_is_not_promoted() -> None:
 
 
 @pytest.mark.parametrize(("size", "failures", "alive"), [(1, 1, False), (3, 1, True), (3, 2, False), (5, 2, True)])
-def test_a_majority_of_those_listed_must_be_alive(size: int, failures: int, alive: bool) -> None:
+def test_etcd_quorum_requires_majority_of_voters_alive(size: int, failures: int, alive: bool) -> None:
     etcd = grown(size)
     for number in range(failures):
         etcd.fail(f"m{number}")
@@ -99,7 +99,7 @@ def test_a_majority_of_those_listed_must_be_alive(size: int, failures: int, aliv
     assert etcd.violations == []
 
 
-def test_without_a_quorum_no_member_changes() -> None:
+def test_etcd_member_changes_are_rejected_without_quorum() -> None:
     etcd = grown(3)
     etcd.fail("m0")
     etcd.fail("m1")
@@ -111,7 +111,7 @@ def test_without_a_quorum_no_member_changes() -> None:
     assert [member.name for member in etcd.voters] == ["m0", "m2"]
 
 
-def test_a_member_that_is_needed_is_not_removed() -> None:
+def test_etcd_member_needed_for_quorum_is_not_removed() -> None:
     etcd = grown(3)
     etcd.fail("m0")
     with pytest.raises(EtcdRefused, match="not enough started members"):
@@ -120,12 +120,12 @@ def test_a_member_that_is_needed_is_not_removed() -> None:
     etcd.remove("m0")
 
 
-def test_the_last_member_is_not_removed() -> None:
+def test_last_etcd_member_is_not_removed() -> None:
     with pytest.raises(EtcdRefused):
         grown(1).remove("m0")
 
 
-def test_taking_hosts_in_the_right_order_is_no_violation() -> None:
+def test_taking_hosts_after_member_removal_is_no_violation() -> None:
     etcd = grown(3)
     for name in ("m0", "m1"):
         etcd.remove(name)
@@ -134,7 +134,7 @@ def test_taking_hosts_in_the_right_order_is_no_violation() -> None:
     assert etcd.has_quorum
 
 
-def test_taking_a_host_that_holds_the_quorum_is_one() -> None:
+def test_taking_a_host_needed_for_quorum_is_one_violation() -> None:
     etcd = grown(3)
     etcd.take_host("m0")
     assert etcd.violations == []
@@ -145,7 +145,7 @@ def test_taking_a_host_that_holds_the_quorum_is_one() -> None:
     assert len(etcd.violations) == 1
 
 
-def test_the_end_of_a_cluster_is_no_loss() -> None:
+def test_taking_hosts_after_cluster_end_is_no_violation() -> None:
     etcd = grown(3)
     etcd.end()
     for number in range(3):
@@ -158,7 +158,7 @@ def test_the_end_of_a_cluster_is_no_loss() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 60))
-def test_managers_who_only_do_what_etcd_allows_keep_the_quorum(seed: int, steps: int) -> None:
+def test_allowed_etcd_member_changes_always_keep_quorum(seed: int, steps: int) -> None:
     chance = random.Random(seed)
     etcd = grown(1)
     for number in range(steps):

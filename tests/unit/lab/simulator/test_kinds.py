@@ -20,14 +20,14 @@ ALL = [(family, kind) for family in FAMILIES for kind in family.kinds]
 
 
 @pytest.mark.parametrize(("family", "kind"), ALL, ids=lambda value: getattr(value, "name", getattr(value, "group", "")))
-def test_cluster_api_finds_every_kind_under_its_contract(family: Family, kind: Kind[Any]) -> None:
+def test_every_simulated_kind_resolves_to_its_contract_version(family: Family, kind: Kind[Any]) -> None:
     definition = BY_NAME[external.definition_name(family.group, kind.name)]
     resolved = external.resolve(family.group, kind.name, definition["metadata"]["labels"])
     assert resolved == (kind.target, family.contract)
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.contract)
-def test_templates_are_of_their_kinds(family: Family) -> None:
+def test_template_kind_names_match_their_base_kinds(family: Family) -> None:
     for template, made in (
         (family.machine_template, family.machine),
         (family.bootstrap_template, family.bootstrap),
@@ -36,12 +36,12 @@ def test_templates_are_of_their_kinds(family: Family) -> None:
         assert contract.base_kind(template.name) == made.name
 
 
-def test_both_families_have_the_same_kinds() -> None:
+def test_both_provider_families_define_the_same_kinds() -> None:
     assert [kind.name for kind in NEW.kinds] == [kind.name for kind in OLD.kinds]
     assert {kind.group for kind in NEW.kinds} != {kind.group for kind in OLD.kinds}
 
 
-async def test_a_server_takes_what_providers_write(tmp_path: Path) -> None:
+async def test_api_server_stores_provider_spec_and_status(tmp_path: Path) -> None:
     server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, volatile=True))
     client = server.client()
     try:
@@ -65,7 +65,7 @@ async def test_a_server_takes_what_providers_write(tmp_path: Path) -> None:
         await server.stop()
 
 
-def test_failure_domains_read_alike_under_both_contracts() -> None:
+def test_failure_domains_are_read_equally_from_both_contracts() -> None:
     found = []
     for family, domains in ((NEW, [{"name": "a", "controlPlane": True}]), (OLD, {"a": {"controlPlane": True}})):
         obj = {"metadata": {"name": "c"}, "status": {"failureDomains": domains}}
@@ -75,7 +75,7 @@ def test_failure_domains_read_alike_under_both_contracts() -> None:
     assert found[0] == found[1] == [{"name": "a", "controlPlane": True}]
 
 
-def test_a_control_plane_can_be_scaled() -> None:
+def test_control_plane_definition_has_scale_subresource() -> None:
     for family in FAMILIES:
         name = external.definition_name(family.group, family.control_plane.name)
         assert BY_NAME[name]["spec"]["versions"][0]["subresources"]["scale"]["specReplicasPath"] == ".spec.replicas"

@@ -16,7 +16,7 @@ from remuda.kube import clock, random_source
 from remuda.lab.simulator import loop as virtual
 
 
-def test_a_day_passes_at_once() -> None:
+def test_virtual_loop_skips_sleep_time() -> None:
     async def main() -> float:
         before = asyncio.get_running_loop().time()
         await asyncio.sleep(86_400)
@@ -28,7 +28,7 @@ def test_a_day_passes_at_once() -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), max_size=20))
-def test_timers_fire_in_order_each_at_its_time(delays: list[float]) -> None:
+def test_virtual_timers_fire_in_order_at_their_deadlines(delays: list[float]) -> None:
     async def main() -> list[tuple[float, float]]:
         fired: list[tuple[float, float]] = []
 
@@ -44,7 +44,7 @@ def test_timers_fire_in_order_each_at_its_time(delays: list[float]) -> None:
     assert all(at == pytest.approx(delay, abs=1e-6) for delay, at in fired)
 
 
-def test_the_wall_clock_goes_with_it_and_is_given_back() -> None:
+def test_wall_clock_follows_virtual_time_and_is_restored() -> None:
     async def main() -> tuple[str, str]:
         before = clock.now()
         await asyncio.sleep(3600)
@@ -54,7 +54,7 @@ def test_the_wall_clock_goes_with_it_and_is_given_back() -> None:
     assert abs(clock.time() - time.time()) < 60
 
 
-def test_the_clock_is_given_back_after_an_error_too() -> None:
+def test_wall_clock_is_restored_after_an_error() -> None:
     async def main() -> None:
         raise ValueError("no")
 
@@ -63,21 +63,21 @@ def test_the_clock_is_given_back_after_an_error_too() -> None:
     assert abs(clock.time() - time.time()) < 60
 
 
-def test_chance_follows_the_seed() -> None:
+def test_random_source_is_determined_by_the_seed() -> None:
     async def main() -> str:
         return random_source.uid()
 
     assert virtual.run(main(), seed=1) == virtual.run(main(), seed=1) != virtual.run(main(), seed=2)
 
 
-def test_work_for_a_thread_is_done_on_the_spot() -> None:
+def test_to_thread_runs_in_the_calling_thread() -> None:
     async def main() -> int:
         return await asyncio.to_thread(threading.get_ident)
 
     assert virtual.run(main()) == threading.get_ident()
 
 
-def test_its_errors_reach_whoever_waits() -> None:
+def test_to_thread_error_is_raised_to_the_awaiter() -> None:
     def fail() -> None:
         raise KeyError("here")
 
@@ -88,7 +88,7 @@ def test_its_errors_reach_whoever_waits() -> None:
         virtual.run(main())
 
 
-def test_a_wait_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_wait_raises_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(virtual, "_IDLE_SECONDS", 0.01)
 
     async def main() -> None:
@@ -98,7 +98,7 @@ def test_a_wait_without_end_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None
         virtual.run(main())
 
 
-def test_time_stands_still_while_a_durable_store_commits(tmp_path: Path) -> None:
+def test_virtual_time_does_not_advance_during_store_commits(tmp_path: Path) -> None:
     async def main() -> tuple[float, bool]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, virtual.VirtualLoop)

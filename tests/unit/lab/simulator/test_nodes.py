@@ -27,7 +27,7 @@ def conditions(node: dict[str, Any]) -> dict[str, str]:
     return {one["type"]: one["status"] for one in node["status"]["conditions"]}
 
 
-def test_a_node_is_what_its_machine_says() -> None:
+def test_node_is_built_from_machine_and_host() -> None:
     node = nodes.node(WORKER, HOST)
     assert node["spec"]["providerID"] == HOST.provider_id
     assert node["status"]["nodeInfo"]["kubeletVersion"] == "v1.35.2"
@@ -40,13 +40,13 @@ def test_a_node_is_what_its_machine_says() -> None:
     }
 
 
-def test_a_control_plane_node_says_that_it_is_one() -> None:
+def test_control_plane_node_has_role_label() -> None:
     role = "node-role.kubernetes.io/control-plane"
     assert role in nodes.node(CONTROL_PLANE, HOST)["metadata"]["labels"]
     assert role not in nodes.node(WORKER, HOST)["metadata"]["labels"]
 
 
-async def test_a_node_is_registered_once() -> None:
+async def test_node_registration_is_idempotent() -> None:
     client = ModelWorkload()
     assert await nodes.find(client, "m") is None
     await nodes.register(client, WORKER, HOST)
@@ -55,7 +55,7 @@ async def test_a_node_is_registered_once() -> None:
     assert await nodes.find(client, "m") == before is not None
 
 
-def test_the_first_server_begins_and_the_next_join() -> None:
+def test_first_server_bootstraps_etcd_and_second_server_joins() -> None:
     etcd = Etcd()
     assert nodes.join_etcd(etcd, "m0") == ""
     assert nodes.join_etcd(etcd, "m0") == ""
@@ -63,7 +63,7 @@ def test_the_first_server_begins_and_the_next_join() -> None:
     assert [member.name for member in etcd.voters] == ["m0", "m1"]
 
 
-def test_a_server_waits_until_it_has_caught_up() -> None:
+def test_joining_server_waits_until_etcd_learner_has_caught_up() -> None:
     async def main() -> list[bool]:
         etcd = Etcd(catch_up_seconds=3)
         nodes.join_etcd(etcd, "m0")
@@ -83,7 +83,7 @@ def test_a_server_waits_until_it_has_caught_up() -> None:
         (MachineScript(node_vanishes_after_seconds=5), ("vanishes", 0.0)),
     ],
 )
-def test_what_goes_wrong_next(script: MachineScript, expected: tuple[str, float]) -> None:
+def test_node_trouble_follows_the_machine_script(script: MachineScript, expected: tuple[str, float]) -> None:
     async def main() -> tuple[str, float]:
         client = ModelWorkload()
         await nodes.register(client, WORKER, HOST)
@@ -96,7 +96,7 @@ def test_what_goes_wrong_next(script: MachineScript, expected: tuple[str, float]
     assert (what, pytest.approx(seconds)) == expected
 
 
-async def test_a_node_that_failed_and_was_revived_does_not_fail_again() -> None:
+async def test_revived_node_does_not_fail_again() -> None:
     client = ModelWorkload()
     script = MachineScript(node_fails_after_seconds=0)
     await nodes.register(client, WORKER, HOST)
@@ -112,7 +112,7 @@ async def test_a_node_that_failed_and_was_revived_does_not_fail_again() -> None:
     assert nodes.trouble(script, revived) == ("", 0.0)
 
 
-async def test_a_node_vanishes_for_good() -> None:
+async def test_node_vanish_is_idempotent() -> None:
     client = ModelWorkload()
     await nodes.register(client, WORKER, HOST)
     await nodes.vanish(client, "m")

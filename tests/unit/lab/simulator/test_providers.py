@@ -42,7 +42,7 @@ async def secret(world: World, name: str) -> dict[str, Any]:
 
 
 @EITHER
-def test_every_side_reports_what_its_contract_asks_for(family: Family) -> None:
+def test_every_provider_object_reports_contract_status(family: Family) -> None:
     async def story(world: World) -> None:
         infrastructure = msgspec.convert({"failureDomains": DOMAINS}, SimulatedClusterSpec)
         await world.create_cluster(Blueprint(name="c", infrastructure=infrastructure, family=family))
@@ -75,7 +75,7 @@ def test_every_side_reports_what_its_contract_asks_for(family: Family) -> None:
     simulate(story)
 
 
-def test_secrets_are_as_cluster_api_names_them() -> None:
+def test_bootstrap_and_kubeconfig_secrets_follow_cluster_api_conventions() -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c"))
         await world.available("c")
@@ -94,7 +94,7 @@ def test_secrets_are_as_cluster_api_names_them() -> None:
 
 
 @EITHER
-def test_an_endpoint_may_come_from_the_control_plane(family: Family) -> None:
+def test_control_plane_can_supply_the_endpoint(family: Family) -> None:
     async def story(world: World) -> None:
         spec = SimulatedClusterSpec(without_endpoint=True)
         await world.create_cluster(Blueprint(name="c", infrastructure=spec, family=family))
@@ -118,7 +118,7 @@ def test_control_planes_are_spread_over_failure_domains() -> None:
 
 
 @EITHER
-def test_nothing_is_done_while_the_cluster_is_paused(family: Family) -> None:
+def test_paused_cluster_is_not_scaled_until_resumed(family: Family) -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", workers=1, family=family))
         await world.available("c")
@@ -137,7 +137,7 @@ def test_nothing_is_done_while_the_cluster_is_paused(family: Family) -> None:
     simulate(story)
 
 
-def test_a_paused_server_is_not_removed() -> None:
+def test_paused_server_is_not_removed_until_resumed() -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", workers=1))
         await world.available("c")
@@ -154,7 +154,7 @@ def test_a_paused_server_is_not_removed() -> None:
     simulate(story)
 
 
-def test_infrastructure_managed_by_somebody_else_is_left_to_them() -> None:
+def test_externally_managed_infrastructure_is_not_reconciled() -> None:
     async def story(world: World) -> None:
         items = Blueprint(name="c").objects()
         items[0].obj["metadata"]["annotations"] = {names.EXTERNALLY_MANAGED: "somebody"}
@@ -182,7 +182,7 @@ def test_infrastructure_managed_by_somebody_else_is_left_to_them() -> None:
     ],
     ids=["infrastructure", "bootstrap", "node"],
 )
-def test_what_never_happens_is_said(blueprint: Blueprint, waits: str) -> None:
+def test_scripted_never_is_reported_as_wait_reason(blueprint: Blueprint, waits: str) -> None:
     async def story(world: World) -> None:
         await world.create_cluster(blueprint)
         await world.quiet()
@@ -193,7 +193,7 @@ def test_what_never_happens_is_said(blueprint: Blueprint, waits: str) -> None:
     simulate(story)
 
 
-def test_scripts_take_their_time_and_fail_first() -> None:
+def test_scripted_delays_and_failures_postpone_availability() -> None:
     async def story(world: World) -> None:
         slow = Script(seconds=100, failures=2)
         blueprint = Blueprint(name="c", infrastructure=SimulatedClusterSpec(script=slow), bootstrap=slow)
@@ -204,7 +204,7 @@ def test_scripts_take_their_time_and_fail_first() -> None:
     simulate(story)
 
 
-def test_a_refused_server_is_told_of_in_a_condition() -> None:
+def test_refused_server_is_reported_in_machine_condition() -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", machines=MachineScript(refusals=1000)))
 
@@ -221,7 +221,7 @@ def test_a_refused_server_is_told_of_in_a_condition() -> None:
     simulate(story)
 
 
-def test_a_server_whose_machine_goes_while_it_boots_goes_too() -> None:
+def test_cluster_deletion_removes_servers_that_are_still_booting() -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", workers=1, machines=MachineScript(boot_seconds=300)))
         await world.until(lambda: len(world.cloud.journal) == 1, "the first server is made")
@@ -232,7 +232,7 @@ def test_a_server_whose_machine_goes_while_it_boots_goes_too() -> None:
     simulate(story)
 
 
-def test_a_control_plane_machine_that_is_deleted_leaves_etcd_first_and_is_replaced() -> None:
+def test_deleted_control_plane_machine_leaves_etcd_and_is_replaced() -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3))
         await world.available("c")
@@ -248,7 +248,7 @@ def test_a_control_plane_machine_that_is_deleted_leaves_etcd_first_and_is_replac
     simulate(story)
 
 
-def test_members_take_time_to_catch_up_and_the_next_one_waits() -> None:
+def test_control_plane_scale_up_waits_for_etcd_catch_up() -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3))
         await world.available("c")
@@ -278,7 +278,7 @@ def health_check(family: Family, **more: Any) -> dict[str, Any]:
     [MachineScript(node_fails_after_seconds=600), MachineScript(node_vanishes_after_seconds=600)],
     ids=["fails", "vanishes"],
 )
-def test_a_node_goes_wrong_as_scripted_and_is_replaced(script: MachineScript) -> None:
+def test_machine_with_failing_node_is_replaced(script: MachineScript) -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", workers=1, worker_machines=script))
         await world.available("c")
@@ -291,7 +291,7 @@ def test_a_node_goes_wrong_as_scripted_and_is_replaced(script: MachineScript) ->
     simulate(story)
 
 
-def test_a_sick_node_is_revived_by_an_external_remediation() -> None:
+def test_external_remediation_revives_unhealthy_node() -> None:
     async def story(world: World) -> None:
         script = MachineScript(node_fails_after_seconds=600)
         await world.create_cluster(Blueprint(name="c", workers=1, worker_machines=script))
@@ -313,7 +313,7 @@ def test_a_sick_node_is_revived_by_an_external_remediation() -> None:
     simulate(story)
 
 
-def test_the_sides_of_a_cluster_may_follow_different_contracts() -> None:
+def test_cluster_can_mix_providers_of_both_contracts() -> None:
     async def story(world: World) -> None:
         new, old = Blueprint(name="c", workers=1).objects(), Blueprint(name="c", workers=1, family=OLD).objects()
         mixed = [old[0], old[1], new[2], new[3], old[4], new[5], new[6]]
@@ -333,7 +333,7 @@ def test_the_sides_of_a_cluster_may_follow_different_contracts() -> None:
     simulate(story)
 
 
-def test_an_unhealthy_control_plane_machine_is_replaced_and_the_quorum_holds() -> None:
+def test_unhealthy_control_plane_machine_is_replaced_without_quorum_loss() -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3))
         await world.available("c")
@@ -352,7 +352,7 @@ def test_an_unhealthy_control_plane_machine_is_replaced_and_the_quorum_holds() -
     simulate(story)
 
 
-def test_the_only_control_plane_machine_is_never_given_up() -> None:
+def test_only_control_plane_machine_is_never_remediated() -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c"))
         await world.available("c")
@@ -368,7 +368,7 @@ def test_the_only_control_plane_machine_is_never_given_up() -> None:
     simulate(story)
 
 
-def test_what_a_machine_lacks_is_made_later() -> None:
+def test_missing_machine_template_delays_server_creation() -> None:
     async def story(world: World) -> None:
         blueprint = Blueprint(name="c")
         items = blueprint.objects()
@@ -386,7 +386,7 @@ def test_what_a_machine_lacks_is_made_later() -> None:
 
 
 @EITHER
-def test_a_report_that_is_lost_is_made_again(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_status_write_is_retried(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(world: World) -> None:
         client, lost = world.manager.client, []
         write = client.patch
@@ -405,7 +405,7 @@ def test_a_report_that_is_lost_is_made_again(family: Family, monkeypatch: pytest
     simulate(story)
 
 
-def test_no_server_is_made_again_for_a_machine_that_had_one() -> None:
+def test_deleted_server_object_is_not_recreated() -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", workers=1))
         await world.available("c")
@@ -419,7 +419,7 @@ def test_no_server_is_made_again_for_a_machine_that_had_one() -> None:
 
 
 @EITHER
-def test_metadata_of_the_template_reaches_machines_and_what_they_refer_to(family: Family) -> None:
+def test_template_metadata_propagates_to_machine_and_referenced_objects(family: Family) -> None:
     async def story(world: World) -> None:
         items = Blueprint(name="c", family=family).objects()
         metadata = {"labels": {"team": "blue"}, "annotations": {"note": "hello"}}
@@ -437,7 +437,7 @@ def test_metadata_of_the_template_reaches_machines_and_what_they_refer_to(family
 
 
 @EITHER
-def test_a_rollout_begins_at_its_hour(family: Family) -> None:
+def test_rollout_after_starts_rollout_at_its_time(family: Family) -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", family=family))
         await world.available("c")

@@ -33,24 +33,26 @@ A, B, C = member("a"), member("b"), member("c")
         ([A, B._replace(unhealthy=True, settled=False), C], 3, Delete("b", "it is unhealthy")),
     ],
 )
-def test_one_thing_at_a_time(members: list[Member], replicas: int, expected: Decision) -> None:
+def test_control_plane_decision_makes_one_change_at_a_time(
+    members: list[Member], replicas: int, expected: Decision
+) -> None:
     assert decide(members, replicas) == expected
 
 
-def test_the_last_member_is_never_given_up() -> None:
+def test_only_unhealthy_member_is_not_deleted() -> None:
     assert isinstance(decide([A._replace(unhealthy=True)], 1), Wait)
 
 
-def test_an_unhealthy_member_stays_while_another_is_on_its_way_in() -> None:
+def test_unhealthy_member_is_kept_while_another_member_joins() -> None:
     assert isinstance(decide([A, B._replace(unhealthy=True), C._replace(settled=False)], 3), Wait)
 
 
-def test_the_oldest_goes_first() -> None:
+def test_oldest_outdated_member_is_deleted_first() -> None:
     old = [member(name, up_to_date=False, created=created) for name, created in (("x", "2"), ("y", "1"), ("z", "3"))]
     assert decide([*old, A], 3) == Delete("y", "it is outdated and its replacement is there")
 
 
-def test_failure_domains_are_filled_evenly_and_emptied_evenly() -> None:
+def test_scaling_balances_failure_domains() -> None:
     here = [member("a", failure_domain="one"), member("b", failure_domain="two")]
     assert decide(here, 3, ["two", "three", "one"]) == Create("three", "2 of 3 Machines are there")
     crowded = [member("a", failure_domain="one"), *(member(n, failure_domain="two") for n in "bc")]
@@ -58,7 +60,7 @@ def test_failure_domains_are_filled_evenly_and_emptied_evenly() -> None:
 
 
 @given(st.integers(0, 2**32), st.integers(1, 5), st.integers(1, 5))
-def test_whatever_is_wanted_is_reached_and_the_quorum_holds(seed: int, first: int, then: int) -> None:
+def test_rollout_converges_without_quorum_loss(seed: int, first: int, then: int) -> None:
     chance = random.Random(seed)
     etcd = Etcd()
     etcd.bootstrap("m0")

@@ -65,7 +65,7 @@ async def refusal(attempt: Any) -> tuple[int, str]:
     return raised.value.code, raised.value.reason
 
 
-async def test_an_object_is_as_it_was_written(client: Client) -> None:
+async def test_created_object_is_read_back_unchanged(client: Client) -> None:
     made = read(await client.create(NODES, "", node("n1")))
     found = read(await client.get(NODES, "", "n1"))
     assert found == made
@@ -74,19 +74,19 @@ async def test_an_object_is_as_it_was_written(client: Client) -> None:
     assert found["metadata"]["creationTimestamp"]
 
 
-async def test_what_is_not_there_is_not_found(client: Client) -> None:
+async def test_missing_object_returns_not_found(client: Client) -> None:
     assert await refusal(client.get(NODES, "", "n1")) == (404, "NotFound")
     assert await refusal(client.delete(NODES, "", "n1")) == (404, "NotFound")
     assert await refusal(client.patch(NODES, "", "n1", {})) == (404, "NotFound")
     assert (await client.list(Target("storage.k8s.io/v1", "volumeattachments"))).items == []
 
 
-async def test_a_name_is_given_once(client: Client) -> None:
+async def test_duplicate_create_returns_already_exists(client: Client) -> None:
     await client.create(NODES, "", node("n1"))
     assert await refusal(client.create(NODES, "", node("n1"))) == (409, "AlreadyExists")
 
 
-async def test_a_write_on_something_older_is_refused(client: Client) -> None:
+async def test_stale_resource_version_returns_conflict(client: Client) -> None:
     made = read(await client.create(NODES, "", node("n1")))
     version = made["metadata"]["resourceVersion"]
     label = {"metadata": {"labels": {"a": "b"}, "resourceVersion": version}}
@@ -98,13 +98,13 @@ async def test_a_write_on_something_older_is_refused(client: Client) -> None:
     assert await refusal(client.delete(NODES, "", "n1", resource_version=version)) == (409, "Conflict")
 
 
-async def test_a_change_of_nothing_is_no_write(client: Client) -> None:
+async def test_empty_patch_does_not_change_resource_version(client: Client) -> None:
     made = await client.create(NODES, "", node("n1"))
     assert await client.patch(NODES, "", "n1", {"metadata": {"labels": None}}) == made
 
 
 @pytest.mark.parametrize("kind", ["merge", "strategic", "json"])
-async def test_all_kinds_of_patches(client: Client, kind: Any) -> None:
+async def test_all_patch_types_are_applied(client: Client, kind: Any) -> None:
     await client.create(NODES, "", node("n1"))
     patch: Any = {"spec": {"unschedulable": True}}
     if kind == "json":
@@ -112,7 +112,7 @@ async def test_all_kinds_of_patches(client: Client, kind: Any) -> None:
     assert read(await client.patch(NODES, "", "n1", patch, kind=kind))["spec"]["unschedulable"] is True
 
 
-async def test_lists_are_in_order_and_selected(client: Client) -> None:
+async def test_list_is_sorted_and_filtered_by_selectors(client: Client) -> None:
     for name, on in (("c", "n1"), ("a", "n2"), ("b", "n1")):
         await client.create(PODS, "default", pod(name, on))
     assert names((await client.list(PODS)).items) == ["a", "b", "c"]
@@ -121,7 +121,7 @@ async def test_lists_are_in_order_and_selected(client: Client) -> None:
     assert (await client.list(PODS, "elsewhere")).items == []
 
 
-async def test_a_watch_tells_what_happened_since_a_list(client: Client) -> None:
+async def test_watch_streams_changes_since_list_revision(client: Client) -> None:
     listing = await client.list(NODES)
     await client.create(NODES, "", node("n1"))
     await client.patch(NODES, "", "n1", {"metadata": {"labels": {"a": "b"}}})
@@ -135,21 +135,21 @@ async def test_a_watch_tells_what_happened_since_a_list(client: Client) -> None:
     assert versions == sorted(set(versions))
 
 
-async def test_an_eviction_ends_the_pod(client: Client) -> None:
+async def test_eviction_deletes_the_pod(client: Client) -> None:
     await client.create(PODS, "default", pod("a", ""))
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a", "namespace": "default"}}
     await client.create(PODS, "default", body, name="a", subresource="eviction")
     assert await refusal(client.get(PODS, "default", "a")) == (404, "NotFound")
 
 
-async def test_a_collection_is_deleted_as_selected(client: Client) -> None:
+async def test_delete_collection_honours_label_selector(client: Client) -> None:
     for name in "abc":
         await client.create(PODS, "default", pod(name, "") | {"spec": {**pod(name, "")["spec"], "nodeName": None}})
     await client.delete_collection(PODS, "default", label_selector="app!=b")
     assert names((await client.list(PODS)).items) == ["b"]
 
 
-async def test_a_watch_without_a_revision_begins_with_what_is_there() -> None:
+async def test_watch_without_revision_starts_with_existing_objects() -> None:
     client = ModelWorkload()
     await client.create(NODES, "", node("n2"))
     await client.create(NODES, "", node("n1"))
@@ -158,7 +158,7 @@ async def test_a_watch_without_a_revision_begins_with_what_is_there() -> None:
         assert names([(await anext(watch)).value, (await anext(watch)).value]) == ["n1", "n2"]
 
 
-async def test_a_watch_too_far_behind_has_to_list_again() -> None:
+async def test_watch_of_compacted_revision_returns_expired() -> None:
     client = ModelWorkload()
     listing = await client.list(NODES)
     for number in range(100):
@@ -167,7 +167,7 @@ async def test_a_watch_too_far_behind_has_to_list_again() -> None:
     assert await refusal(anext(watch)) == (410, "Expired")
 
 
-def test_a_watch_ends_when_it_was_asked_to() -> None:
+def test_watch_ends_after_timeout_seconds() -> None:
     async def main() -> tuple[list[str], float]:
         client = ModelWorkload()
         loop = asyncio.get_running_loop()
@@ -178,7 +178,7 @@ def test_a_watch_ends_when_it_was_asked_to() -> None:
     assert virtual.run(main()) == (["ADDED"], 30.0)
 
 
-async def test_a_cluster_that_is_cut_off_answers_nothing_and_ends_its_watches() -> None:
+async def test_disconnected_workload_returns_503_and_ends_watches() -> None:
     client = ModelWorkload()
     watch = client.watch(NODES, resource_version="1")
     waiting = asyncio.ensure_future(anext(watch))
@@ -191,7 +191,7 @@ async def test_a_cluster_that_is_cut_off_answers_nothing_and_ends_its_watches() 
     assert (await client.list(NODES)).items == []
 
 
-async def test_without_a_quorum_it_reads_and_does_not_write() -> None:
+async def test_workload_without_quorum_serves_reads_and_rejects_writes() -> None:
     client = ModelWorkload()
     await client.create(NODES, "", node("n1"))
     why = "no leader"
@@ -207,13 +207,13 @@ async def test_without_a_quorum_it_reads_and_does_not_write() -> None:
     await client.delete(NODES, "", "n1")
 
 
-async def test_it_says_what_it_is() -> None:
+async def test_model_workload_serves_version_and_paths() -> None:
     client = ModelWorkload()
     assert b"simulated" in await client.raw_get("/version")
     assert b"paths" in await client.raw_get("/")
 
 
-async def test_a_cache_can_follow_it() -> None:
+async def test_informer_cache_follows_model_workload() -> None:
     client = ModelWorkload()
     await client.create(NODES, "", node("n1"))
     caches = Caches(client)
@@ -229,7 +229,7 @@ async def test_a_cache_can_follow_it() -> None:
     await caches.close()
 
 
-async def test_it_is_small() -> None:
+async def test_model_workload_uses_less_than_8_kib_memory() -> None:
     tracemalloc.start()
     workloads = [ModelWorkload() for _ in range(200)]
     for workload in workloads:
@@ -273,7 +273,7 @@ async def _tried(client: Client, act: str, name: str, number: int) -> Any:
         return error.code, error.reason
 
 
-def test_the_model_answers_as_the_real_server_does(tmp_path: Path) -> None:
+def test_model_workload_behaves_like_real_api_server(tmp_path: Path) -> None:
     async def main() -> None:
         server = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, volatile=True))
         real = server.client()

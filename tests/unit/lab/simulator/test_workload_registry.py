@@ -31,7 +31,7 @@ async def started(workloads: Workloads, cluster: Key) -> None:
     await workloads.start(cluster)
 
 
-async def test_an_api_is_reached_once_it_is_up(workloads: Workloads) -> None:
+async def test_workload_api_is_reachable_only_after_start(workloads: Workloads) -> None:
     with pytest.raises(Unreachable, match="ns/c1 is not up"):
         await workloads.dial(C1)
     await started(workloads, C1)
@@ -41,14 +41,14 @@ async def test_an_api_is_reached_once_it_is_up(workloads: Workloads) -> None:
     assert len((await client.list(NODES)).items) == 1
 
 
-async def test_clusters_do_not_see_each_other(workloads: Workloads) -> None:
+async def test_workload_clusters_are_isolated(workloads: Workloads) -> None:
     await asyncio.gather(started(workloads, C1), started(workloads, C2))
     await (await workloads.dial(C1)).create(NODES, "", node("n1"))
     assert (await (await workloads.dial(C2)).list(NODES)).items == []
     assert await workloads.endpoint(C1) != await workloads.endpoint(C2)
 
 
-async def test_an_endpoint_is_known_beforehand_and_stays(workloads: Workloads) -> None:
+async def test_workload_endpoint_is_known_before_start_and_stable(workloads: Workloads) -> None:
     before = await workloads.endpoint(C1)
     await started(workloads, C1)
     assert before.valid
@@ -58,7 +58,7 @@ async def test_an_endpoint_is_known_beforehand_and_stays(workloads: Workloads) -
     assert (config["clusters"][0]["name"], config["users"][0]["name"]) == ("c1", "c1-admin")
 
 
-async def test_a_cluster_that_is_removed_takes_everything_with_it(workloads: Workloads) -> None:
+async def test_removed_workload_loses_its_objects(workloads: Workloads) -> None:
     await started(workloads, C1)
     client = await workloads.dial(C1)
     await client.create(NODES, "", node("n1"))
@@ -70,7 +70,7 @@ async def test_a_cluster_that_is_removed_takes_everything_with_it(workloads: Wor
     assert (await (await workloads.dial(C1)).list(NODES)).items == []
 
 
-async def test_a_model_without_a_quorum_takes_no_writes() -> None:
+async def test_model_workload_without_quorum_rejects_writes() -> None:
     workloads = ModelWorkloads()
     client = await workloads.start(C1)
     with pytest.raises(StatusError, match="no leader"):
@@ -79,7 +79,7 @@ async def test_a_model_without_a_quorum_takes_no_writes() -> None:
     await client.create(NODES, "", node("n1"))
 
 
-async def test_violations_outlive_their_cluster() -> None:
+async def test_violations_are_kept_after_cluster_removal() -> None:
     workloads = ModelWorkloads()
     for cluster in (C1, C2):
         workloads.etcd(cluster).bootstrap("m0")
@@ -88,7 +88,7 @@ async def test_violations_outlive_their_cluster() -> None:
     assert [violation.split(":")[0] for violation in workloads.violations] == ["ns/c1", "ns/c2"]
 
 
-async def test_violations_outlive_the_process_that_served(tmp_path: Path) -> None:
+async def test_violations_of_served_workload_are_written_to_disk(tmp_path: Path) -> None:
     served = ServedWorkloads(tmp_path)
     etcd = served.etcd(Key("default", "c"))
     etcd.bootstrap("first")
@@ -99,7 +99,7 @@ async def test_violations_outlive_the_process_that_served(tmp_path: Path) -> Non
     assert "the quorum was lost by removing the host of first" in written
 
 
-async def test_a_served_api_comes_back_where_it_was(tmp_path: Path) -> None:
+async def test_served_workload_restarts_with_same_data_and_endpoint(tmp_path: Path) -> None:
     first = ServedWorkloads(tmp_path)
     await (await first.start(C1)).create(NODES, "", node("n1"))
     config, endpoint = await first.kubeconfig(C1), await first.endpoint(C1)
@@ -111,7 +111,7 @@ async def test_a_served_api_comes_back_where_it_was(tmp_path: Path) -> None:
     await second.close()
 
 
-async def test_a_kubeconfig_of_a_served_api_works(tmp_path: Path) -> None:
+async def test_kubeconfig_of_served_workload_connects(tmp_path: Path) -> None:
     import yaml
 
     workloads = ServedWorkloads(tmp_path)
@@ -123,7 +123,7 @@ async def test_a_kubeconfig_of_a_served_api_works(tmp_path: Path) -> None:
     await workloads.close()
 
 
-async def test_two_processes_share_one_served_api(tmp_path: Path) -> None:
+async def test_served_workload_is_shared_between_registries(tmp_path: Path) -> None:
     one, other = ServedWorkloads(tmp_path), ServedWorkloads(tmp_path)
     await (await one.start(C1)).create(NODES, "", node("n1"))
     client = await other.start(C1)
@@ -134,7 +134,7 @@ async def test_two_processes_share_one_served_api(tmp_path: Path) -> None:
     await one.close()
 
 
-async def test_a_port_is_nobody_elses(tmp_path: Path) -> None:
+async def test_served_workload_ports_are_unique_and_in_range(tmp_path: Path) -> None:
     workloads = ServedWorkloads(tmp_path)
     ports = [(await workloads.endpoint(Key("ns", f"c{number}"))).port for number in range(20)]
     assert len(set(ports)) == 20

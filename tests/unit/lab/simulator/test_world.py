@@ -29,7 +29,7 @@ async def well(world: World) -> None:
 
 
 @EITHER
-def test_a_cluster_from_nothing_to_available_and_back_to_nothing(family: Family) -> None:
+def test_cluster_becomes_available_and_deletion_leaves_nothing(family: Family) -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3, workers=2, family=family))
         await world.available("c")
@@ -55,7 +55,7 @@ async def _eventful(world: World) -> list[str]:
     return world.history
 
 
-def test_the_same_seed_gives_the_same_run_in_any_process() -> None:
+def test_same_seed_reproduces_the_run_in_another_process() -> None:
     script = (
         "from remuda.lab.simulator.world import simulate; from tests.unit.lab.simulator.test_world import _eventful;"
         "print(*simulate(_eventful, seed=1), sep='\\n')"
@@ -67,7 +67,7 @@ def test_the_same_seed_gives_the_same_run_in_any_process() -> None:
     assert simulate(_eventful, seed=1) == elsewhere.stdout.splitlines()
 
 
-def test_another_seed_gives_another_run() -> None:
+def test_different_seed_gives_a_different_run() -> None:
     assert simulate(_eventful, seed=1) != simulate(_eventful, seed=2)
 
 
@@ -84,7 +84,7 @@ def test_an_idle_cluster_writes_nothing() -> None:
 
 
 @EITHER
-def test_a_control_plane_is_replaced_one_machine_at_a_time(family: Family) -> None:
+def test_control_plane_rollout_replaces_one_machine_at_a_time(family: Family) -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3, family=family))
         await world.available("c")
@@ -101,7 +101,7 @@ def test_a_control_plane_is_replaced_one_machine_at_a_time(family: Family) -> No
     simulate(story)
 
 
-def test_a_control_plane_grows_and_shrinks() -> None:
+def test_control_plane_scales_up_and_down() -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c"))
         await world.available("c")
@@ -134,7 +134,7 @@ def test_workers_are_scaled_and_rolled() -> None:
     simulate(story)
 
 
-def test_a_cloud_that_refuses_and_loses_answers_makes_no_server_twice() -> None:
+def test_unreliable_cloud_never_creates_duplicate_servers() -> None:
     async def story(world: World) -> None:
         script = MachineScript(refusals=2, answers_lost=2, boot_seconds=20, node_seconds=10)
         await world.create_cluster(Blueprint(name="c", control_planes=3, workers=3, machines=script))
@@ -146,7 +146,7 @@ def test_a_cloud_that_refuses_and_loses_answers_makes_no_server_twice() -> None:
     simulate(story)
 
 
-def test_a_wait_that_does_not_end_says_what_it_waited_for() -> None:
+def test_wait_timeout_error_names_the_awaited_state() -> None:
     async def story(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", machines=MachineScript(bootstrap_fails=True)))
         with pytest.raises(TimeoutError, match=r"Cluster c is available.*never becomes a Node"):
@@ -155,7 +155,7 @@ def test_a_wait_that_does_not_end_says_what_it_waited_for() -> None:
     simulate(story)
 
 
-def test_many_clusters_in_one_world() -> None:
+def test_ten_clusters_become_available_in_one_world() -> None:
     async def story(world: World) -> None:
         names = [f"c{number}" for number in range(10)]
         for name in names:
@@ -195,6 +195,6 @@ async def _lost_quorum(world: World) -> list[str]:
     ("misdeed", "complaint"),
     [(_unknown_server, "nobody knows"), (_second_server, "made twice"), (_lost_quorum, "quorum was lost")],
 )
-def test_the_models_notice_misdeeds(misdeed: Any, complaint: str) -> None:
+def test_models_detect_invariant_violations(misdeed: Any, complaint: str) -> None:
     [found] = simulate(misdeed)
     assert complaint in found

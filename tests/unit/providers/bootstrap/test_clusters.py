@@ -14,7 +14,7 @@ from tests.lab.limits import LIMIT_SECONDS
 
 
 @pytest.mark.parametrize("tampered", [False, True])
-def test_the_line_runs_the_script_of_the_manager_it_names_and_of_no_other(tmp_path: Path, tampered: bool) -> None:
+def test_registration_command_runs_script_only_from_pinned_manager(tmp_path: Path, tampered: bool) -> None:
     """With a curl that plays the network: whoever stands in between cannot give a script of his own."""
     authority, script = b"-----PEM-----\n", 'echo ran "$@"; echo "$GRASS"\n'
     site = Site(server_url="https://manager.example:6443", ca_pem=authority)

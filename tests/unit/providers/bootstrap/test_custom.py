@@ -28,12 +28,12 @@ def machine(node: str, id: str, deleting: bool = False) -> Machine:
     return Machine(metadata=ObjectMeta(name=f"m-{id}", namespace="ns", labels=labels, deletion_timestamp=deleted))
 
 
-def test_the_name_of_a_host_is_made_of_its_id() -> None:
+def test_machine_name_is_derived_from_host_id() -> None:
     assert said(id="abc").name == "custom-ba7816bf8f01"
     assert custom.provider_id("custom-ba7816bf8f01") == "custom://ba7816bf8f01"
 
 
-def test_only_known_headers_are_kept_and_nothing_of_the_token() -> None:
+def test_collect_keeps_known_headers_and_drops_token() -> None:
     found = custom.collect({"authorization": "Bearer x", "x-cattle-id": "h", "x-cattle-field": "f"})
     assert found == {"id": ["h"]}
 
@@ -63,24 +63,24 @@ def test_roles_labels_and_addresses_reach_the_objects() -> None:
         "remuda.dev/retry",
     ],
 )
-def test_no_label_that_controllers_read_can_be_chosen(label: str) -> None:
+def test_reserved_labels_are_rejected(label: str) -> None:
     with pytest.raises(BadRequest, match="a host cannot choose the label"):
         said(labels=f"{label}=true")
 
 
 @pytest.mark.parametrize("label", ["zone=a", "topology.kubernetes.io/zone=a", "notcattle.io/x=y", "cattle.io/os=linux"])
-def test_other_labels_can(label: str) -> None:
+def test_unreserved_labels_are_accepted(label: str) -> None:
     assert said(labels=label).labels
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b'{"id":5}', b'{"id":["\xff"]}'])
-def test_request_that_cannot_be_read_is_refused(data: bytes) -> None:
+def test_unreadable_request_is_rejected(data: bytes) -> None:
     with pytest.raises(BadRequest, match="cannot read the request"):
         custom.decode(data)
 
 
 @given(some.dictionaries(some.sampled_from(custom._HEADERS), some.text(max_size=80)))
-def test_whatever_is_said_it_is_refused_or_gives_a_machine_with_the_roles_it_asked_for_and_no_more(
+def test_arbitrary_request_is_rejected_or_gets_only_requested_roles(
     values: dict[str, str],
 ) -> None:
     try:
@@ -102,7 +102,7 @@ def test_whatever_is_said_it_is_refused_or_gives_a_machine_with_the_roles_it_ask
     assert (names.ETCD_ROLE in labels) == (values.get("role-etcd", "").strip().lower() == "true")
 
 
-def test_a_name_is_free_when_nobody_else_has_it() -> None:
+def test_duplicate_node_name_is_refused() -> None:
     request = said(node_name="n", role_worker="true")
     assert custom.refusal(request, [machine("other", "x"), machine("n", "h")]) == ""
     assert "delete that Machine first" in custom.refusal(request, [machine("n", "x")])

@@ -23,19 +23,19 @@ SCRIPT = "#!/bin/sh\necho 'hello'\n"
         ("infrastructure.cluster.x-k8s.io", "DockerMachine", "cloud-config"),
     ],
 )
-def test_the_infrastructure_says_in_which_form(group: str, kind: str, form: str) -> None:
+def test_infrastructure_kind_selects_data_format(group: str, kind: str, form: str) -> None:
     assert data.form(Reference(api_group=group, kind=kind, name="x")) == form
 
 
-def test_our_own_machines_get_the_script_as_it_is() -> None:
+def test_own_machines_get_unmodified_script() -> None:
     assert data.render("script", SCRIPT, "ignored") == data.Data(SCRIPT, "script")
 
 
-def test_a_host_that_registered_itself_gets_nothing_to_run() -> None:
+def test_custom_machine_data_contains_no_script() -> None:
     assert SCRIPT not in data.render("none", SCRIPT, "").value
 
 
-def test_a_cloud_config_writes_the_script_and_runs_it_before_what_the_user_adds() -> None:
+def test_cloud_config_runs_script_before_user_commands() -> None:
     config = yaml.safe_load(
         data.cloud_config(SCRIPT, "#cloud-config\nwrite_files:\n- path: /a\nruncmd: [date]\nhostname: h\n")
     )
@@ -46,11 +46,11 @@ def test_a_cloud_config_writes_the_script_and_runs_it_before_what_the_user_adds(
     assert config["hostname"] == "h"
 
 
-def test_the_same_script_gives_the_same_bytes() -> None:
+def test_cloud_config_is_deterministic() -> None:
     assert data.cloud_config(SCRIPT, "") == data.cloud_config(SCRIPT, "")
 
 
-def test_a_template_stays_one() -> None:
+def test_jinja_template_header_is_kept() -> None:
     made = data.cloud_config(SCRIPT, "## template: jinja\n#cloud-config\nhostname: '{{ v1.name }}'\n")
     assert made.startswith("## template: jinja\n#cloud-config\n")
 
@@ -68,7 +68,7 @@ def test_a_template_stays_one() -> None:
         ("#cloud-config\nborn: 2020-99-01\npassword: hunter2\n", "is not YAML: a value does not match its type"),
     ],
 )
-def test_what_cannot_be_used_is_refused_without_being_repeated(userdata: str, why: str) -> None:
+def test_invalid_user_data_is_rejected_without_leaking_content(userdata: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as caught:
         data.cloud_config(SCRIPT, userdata)
     assert "hunter2" not in str(caught.value)

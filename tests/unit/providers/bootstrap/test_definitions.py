@@ -9,7 +9,7 @@ from remuda.providers.bootstrap.definitions import definitions
 
 
 @pytest.mark.parametrize("definition", definitions(), ids=lambda definition: definition["spec"]["names"]["kind"])
-def test_cluster_api_of_either_contract_takes_them_and_clusterctl_moves_them(definition: dict) -> None:  # type: ignore[type-arg]
+def test_definitions_have_contract_and_clusterctl_labels(definition: dict) -> None:  # type: ignore[type-arg]
     labels = definition["metadata"]["labels"]
     for contract in ("v1beta1", "v1beta2"):
         assert labels[capi_names.contract_label(contract)] == "v1"

@@ -21,14 +21,14 @@ def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}", "X-Cattle-Id": "me"}
 
 
-async def test_the_ca_is_served_as_it_is_pinned() -> None:
+async def test_served_ca_matches_pinned_checksum() -> None:
     async with serving() as served:
         answer = await served.ask("/cacerts")
         assert hashlib.sha256(answer.body).hexdigest() == served.site.ca_checksum
         assert (await served.ask("/healthz")).code == 200
 
 
-async def test_the_agent_has_its_checksum_beside_it_and_is_not_sent_twice() -> None:
+async def test_agent_asset_has_checksum_and_etag() -> None:
     async with serving() as served:
         answer = await served.ask("/assets/remuda-agent.pyz")
         assert answer.body == assets.agent_zipapp()
@@ -38,7 +38,7 @@ async def test_the_agent_has_its_checksum_beside_it_and_is_not_sent_twice() -> N
         assert (again.code, again.body) == (304, b"")
 
 
-async def test_files_of_the_directory_are_served_whole_and_nothing_else_is(tmp_path: Path) -> None:
+async def test_only_plain_asset_files_are_served(tmp_path: Path) -> None:
     folder = tmp_path / "assets"
     (folder / "below").mkdir(parents=True)
     big = os.urandom(3_000_000)
@@ -56,7 +56,7 @@ async def test_files_of_the_directory_are_served_whole_and_nothing_else_is(tmp_p
         assert (await served.ask("/assets/none.sha256")).code == 404
 
 
-async def test_a_file_that_has_changed_has_another_checksum(tmp_path: Path) -> None:
+async def test_changed_asset_has_new_checksum(tmp_path: Path) -> None:
     path = tmp_path / "tool"
     async with serving(tmp_path) as served:
         for content in (b"one", b"another"):
@@ -65,7 +65,7 @@ async def test_a_file_that_has_changed_has_another_checksum(tmp_path: Path) -> N
             assert told.body.decode().split()[0] == hashlib.sha256(content).hexdigest()
 
 
-async def test_a_token_is_traded_for_a_connection() -> None:
+async def test_token_is_exchanged_for_connection_info() -> None:
     async with serving() as served:
         answer = await served.ask(CONNECT, headers={**bearer(TOKEN), "X-Cattle-Node-Name": "n", "Cookie": "c"})
         assert (answer.code, answer.headers["cache-control"]) == (200, "no-store")
@@ -84,7 +84,7 @@ async def test_a_token_is_traded_for_a_connection() -> None:
         (Refusal(503, "its plan is not there yet", 4.2), 503, "5"),
     ],
 )
-async def test_a_refusal_is_said_in_its_words(refusal: Refusal, code: int, again: str | None) -> None:
+async def test_refusal_is_returned_with_message_and_retry_after(refusal: Refusal, code: int, again: str | None) -> None:
     async with serving() as served:
         served.registrar.refusals = [refusal]
         answer = await served.ask(CONNECT, headers=bearer(TOKEN))
@@ -93,7 +93,7 @@ async def test_a_refusal_is_said_in_its_words(refusal: Refusal, code: int, again
         assert served.on_denied == ([(CONNECT, 401, refusal.message)] if code == 401 else [])
 
 
-async def test_what_the_api_server_says_is_not_for_hosts(caplog: pytest.LogCaptureFixture) -> None:
+async def test_api_server_error_is_logged_but_hidden_from_host(caplog: pytest.LogCaptureFixture) -> None:
     async with serving() as served:
         served.registrar.refusals = [StatusError(500, "InternalError", "etcd is on fire")]  # type: ignore[list-item]
         answer = await served.ask(CONNECT, headers=bearer(TOKEN))
@@ -104,13 +104,13 @@ async def test_what_the_api_server_says_is_not_for_hosts(caplog: pytest.LogCaptu
 
 
 @pytest.mark.parametrize("header", [{}, {"Authorization": "Basic eDp5"}, {"Authorization": "Bearer "}])
-async def test_without_a_token_nobody_is_asked(header: dict[str, str]) -> None:
+async def test_request_without_token_returns_401_without_lookup(header: dict[str, str]) -> None:
     async with serving() as served:
         assert (await served.ask(CONNECT, headers=header)).code == 401
         assert served.registrar.asked == []
 
 
-async def test_wrong_tokens_cost_patience_and_right_ones_do_not() -> None:
+async def test_wrong_tokens_are_rate_limited_and_valid_tokens_are_not() -> None:
     async with serving() as served:
         for _ in range(40):
             assert (await served.ask(CONNECT, headers=bearer(TOKEN))).code == 200
@@ -124,12 +124,12 @@ async def test_wrong_tokens_cost_patience_and_right_ones_do_not() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/v3/connect/", "/v3/connect/other", "/cacerts/x", "/system-agent-install.shx"])
-async def test_nothing_else_is_there(path: str) -> None:
+async def test_unknown_paths_return_404(path: str) -> None:
     async with serving() as served:
         assert (await served.ask(path)).code == 404
 
 
-async def test_only_reading_is_possible() -> None:
+async def test_post_returns_405() -> None:
     async with serving() as served:
         answer = await served.ask("/cacerts", method="POST", headers={"Content-Length": "0"})
         assert (answer.code, answer.headers["allow"]) == (405, "GET, HEAD")

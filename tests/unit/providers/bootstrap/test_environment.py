@@ -21,17 +21,17 @@ def cluster(group: str) -> Cluster:
     )
 
 
-def test_variables_of_the_user_and_where_state_is_kept() -> None:
+def test_environment_contains_user_variables_and_state_directory() -> None:
     proxy = {"name": "HTTPS_PROXY", "value": "http://proxy:3128"}
     told = script.environment_of(plane(agentEnvVars=[proxy], dataDirectories={"systemAgent": "/opt/agent"}))
     assert told == {"HTTPS_PROXY": "http://proxy:3128", "CATTLE_AGENT_VAR_DIR": "/opt/agent"}
 
 
-def test_state_is_kept_where_plans_look_for_it_whatever_else_is_said() -> None:
+def test_user_cannot_override_state_directory_variable() -> None:
     said = {"name": "CATTLE_AGENT_VAR_DIR", "value": "/elsewhere"}
     assert script.environment_of(plane(agentEnvVars=[said])) == {}
 
 
-def test_a_control_plane_of_others_says_nothing_of_agents() -> None:
+def test_foreign_control_plane_provides_no_environment() -> None:
     assert script.control_plane_of(cluster("rke.cattle.io")) == Key("n", "prairie")
     assert script.control_plane_of(cluster("controlplane.cluster.x-k8s.io")) is None

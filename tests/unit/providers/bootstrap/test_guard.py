@@ -62,12 +62,12 @@ def stored(new: Json, old: Json = OLD) -> Json:
 
 
 @pytest.mark.parametrize("key", sorted(RESULT_KEYS))
-def test_results_are_the_hosts_to_write_change_and_remove(key: str) -> None:
+def test_host_may_write_result_keys(key: str) -> None:
     assert judged(changed(data={key: "bmV3"})) == ALLOWED
     assert judged(OLD, changed(data={key: "bmV3"})) == ALLOWED
 
 
-def test_the_whole_secret_written_back_unchanged_is_nothing() -> None:
+def test_unchanged_secret_write_is_allowed() -> None:
     assert judged(changed(metadata={"resourceVersion": "8", "managedFields": [{"manager": "agent"}]})) == ALLOWED
 
 
@@ -89,9 +89,7 @@ HOSTILE: list[tuple[Json, str]] = [
 
 
 @pytest.mark.parametrize(("change", "field"), HOSTILE, ids=[field for _, field in HOSTILE])
-def test_nothing_else_gets_in_and_it_is_noted_while_the_results_of_the_same_write_are_kept(
-    change: Json, field: str
-) -> None:
+def test_forbidden_changes_are_reverted_and_recorded_while_results_are_kept(change: Json, field: str) -> None:
     new = apply_merge_patch(changed(data={"failure-count": "Mg=="}), change)
     found = stored(new)
     note = found["metadata"]["annotations"].pop(REFUSED)
@@ -101,7 +99,7 @@ def test_nothing_else_gets_in_and_it_is_noted_while_the_results_of_the_same_writ
     assert field in judged(new).warnings[0]
 
 
-def test_each_attempt_is_counted_and_the_note_cannot_be_taken_back() -> None:
+def test_refused_attempts_are_counted_and_record_cannot_be_removed() -> None:
     once = stored(changed(data={"plan": "bWluZQ=="}))
     hidden = apply_merge_patch(deepcopy(once), {"metadata": {"annotations": None}})
     twice = stored(hidden, once)
@@ -111,7 +109,7 @@ def test_each_attempt_is_counted_and_the_note_cannot_be_taken_back() -> None:
     assert "tried 2 times" in str(said)
 
 
-def test_the_second_of_two_calls_for_one_write_lets_the_first_ones_note_pass() -> None:
+def test_validating_call_accepts_record_of_mutating_call() -> None:
     """On Kubernetes a mutating call comes first; the validating one sees what it has left."""
     noted = stored(changed(data={"plan": "bWluZQ=="}))
     verdict = judged(noted)
@@ -122,16 +120,16 @@ def test_the_second_of_two_calls_for_one_write_lets_the_first_ones_note_pass() -
 @pytest.mark.parametrize(
     "user", ["admin", "system:serviceaccount:other:b-machine-plan", "system:serviceaccount:ns:b-machine-planner"]
 )
-def test_everybody_else_is_none_of_its_business(user: str) -> None:
+def test_writes_of_other_users_are_ignored(user: str) -> None:
     assert judged(changed(data={"plan": "bWluZQ=="}), user=user) == ALLOWED
 
 
-def test_secrets_that_are_no_plans_are_none_of_its_business() -> None:
+def test_secrets_of_other_types_are_ignored() -> None:
     old = {**OLD, "type": "Opaque"}
     assert judged({**changed(data={"plan": "bWluZQ=="}), "type": "Opaque"}, old) == ALLOWED
 
 
-def test_a_note_stays_small_whatever_a_host_calls_things() -> None:
+def test_refusal_record_size_is_bounded() -> None:
     labels = {f"{'x' * 60}{number}": "y" * 60 for number in range(5000)}
     found = stored(changed(metadata={"labels": labels}))
     assert len(found["metadata"]["annotations"][REFUSED]) < 3000
@@ -142,7 +140,7 @@ texts = some.dictionaries(some.text(max_size=5), some.text(max_size=5), max_size
 
 
 @given(labels=texts, annotations=texts, data=texts, immutable=some.booleans())
-def test_whatever_is_written_what_is_guarded_is_as_before(
+def test_guarded_fields_survive_arbitrary_writes(
     labels: dict[str, str], annotations: dict[str, str], data: dict[str, str], immutable: bool
 ) -> None:
     new = deepcopy(OLD)

@@ -55,7 +55,7 @@ pytestmark = pytest.mark.usefixtures("agent")
 
 
 @pytest.mark.parametrize("without", ["", "curl"])
-async def test_the_agent_is_fetched_verified_and_told_everything(tmp_path: Path, without: str) -> None:
+async def test_install_script_downloads_verifies_and_configures_agent(tmp_path: Path, without: str) -> None:
     async with serving() as served:
         made = script.for_machine(served.site, TOKEN, {"HTTP_PROXY": "it's"})
         done = await run(made, tmp_path, tools=toolbox(tmp_path, without), REMUDA_HOST_ADDRESS="127.70.0.1")
@@ -69,7 +69,7 @@ async def test_the_agent_is_fetched_verified_and_told_everything(tmp_path: Path,
     assert [path.name for path in tmp_path.iterdir() if path.name != "bin"] == [], "what was fetched is removed"
 
 
-async def test_arguments_are_heard(tmp_path: Path) -> None:
+async def test_install_script_parses_arguments(tmp_path: Path) -> None:
     async with serving() as served:
         arguments = "--token t.1 -e --controlplane -w -n node --address 10.0.0.1 -i 10.0.0.2 -l a=b --label=c=d"
         done = await run(script.public(served.site), tmp_path, *arguments.split(), "--taint", "x=y:NoExecute")
@@ -88,7 +88,7 @@ async def test_arguments_are_heard(tmp_path: Path) -> None:
         assert expected in done.out.splitlines()
 
 
-async def test_all_roles_in_one_and_an_interface_for_an_address(tmp_path: Path) -> None:
+async def test_install_script_accepts_all_roles_and_interface_address(tmp_path: Path) -> None:
     async with serving() as served:
         done = await run(script.public(served.site), tmp_path, "-t", "t", "-a", "--address", "nowhere0")
     assert done.code == 0, done
@@ -106,13 +106,13 @@ async def test_all_roles_in_one_and_an_interface_for_an_address(tmp_path: Path) 
         (["-t", "t", "-w", "-s", ""], "no server is given"),
     ],
 )
-async def test_what_cannot_work_is_said_at_once(tmp_path: Path, arguments: list[str], said: str) -> None:
+async def test_invalid_arguments_fail_at_once_with_reason(tmp_path: Path, arguments: list[str], said: str) -> None:
     done = await run(script.public(NOWHERE), tmp_path, *arguments)
     assert done.code == 1
     assert said in done.out.splitlines()[-1]
 
 
-async def test_without_root_it_says_so(tmp_path: Path) -> None:
+async def test_install_script_requires_root(tmp_path: Path) -> None:
     tools = toolbox(tmp_path, "id")
     (tmp_path / "bin" / "id").write_text("#!/bin/sh\necho 1000\n")
     (tmp_path / "bin" / "id").chmod(0o755)
@@ -135,7 +135,7 @@ async def test_a_server_with_another_ca_is_not_trusted(tmp_path: Path, without: 
 
 
 @pytest.mark.parametrize("without", ["", "curl"])
-async def test_without_a_checksum_the_machine_must_trust_the_server_already(tmp_path: Path, without: str) -> None:
+async def test_missing_checksum_requires_trusted_server_certificate(tmp_path: Path, without: str) -> None:
     async with serving() as served:
         made = script.for_machine(served.site, TOKEN).replace(served.site.ca_checksum, "")
         done = await run(made, tmp_path, tools=toolbox(tmp_path, without))
@@ -157,7 +157,7 @@ async def test_a_certificate_for_another_name_is_not_trusted(tmp_path: Path) -> 
     assert "its certificate must be good for the name in the URL" in done.out
 
 
-async def test_a_clock_that_is_off_is_named(tmp_path: Path) -> None:
+async def test_clock_skew_is_reported(tmp_path: Path) -> None:
     tools = toolbox(tmp_path, "date")
     real = "/usr/bin/date"
     fake = f'#!/bin/sh\n[ "$1" = +%s ] && exec {real} -d "1 day ago" +%s\nexec {real} "$@"\n'
@@ -170,7 +170,7 @@ async def test_a_clock_that_is_off_is_named(tmp_path: Path) -> None:
     assert _DAY_SECONDS - 2 <= int(found[1]) <= _DAY_SECONDS + LIMIT_SECONDS  # the two clocks are not read at once
 
 
-async def test_a_server_that_is_not_there_is_waited_for_but_not_for_ever(tmp_path: Path) -> None:
+async def test_unreachable_server_is_retried_until_timeout(tmp_path: Path) -> None:
     with closed_port() as port:
         site = Site(server_url=f"https://127.0.0.1:{port}", ca_pem=b"PEM\n")
         done = await run(script.for_machine(site, TOKEN), tmp_path)
@@ -181,7 +181,7 @@ async def test_a_server_that_is_not_there_is_waited_for_but_not_for_ever(tmp_pat
     assert last.endswith("Given up after 3 seconds")
 
 
-async def test_a_server_that_is_back_is_used(tmp_path: Path) -> None:
+async def test_temporarily_failing_server_is_retried(tmp_path: Path) -> None:
     async with serving() as served:
         real = served.listener.handler
 
@@ -195,7 +195,7 @@ async def test_a_server_that_is_back_is_used(tmp_path: Path) -> None:
     assert "the server says 503: not yet; next try in 1 s" in done.out
 
 
-async def test_without_python_it_says_at_once_what_to_do(tmp_path: Path) -> None:
+async def test_missing_python_is_reported_with_advice(tmp_path: Path) -> None:
     async with serving() as served:
         done = await run(script.for_machine(served.site, TOKEN), tmp_path, tools=toolbox(tmp_path, "python3"))
         assert done.code == 1
@@ -206,7 +206,7 @@ async def test_without_python_it_says_at_once_what_to_do(tmp_path: Path) -> None
         assert done.out.startswith("remuda: this machine has neither Python 3.9 or newer nor curl")
 
 
-async def test_without_python_it_takes_the_system_agent_that_the_server_has(tmp_path: Path) -> None:
+async def test_system_agent_is_installed_without_python(tmp_path: Path) -> None:
     arch = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     files = tmp_path / "assets"
     files.mkdir()
@@ -217,7 +217,7 @@ async def test_without_python_it_takes_the_system_agent_that_the_server_has(tmp_
     assert "Rancher's system-agent needs a machine of its own" in done.out, "which a process host is not"
 
 
-async def test_an_old_python_is_passed_over(tmp_path: Path) -> None:
+async def test_outdated_python_is_skipped(tmp_path: Path) -> None:
     tools = toolbox(tmp_path, "python3")
     (tmp_path / "bin" / "python3").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "bin" / "python3").chmod(0o755)
@@ -227,14 +227,14 @@ async def test_an_old_python_is_passed_over(tmp_path: Path) -> None:
     assert done.code == 0, done
 
 
-async def test_an_agent_that_is_newer_than_the_script_is_taken_over_the_trusted_connection(tmp_path: Path) -> None:
+async def test_newer_agent_is_accepted_over_trusted_connection(tmp_path: Path) -> None:
     async with serving() as served:
         made = script.for_machine(served.site, TOKEN).replace(assets.agent_checksum(), "f" * 64)
         done = await run(made, tmp_path)
     assert done.code == 0, done
 
 
-async def test_what_the_agent_says_is_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_agent_error_is_last_output_of_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     failing = zipapp("import sys; print('remuda-agent: this token has expired'); sys.exit(1)")
     monkeypatch.setattr(assets, "agent_zipapp", lambda: failing)
     async with serving() as served:
@@ -242,7 +242,7 @@ async def test_what_the_agent_says_is_the_end(tmp_path: Path, monkeypatch: pytes
     assert (done.code, done.out) == (1, "remuda-agent: this token has expired\n")
 
 
-async def test_a_script_that_was_cut_short_does_nothing(tmp_path: Path) -> None:
+async def test_truncated_script_does_nothing(tmp_path: Path) -> None:
     made = script.for_machine(NOWHERE, TOKEN)
     for share in (0.3, 0.6, 0.95):
         done = await run(made[: int(len(made) * share)], tmp_path)
@@ -251,14 +251,14 @@ async def test_a_script_that_was_cut_short_does_nothing(tmp_path: Path) -> None:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs"))))
-def test_a_value_is_nothing_but_a_value(value: str) -> None:
+def test_environment_values_are_shell_quoted(value: str) -> None:
     made = script.for_machine(NOWHERE, "t", {"GIVEN": value})
     line = next(line for line in made.split("\n") if line.startswith("export GIVEN="))
     assert shlex.split(line.removeprefix("export ")) == [f"GIVEN={value}"]
 
 
 @pytest.mark.parametrize("name", ["a b", "1A", "", "A;id", "Ä"])
-def test_a_name_that_is_none_is_refused(name: str) -> None:
+def test_invalid_variable_name_is_rejected(name: str) -> None:
     with pytest.raises(ValueError, match="cannot be the name of an environment variable"):
         script.for_machine(NOWHERE, "t", {name: "x"})
 
@@ -268,17 +268,17 @@ def test_a_value_with_a_line_break_is_refused() -> None:
         script.for_machine(NOWHERE, "t", {"A": "x\ny"})
 
 
-def test_what_the_user_sets_does_not_replace_what_we_say() -> None:
+def test_user_variables_cannot_override_server_and_token() -> None:
     made = script.for_machine(NOWHERE, "t", {"CATTLE_TOKEN": "mine", "CATTLE_SERVER": "https://mine"})
     assert "mine" not in made
 
 
-def test_the_public_one_has_no_token() -> None:
+def test_public_script_contains_no_token() -> None:
     assert "CATTLE_TOKEN=" not in script.public(NOWHERE).partition("set -eu")[0]
 
 
 @pytest.mark.parametrize("name", ["install.sh", "uninstall.sh"])
-def test_both_are_plain_posix_shell(name: str) -> None:
+def test_scripts_are_posix_shell(name: str) -> None:
     path = Path(script.__file__).with_name(name)
     assert (
         re.findall(r"^\s*(?:local|function|source|declare) |\[\[ |pipefail|<<<|&>", path.read_text(), re.MULTILINE)

@@ -38,26 +38,26 @@ def made() -> tuple[Token, Ledger]:
     return token, tokens.add(Ledger(), token, 2 * HOUR)
 
 
-def test_a_token_says_what_it_is_for_and_holds_256_bits() -> None:
+def test_token_encodes_purpose_and_has_256_random_bits() -> None:
     token = tokens.make("machine", ABOUT)
     assert tokens.parse(token.text) == token
     assert len(token.secret) == 43
     assert tokens.make("machine", ABOUT).secret != token.secret
 
 
-def test_a_token_is_not_shown_by_accident() -> None:
+def test_token_secret_is_hidden_in_repr_and_ledger() -> None:
     token, ledger = made()
     assert token.secret not in repr(token) + repr(ledger) + tokens.write(ledger)
 
 
 @given(some.text(max_size=600))
-def test_anything_may_be_shown_as_a_token(text: str) -> None:
+def test_parsing_arbitrary_text_never_fails(text: str) -> None:
     found = tokens.parse(text)
     assert found is None or found.about.name
 
 
 @given(some.sampled_from(["machine", "cluster"]), some.binary(max_size=40), some.text(max_size=10))
-def test_anything_may_be_in_the_place_of_a_name(purpose: str, about: bytes, secret: str) -> None:
+def test_parsing_arbitrary_names_never_fails(purpose: str, about: bytes, secret: str) -> None:
     found = tokens.parse(f"{purpose}.{tokens._encode(about)}.{secret}")
     if found is not None:
         assert found.about.namespace
@@ -69,20 +69,20 @@ _TIMELESS = '{"entries": [{"hash": "a", "expires": "2020-01--1T00:00:20Z"}]}'
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "{", "[]", '{"entries": 1}', '{"entries": [{"hash": 1}]}', _TIMELESS])
-def test_a_ledger_that_cannot_be_read_lets_nobody_in(text: str) -> None:
+def test_unreadable_ledger_admits_no_token(text: str) -> None:
     token, _ = made()
     assert tokens.judge(tokens.read(text), token, "a") == "unknown"
     assert tokens.seconds_fresh(tokens.read(text), HOUR) == 0.0
 
 
-def test_a_ledger_survives_its_annotation(watch: Watch) -> None:
+def test_ledger_round_trips_through_annotation(watch: Watch) -> None:
     token, ledger = made()
     again = tokens.read(tokens.write(tokens.claim(ledger, token, "a")))
     assert tokens.judge(again, token, "a") == "good"
     assert tokens.user(again, token) == "a"
 
 
-def test_it_is_good_until_its_end(watch: Watch) -> None:
+def test_token_is_valid_until_expiry(watch: Watch) -> None:
     token, ledger = made()
     watch.now += 2 * HOUR - 1
     assert tokens.judge(ledger, token, "a") == "good"
@@ -90,7 +90,7 @@ def test_it_is_good_until_its_end(watch: Watch) -> None:
     assert tokens.judge(ledger, token, "a") == "expired"
 
 
-def test_after_its_first_use_it_is_good_for_that_host_for_a_while(watch: Watch) -> None:
+def test_used_token_is_valid_only_for_same_host_for_limited_time(watch: Watch) -> None:
     token, ledger = made()
     ledger = tokens.claim(ledger, token, "a")
     assert tokens.claim(ledger, token, "a") is ledger
@@ -103,12 +103,12 @@ def test_after_its_first_use_it_is_good_for_that_host_for_a_while(watch: Watch) 
     assert [tokens.judge(ledger, token, id) for id in ("a", "b")] == ["expired", "replayed"]
 
 
-def test_another_secret_is_not_known(watch: Watch) -> None:
+def test_token_with_other_secret_is_unknown(watch: Watch) -> None:
     _, ledger = made()
     assert tokens.judge(ledger, tokens.make("machine", ABOUT), "a") == "unknown"
 
 
-def test_a_new_token_leaves_the_one_before_it_good_and_the_one_before_that_not(watch: Watch) -> None:
+def test_adding_token_keeps_only_previous_token_valid(watch: Watch) -> None:
     first, ledger = made()
     second, third = tokens.make("machine", ABOUT), tokens.make("machine", ABOUT)
     ledger = tokens.add(ledger, second, 2 * HOUR)
@@ -117,7 +117,7 @@ def test_a_new_token_leaves_the_one_before_it_good_and_the_one_before_that_not(w
     assert [tokens.judge(ledger, token, "a") for token in (first, second, third)] == ["unknown", "good", "good"]
 
 
-def test_whoever_starts_a_server_always_finds_a_token_with_half_its_time_left(watch: Watch) -> None:
+def test_token_is_fresh_for_half_its_lifetime(watch: Watch) -> None:
     _, ledger = made()
     assert tokens.seconds_fresh(ledger, 2 * HOUR) == HOUR
     watch.now += HOUR - 1
@@ -126,7 +126,7 @@ def test_whoever_starts_a_server_always_finds_a_token_with_half_its_time_left(wa
     assert tokens.seconds_fresh(ledger, 2 * HOUR) == 0
 
 
-def test_a_used_token_is_followed_by_a_new_one_when_it_is_spent(watch: Watch) -> None:
+def test_used_token_is_renewed_when_spent(watch: Watch) -> None:
     token, ledger = made()
     ledger = tokens.claim(ledger, token, "a")
     assert tokens.seconds_fresh(ledger, 2 * HOUR) == AFTER_USE_SECONDS

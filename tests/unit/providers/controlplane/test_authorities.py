@@ -28,13 +28,13 @@ def with_authority(given: dict[str, bytes], place: str = "server-ca") -> Secret:
     return plan(**{f"{place}.crt": given[CERTIFICATE], f"{place}.key": given[KEY]})
 
 
-def test_authority_of_all_servers_is_found() -> None:
+def test_authority_shared_by_all_servers_is_restored() -> None:
     given = authority()
     assert delivered_authority(CLUSTER, [with_authority(given), with_authority(given)]) == given
     assert delivered_authority(ETCD, [with_authority(given, "etcd/server-ca")]) == given
 
 
-def test_key_of_service_accounts_is_found_with_its_public_half() -> None:
+def test_service_account_key_is_restored_with_public_key() -> None:
     key = authority()[KEY]
     found = delivered_authority(ACCOUNTS, [plan(**{"service.key": key})])
     assert found is not None
@@ -56,5 +56,5 @@ def test_key_of_service_accounts_is_found_with_its_public_half() -> None:
     ],
     ids=["no servers", "not there", "two of them", "another key", "no authority", "no JSON", "no file", "no plan"],
 )
-def test_authority_that_is_in_doubt_is_not_put_back(plans: list[Secret]) -> None:
+def test_ambiguous_authority_is_not_restored(plans: list[Secret]) -> None:
     assert delivered_authority(CLUSTER, plans) is None

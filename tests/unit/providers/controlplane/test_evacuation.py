@@ -26,14 +26,14 @@ def planned(*pods: Pod, **options: object) -> Evacuation:
     return plan(pods, DrainOptions(enabled=True, **options), SETS, now=NOW, unreachable=False)  # type: ignore[arg-type]
 
 
-def test_pods_that_somebody_makes_again_leave_and_those_of_daemon_sets_stay() -> None:
+def test_replicated_pods_are_evicted_and_daemon_set_pods_stay() -> None:
     found = planned(pod("a"), pod("ds", "DaemonSet"))
     assert [one.metadata.name for one in found.evict] == ["a"]
     assert found.forbidden == ""
     assert planned(pod("ds", "DaemonSet")).finished
 
 
-def test_what_would_be_lost_is_named_and_needs_to_be_allowed() -> None:
+def test_pods_with_data_loss_block_drain_unless_allowed() -> None:
     lonely, local = pod("lonely", ""), pod("local", local=True)
     found = planned(lonely, local)
     assert "Pod default/lonely have no controller that would recreate them" in found.forbidden
@@ -42,10 +42,10 @@ def test_what_would_be_lost_is_named_and_needs_to_be_allowed() -> None:
     assert planned(lonely, local, force=True, delete_empty_dir_data=True).forbidden == ""
 
 
-def test_pods_of_daemon_sets_forbid_it_where_they_may_not_be_ignored() -> None:
+def test_daemon_set_pods_block_drain_unless_ignored() -> None:
     assert "ignoreDaemonSets is false" in planned(pod("ds", "DaemonSet"), ignore_daemon_sets=False).forbidden
 
 
-def test_pods_that_end_are_waited_for_but_not_longer_than_wanted() -> None:
+def test_terminating_pods_are_awaited_until_timeout() -> None:
     assert not planned(pod("slow", ending_for=100)).finished
     assert planned(pod("slow", ending_for=100), skip_wait_for_delete_timeout_seconds=60).finished

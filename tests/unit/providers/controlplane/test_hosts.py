@@ -24,7 +24,7 @@ def node(name: str, uid: str = "", *, ready: str = "Unknown", server: str = "", 
     )
 
 
-def test_an_orphan_has_had_a_machine_and_is_not_ready() -> None:
+def test_orphans_are_unready_nodes_of_deleted_machines() -> None:
     nodes = [
         node("orphan", "uid-gone"),
         node("member", "uid-gone", ready="False", **{ETCD_NODE: "true"}),
@@ -36,7 +36,7 @@ def test_an_orphan_has_had_a_machine_and_is_not_ready() -> None:
     assert orphans(nodes, MACHINES) == [Orphan("orphan", etcd=False), Orphan("member", etcd=True)]
 
 
-def test_machine_is_unsettled_since_its_condition_turned_or_since_it_was_made() -> None:
+def test_unsettled_since_comes_from_condition_or_creation() -> None:
     made, turned = "2026-01-02T03:00:00Z", "2026-01-02T03:04:05Z"
     for status, since in (("True", None), ("Unknown", turned), ("", made)):
         said = [Condition(type="Reconciled", status=status, last_transition_time=turned)] if status else []

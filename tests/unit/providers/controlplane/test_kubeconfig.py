@@ -20,17 +20,17 @@ A, B = (
 BALANCER = Endpoint(host="api.example", port=443)
 
 
-def test_what_stands_before_the_servers_comes_first() -> None:
+def test_load_balancer_endpoint_takes_precedence() -> None:
     assert endpoint(BALANCER, None, [A, B], 6443, "10.0.0.2:6443") == BALANCER
 
 
-def test_the_server_it_points_at_is_kept_while_it_serves_and_left_when_it_goes() -> None:
+def test_current_server_endpoint_is_kept_while_serving() -> None:
     assert str(endpoint(None, None, [A, B], 6443, "10.0.0.2:6443")) == "10.0.0.2:6443"
     assert str(endpoint(None, None, [A], 6443, "10.0.0.2:6443")) == "10.0.0.1:6443"
     assert endpoint(None, None, [], 6443, "10.0.0.2:6443") is None
 
 
-def test_what_the_infrastructure_tells_is_used_while_that_server_serves() -> None:
+def test_infrastructure_endpoint_is_used_while_its_server_serves() -> None:
     told = Endpoint(host="10.0.0.2", port=6443)
     assert endpoint(None, told, [A, B], 6443, "") == told
     assert str(endpoint(None, told, [A], 6443, "")) == "10.0.0.1:6443"

@@ -44,7 +44,7 @@ def merged(before: Json, patch: Json) -> Json:
     }
 
 
-def test_a_changed_label_reaches_the_node_and_one_that_is_gone_leaves_it() -> None:
+def test_changed_labels_are_patched_and_removed_labels_deleted() -> None:
     first = merged(
         node({"of/others": "x", "tier": "web"}), patch_for(node({"tier": "web"}), wanted(["tier=web", "a=b"]))
     )
@@ -53,13 +53,13 @@ def test_a_changed_label_reaches_the_node_and_one_that_is_gone_leaves_it() -> No
     assert second["metadata"]["labels"] == {"of/others": "x", "tier": "api"}
 
 
-def test_a_node_that_is_as_it_should_be_is_not_written() -> None:
+def test_up_to_date_node_is_not_patched() -> None:
     desired = wanted(["a=b", "empty="], ["k=v:NoSchedule", "e:NoExecute"])
     there = merged(node(), patch_for(node(), desired))
     assert patch_for(there, desired) == {}
 
 
-def test_taints_of_others_stay_with_the_time_they_were_added() -> None:
+def test_foreign_taints_are_kept_with_time_added() -> None:
     others = {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"}
     first = merged(node(taints=[others]), patch_for(node(taints=[others]), wanted([], ["k=v:NoSchedule"])))
     assert first["spec"]["taints"] == [others, {"key": "k", "effect": "NoSchedule", "value": "v"}]
@@ -69,10 +69,10 @@ def test_taints_of_others_stay_with_the_time_they_were_added() -> None:
     assert third["spec"]["taints"] == [others]
 
 
-def test_what_somebody_else_has_set_before_is_not_taken_away_with_ours() -> None:
+def test_foreign_labels_are_not_removed() -> None:
     present = node({"tier": "of somebody"})
     assert patch_for(present, wanted([])) == {"metadata": {"annotations": {LABELS: "", TAINTS: ""}}}
 
 
-def test_a_plan_without_a_config_file_says_nothing() -> None:
+def test_plan_without_config_file_sets_no_labels() -> None:
     assert nodes.wanted(json.dumps({"files": [{"path": "/etc/other"}]}).encode()) is None

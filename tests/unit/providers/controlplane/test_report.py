@@ -32,7 +32,7 @@ def after(state: bytes, *results: dict[str, bytes]) -> Secret:
     return Secret(metadata=ObjectMeta(name="m-machine-plan"), data=data)
 
 
-def test_a_success_counts_for_the_very_plan_that_the_host_has() -> None:
+def test_success_counts_only_for_current_plan() -> None:
     data = {"plan": PLAN, "plan-state": b"in-progress"}
     told = report(after(b"in-progress", rules.succeeded(data, {}, NOW)))
     assert (told.state, told.applied, told.failures) == ("succeeded", PLAN, 0)
@@ -42,7 +42,7 @@ def test_a_success_counts_for_the_very_plan_that_the_host_has() -> None:
     assert "a plan that it was not given" in other.failed_message
 
 
-def test_a_failure_is_told_with_its_words_and_how_often() -> None:
+def test_failure_is_reported_with_message_and_count() -> None:
     data = {"plan": PLAN, "plan-state": b"in-progress"}
     once = rules.failed(data, {}, NOW, "no space")
     twice = rules.failed({**data, **once}, {}, NOW, "no space left")
@@ -54,7 +54,7 @@ def test_a_failure_is_told_with_its_words_and_how_often() -> None:
     assert report(newer).failures == 0
 
 
-def test_the_plan_before_is_what_was_applied_until_the_new_one_is() -> None:
+def test_previous_plan_is_applied_plan_until_new_one_succeeds() -> None:
     assert report(secret(plan=PLAN, plan_state=b"pending", appliedPlan=b"{}")).applied == b"{}"
 
 
@@ -63,7 +63,7 @@ def members(stdout: bytes, code: int = 0) -> bytes:
     return formats.pack({"etcd-members": record})
 
 
-def test_members_of_etcd_come_from_the_periodic_instruction() -> None:
+def test_etcd_members_are_read_from_periodic_output() -> None:
     listed = {"members": [{"name": "a-1", "address": "10.0.0.1", "learner": True, "healthy": False}]}
     told = report(secret(plan=PLAN, applied_periodic_output=members(json.dumps(listed).encode())))
     assert told.members == (Member(name="a-1", address="10.0.0.1", learner=True, healthy=False),)
@@ -71,7 +71,7 @@ def test_members_of_etcd_come_from_the_periodic_instruction() -> None:
         assert report(secret(plan=PLAN, applied_periodic_output=bad)).members is None
 
 
-def test_members_in_a_gzip_bomb_are_not_unpacked() -> None:
+def test_gzip_bomb_in_periodic_output_is_not_unpacked() -> None:
     listed = {"members": [{"name": "a-1", "address": "10.0.0.1"}]}
     record = {"exitCode": 0, "stdout": base64.b64encode(json.dumps(listed).encode()).decode()}
     small = formats.pack({"etcd-members": record, "other": "x" * (1 << 20)})
@@ -80,13 +80,13 @@ def test_members_in_a_gzip_bomb_are_not_unpacked() -> None:
     assert report(secret(plan=PLAN, applied_periodic_output=bomb)).members is None
 
 
-def test_deeply_nested_probe_statuses_count_as_none() -> None:
+def test_deeply_nested_probe_statuses_are_ignored() -> None:
     """They ended each reconcile of the cluster by a RecursionError."""
     for nested in (b"[" * 100_000, b'{"a":' * 100_000):
         assert report(secret(plan=PLAN, probe_statuses=nested)).probes == {}
 
 
-def test_other_outputs_than_the_members_are_not_decoded() -> None:
+def test_unrelated_periodic_outputs_are_not_decoded() -> None:
     """Empty lists cost three bytes here and sixty decoded."""
     packed = formats.pack({"etcd-members": {"exitCode": 1}, "other": [[] for _ in range(1_000_000)]})
     tracemalloc.start()
@@ -102,7 +102,7 @@ def unit(said: object, code: int = 0) -> Secret:
     return secret(plan=PLAN, applied_periodic_output=formats.pack({"unit-status": record}))
 
 
-def test_unit_that_is_not_active_is_read_and_bounded() -> None:
+def test_inactive_unit_status_is_read_and_bounded() -> None:
     told = report(unit({"unit": "x", "state": "activating", "error": "unknown user etcd"}))
     assert told.unit == UnitStatus("activating", "unknown user etcd")
     hostile = report(unit({"state": "failed", "error": "\x1b[31m\nReady: True\u2028\u202e" + "x" * 100_000})).unit
@@ -114,15 +114,15 @@ def test_unit_that_is_not_active_is_read_and_bounded() -> None:
 @pytest.mark.parametrize(
     "said", [None, [], {}, {"state": "active"}, {"state": "x" * 5000}, {"state": "failed", "error": {"a": 1}}, "failed"]
 )
-def test_what_is_no_status_of_a_unit_counts_as_none(said: object) -> None:
+def test_invalid_unit_status_is_ignored(said: object) -> None:
     assert report(unit(said)).unit is None
 
 
-def test_instruction_that_failed_tells_nothing_of_the_unit() -> None:
+def test_failed_unit_status_instruction_is_ignored() -> None:
     assert report(unit({"state": "failed"}, code=1)).unit is None
 
 
-def test_unit_and_members_are_read_beside_each_other() -> None:
+def test_unit_status_and_members_are_read_together() -> None:
     records = {
         "etcd-members": {"exitCode": 0, "stdout": base64.b64encode(b'{"members": []}').decode()},
         "unit-status": {"exitCode": 0, "stdout": base64.b64encode(b'{"state": "failed"}').decode()},
@@ -131,13 +131,13 @@ def test_unit_and_members_are_read_beside_each_other() -> None:
     assert (told.members, told.unit) == ((), UnitStatus("failed"))
 
 
-def test_another_error_of_the_unit_wakes_the_planner() -> None:
+def test_changed_unit_error_changes_facts() -> None:
     first, second = ({"state": "failed", "error": error} for error in ("a", "b"))
     assert facts(unit(first)) == facts(unit(first))
     assert facts(unit(first)) != facts(unit(second))
 
 
-def test_what_a_host_says_again_wakes_nobody() -> None:
+def test_repeated_report_does_not_change_facts() -> None:
     listed = json.dumps({"members": []}).encode()
 
     def said(at: str) -> Secret:
@@ -154,7 +154,7 @@ def test_what_a_host_says_again_wakes_nobody() -> None:
         st.one_of(st.binary(max_size=64), st.sampled_from([b"failed", b"succeeded", b"[]", b'{"a":1}', b"1e999"])),
     )
 )
-def test_whatever_a_host_writes_can_be_read(data: dict[str, bytes]) -> None:
+def test_arbitrary_secret_data_is_readable(data: dict[str, bytes]) -> None:
     found = report(Secret(data=data))
     assert found.state != "succeeded" or found.applied == found.plan
     facts(Secret(data=data))

@@ -42,27 +42,27 @@ def names(hosts: Sequence[Host]) -> list[str]:
     return [host.name for host in status.serving(of(hosts))]
 
 
-def test_servers_whose_probes_pass_serve_and_those_that_go_come_last() -> None:
+def test_healthy_servers_serve_and_deleting_ones_come_last() -> None:
     assert names([server("one", deleting=True), server("two", well=False), server("three")]) == ["three", "one"]
 
 
-def test_one_that_says_it_is_well_and_that_all_others_call_dead_does_not_serve() -> None:
+def test_server_called_dead_by_all_others_does_not_serve() -> None:
     hosts = [server("one"), server("two", dead=["one"]), server("three", dead=["one"])]
     assert names(hosts) == ["two", "three"]
     where = kubeconfig.endpoint(None, None, status.serving(of(hosts)), 6443, "10.0.0.1:6443")
     assert str(where) == "10.0.0.2:6443"
 
 
-def test_one_that_calls_everybody_else_dead_is_not_believed() -> None:
+def test_server_that_calls_all_others_dead_is_not_believed() -> None:
     assert names([server("one", dead=["two", "three"]), server("two"), server("three")]) == ["one", "two", "three"]
 
 
-def test_one_that_is_no_member_serves() -> None:
+def test_server_missing_from_member_list_serves() -> None:
     rest = ("two", "three")
     assert names([server(one, members=rest) for one in NAMES]) == ["one", "two", "three"]
 
 
-def test_an_api_server_that_outlives_its_unit_serves_while_that_restarts() -> None:
+def test_rke2_api_server_serves_while_its_unit_restarts() -> None:
     host = server("one")
     probes = {"kube-apiserver": True, "rke2-server": False}
     host = msgspec.structs.replace(host, report=msgspec.structs.replace(host.report, probes=probes))
@@ -127,7 +127,7 @@ def said(seen: Judged, type: str = "Ready") -> tuple[str, str, str]:
     return found.status, found.reason, found.message
 
 
-def test_a_control_plane_that_is_alive_and_as_declared_is_ready() -> None:
+def test_healthy_control_plane_is_ready_and_available() -> None:
     assert said(judged()) == ("True", "Ready", "")
     assert said(judged(), "Available") == ("True", "Available", "")
     assert status.derive(judged()).look_again is None
@@ -142,21 +142,21 @@ def test_ready_lists_all_waits_and_reconciled_the_first() -> None:
     assert said(seen, "Reconciled")[2] == f"{WAITS[0]} (and 2 more)"
 
 
-def test_a_dead_node_is_told_before_what_is_waited_for() -> None:
+def test_dead_node_is_reported_before_waits() -> None:
     state, reason, message = said(judged(*WAITS, machines=[machine("one"), DEAD]))
     assert (state, reason) == ("False", "NodeNotReady")
     assert message.split("\n")[0] == "Machine two: Node two is not ready: Kubelet stopped posting node status."
     assert len(message.split("\n")) == 5
 
 
-def test_an_api_that_is_silent_makes_ready_and_available_unknown() -> None:
+def test_silent_api_makes_ready_and_available_unknown() -> None:
     for type in ("Ready", "Available"):
         state, reason, message = said(judged(machines=[DEAD], connection=SILENT), type)
         assert (state, reason) == ("Unknown", "APISilent")
         assert message.endswith(": no route")
 
 
-def test_a_lost_quorum_is_one_sentence_in_every_condition_but_the_list() -> None:
+def test_lost_quorum_is_reported_once_in_each_condition() -> None:
     lost = Wait(reason="QuorumLost", on="etcd of d/c", missing="quorum is lost", then="start two again")
     seen = judged(lost, *WAITS, lost=lost, connection=SILENT)
     for type in ("Available", "Stable"):
@@ -167,7 +167,7 @@ def test_a_lost_quorum_is_one_sentence_in_every_condition_but_the_list() -> None
     assert message.count("quorum is lost") == 1
 
 
-def test_a_spec_that_is_refused_stalls_until_a_person_changes_it() -> None:
+def test_rejected_spec_stalls_control_plane() -> None:
     refused = Wait(reason="InvalidSpec", on="RKEControlPlane d/c", missing="spec.kubernetesVersion: no such version")
     found = {one.type: one for one in status.undecided((), refused)}
     for type, expected in (("Ready", "False"), ("Stalled", "True")):
@@ -176,7 +176,7 @@ def test_a_spec_that_is_refused_stalls_until_a_person_changes_it() -> None:
     assert (waiting["Ready"], waiting["Stalled"]) == ("Unknown", "False")
 
 
-def test_after_a_restart_what_was_said_stands_unless_something_is_waited_for() -> None:
+def test_restart_keeps_previous_conditions_unless_waiting() -> None:
     before = [condition("Ready", True, "Ready"), condition("Available", True, "Available")]
     unasked = Connection(since=NOW - 10, failures=1, error="not yet")
     assert said(judged(before=before, connection=unasked)) == ("True", "Ready", "")
@@ -190,7 +190,7 @@ def test_after_a_restart_what_was_said_stands_unless_something_is_waited_for() -
     )
 
 
-def test_what_was_not_initialized_before_does_not_stand() -> None:
+def test_uninitialized_conditions_are_not_kept_after_restart() -> None:
     before = [condition("Available", False, "NotInitialized", "no server"), condition("Ready", "Unknown", "Waiting")]
     unasked = Connection(since=NOW - 1)
     assert said(judged(before=before, connection=unasked)) == (
@@ -201,7 +201,7 @@ def test_what_was_not_initialized_before_does_not_stand() -> None:
     assert said(judged(*WAITS, before=before, connection=unasked))[1] == "WaitingForProbes"
 
 
-def test_ready_waits_for_machines_that_pools_ask_for_and_for_their_nodes() -> None:
+def test_ready_waits_for_pool_machines_and_their_nodes() -> None:
     pools = [Pool(name="workers", roles=Roles(worker=True), replicas=2)]
     assert said(judged(pools=pools))[:2] == ("Unknown", "WaitingForMachines")
     joining = machine("two", "Unknown", "InspectionFailed", "Waiting for a Node with spec.providerID x to exist")
@@ -210,7 +210,7 @@ def test_ready_waits_for_machines_that_pools_ask_for_and_for_their_nodes() -> No
     assert "Machine d/two: Waiting for a Node with spec.providerID x" in message
 
 
-def test_servers_are_counted_for_the_contract() -> None:
+def test_status_counts_server_replicas() -> None:
     seen = judged(machines=[machine("one"), DEAD, machine("worker")])
     assert status.counts(seen) == {
         "replicas": 2,
@@ -220,7 +220,7 @@ def test_servers_are_counted_for_the_contract() -> None:
     }
 
 
-def test_versions_are_those_that_nodes_run_the_lowest_first() -> None:
+def test_status_lists_node_versions_lowest_first() -> None:
     seen = judged()
     running = ("v1.36.4+k3s1", "v1.36.10+k3s1", "v1.36.10+k3s1")
     hosts = [

@@ -41,7 +41,7 @@ ONE = machine("one", ("Hostname", "one"), ("InternalIP", "10.0.0.1"))
 TWO = machine("two", ("InternalIP", "10.0.0.2"), ("ExternalIP", "203.0.113.2"))
 
 
-def test_an_address_that_clients_outside_can_reach_comes_first() -> None:
+def test_external_address_is_preferred() -> None:
     found = choose(infrastructure(), cluster(), [TWO])
     assert found is not None
     assert (str(found.endpoint), found.machine) == ("203.0.113.2:6443", "two")
@@ -56,21 +56,21 @@ def test_an_address_that_clients_outside_can_reach_comes_first() -> None:
         machine("m", ("InternalIP", "10.0.0.9"), deleting=True),
     ],
 )
-def test_a_server_without_address_or_node_or_on_its_way_out_is_none(useless: Machine) -> None:
+def test_unusable_server_is_not_chosen(useless: Machine) -> None:
     assert choose(infrastructure(), cluster(), [useless]) is None
 
 
-def test_nothing_is_said_before_the_api_answers() -> None:
+def test_endpoint_is_not_set_before_control_plane_is_initialized() -> None:
     assert choose(infrastructure(), cluster(initialized=False), [ONE]) is None
 
 
-def test_what_somebody_else_has_said_stays() -> None:
+def test_user_supplied_endpoint_is_kept() -> None:
     assert choose(infrastructure(OURS), cluster(), [TWO]) is None, "the user's, on this object"
     assert choose(infrastructure(), cluster("api.example"), [TWO]) is None, "the user's, on the Cluster"
     assert choose(infrastructure({"spec": {"infrastructure": {"driver": "x"}}}), cluster(), [TWO]) is None
 
 
-def test_it_stays_while_its_machine_does_and_moves_when_it_goes() -> None:
+def test_endpoint_moves_only_when_its_machine_is_gone() -> None:
     said = infrastructure(OURS, **{ENDPOINT_MACHINE: "one"})
     assert choose(said, cluster("10.0.0.1"), [ONE, TWO]) is None
     found = choose(said, cluster("10.0.0.1"), [TWO])
@@ -79,7 +79,7 @@ def test_it_stays_while_its_machine_does_and_moves_when_it_goes() -> None:
     assert choose(said, cluster("10.0.0.1"), []) is None, "nothing better is known"
 
 
-def test_the_copy_is_moved_only_where_it_is_what_was_said_before() -> None:
+def test_cluster_endpoint_is_outdated_only_if_equal_to_previous() -> None:
     moved = infrastructure(OURS, **{ENDPOINT_MACHINE: "one", BEFORE: "10.0.0.7:6443"})
     assert outdated(moved, cluster("10.0.0.7"))
     assert not outdated(moved, cluster("10.0.0.1"))
@@ -87,13 +87,13 @@ def test_the_copy_is_moved_only_where_it_is_what_was_said_before() -> None:
     assert not outdated(moved, cluster())
 
 
-def test_the_address_of_one_server_does_not_stand_before_them() -> None:
+def test_server_address_is_no_standing_endpoint() -> None:
     assert standing_endpoint(infrastructure(OURS, **{ENDPOINT_MACHINE: "one"})) is None
     assert str(standing_endpoint(infrastructure(OURS))) == "10.0.0.1:6443"
     assert standing_endpoint(infrastructure()) is None
 
 
-def test_a_balancer_stands_before_servers_that_stay_and_before_the_last_ones_until_they_are_gone() -> None:
+def test_backends_exclude_deleting_servers_unless_all_are_deleting() -> None:
     leaving = machine("leaving", ("InternalIP", "10.0.0.3"), deleting=True)
     assert backends([ONE, TWO, leaving]) == ["10.0.0.1", "10.0.0.2"]
     assert backends([leaving]) == ["10.0.0.3"]

@@ -38,16 +38,16 @@ OTHERS = ["https://ec2.eu-central-1.amazonaws.com", "10.0.0.7:22", "192.168.1.1"
 
 
 @pytest.mark.parametrize("text", LOCAL)
-def test_local_address_is_a_problem(text: str) -> None:
+def test_local_address_is_denied(text: str) -> None:
     assert addresses.problem(text)
 
 
 @pytest.mark.parametrize("text", OTHERS)
-def test_other_address_is_none(text: str) -> None:
+def test_non_local_address_is_allowed(text: str) -> None:
     assert addresses.problem(text) == ""
 
 
-def test_very_long_address_is_refused_unread() -> None:
+def test_overlong_address_is_rejected_unparsed() -> None:
     assert addresses.problem("http://é" + "é" * 3000) == "has more than 2048 characters"
 
 
@@ -79,9 +79,7 @@ def complaints(kind: str, new: Json, old: Json | None = None, annotations: Json 
         ("VmwarevsphereConfig", {"vcenter": "localhost"}, "vcenter"),
     ],
 )
-def test_local_address_in_an_option_is_refused_unless_an_administrator_allows_it(
-    kind: str, obj: Json, field: str
-) -> None:
+def test_local_address_option_is_rejected_unless_allowed(kind: str, obj: Json, field: str) -> None:
     (said,) = complaints(kind, obj)
     assert said.startswith(f"{field}: Invalid value")
     assert f"{ALLOW_LOCAL}=true" in said
@@ -89,7 +87,7 @@ def test_local_address_in_an_option_is_refused_unless_an_administrator_allows_it
     assert complaints(kind, obj, old=obj) == [], "what is stored is not held against a change of something else"
 
 
-def test_program_is_not_started_with_a_name_that_leads_to_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostname_resolving_to_loopback_is_denied_for_program(monkeypatch: pytest.MonkeyPatch) -> None:
     def resolve(host: str, *_: Any, **__: Any) -> list[Any]:
         return [(0, 0, 0, "", ("127.0.0.1" if host == "harmless.example" else "192.0.2.1", 0))]
 
@@ -115,7 +113,7 @@ except PermissionError as error:
 """
 
 
-def test_name_that_resolves_to_loopback_is_denied_when_connecting() -> None:
+def test_connection_to_name_resolving_to_loopback_is_denied() -> None:
     """In a process of its own, because an audit hook stays."""
     done = subprocess.run([sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True)
     assert "is denied: it is a loopback address" in done.stdout

@@ -25,7 +25,7 @@ def said(name: str, **spec: str) -> list[str]:
         {"display_name": "Toy"},
     ],
 )
-def test_what_can_work_passes(spec: dict[str, str]) -> None:
+def test_valid_node_driver_is_accepted(spec: dict[str, str]) -> None:
     assert said("toy", **spec) == []
 
 
@@ -41,7 +41,7 @@ def test_what_can_work_passes(spec: dict[str, str]) -> None:
         ("toy", {"url": "http://example.com/x"}, "spec.checksum"),
     ],
 )
-def test_what_cannot_work_is_refused_by_field(name: str, spec: dict[str, str], word: str) -> None:
+def test_invalid_node_driver_is_rejected_by_field(name: str, spec: dict[str, str], word: str) -> None:
     (complaint,) = said(name, **spec)
     assert word in complaint
     assert "secret" not in complaint

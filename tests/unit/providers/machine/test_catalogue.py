@@ -40,24 +40,24 @@ def without_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine
 
 
 @pytest.mark.parametrize("url", ["", "local://"])
-async def test_a_driver_of_ours_is_found_by_its_name(url: str) -> None:
+async def test_built_in_driver_is_found_by_name(url: str) -> None:
     found = await find(driver("process", url), MachineSettings())
     assert (found.name, found.local, found.program) == ("process", True, {})
     assert found.kind.name == "ProcessMachine"
 
 
-async def test_any_other_name_is_one_of_rancher_machine(without_programs: MachineSettings) -> None:
+async def test_unknown_driver_name_uses_rancher_machine(without_programs: MachineSettings) -> None:
     with pytest.raises(NotAvailable, match="rancher-machine") as raised:
         await find(driver("digitalocean"), without_programs)
     assert raised.value.reason == "NotDownloaded"
 
 
-async def test_an_annotation_asks_for_the_program_instead_of_ours(without_programs: MachineSettings) -> None:
+async def test_annotation_selects_rancher_machine_over_built_in_driver(without_programs: MachineSettings) -> None:
     with pytest.raises(NotAvailable, match="rancher-machine"):
         await find(driver("amazonec2", **{PROGRAM: "rancher-machine"}), without_programs)
 
 
-async def test_a_driver_whose_package_is_broken_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_broken_driver_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = EntryPoint("broken", "remuda.no_such_module:Driver", drivers.ENTRY_POINTS)
     monkeypatch.setattr(drivers, "_points", lambda: (broken,))
     with pytest.raises(NotAvailable, match="cannot load driver broken") as raised:

@@ -19,12 +19,12 @@ def test_rights_of_every_driver_are_in_the_documentation() -> None:
     assert found == {name: ", ".join(needs.rights) or "none" for name, needs in declared.items()}
 
 
-def test_cluster_driver_needs_what_its_driver_needs() -> None:
+def test_cluster_driver_has_same_needs_as_its_driver() -> None:
     for name in OURS:
         driver = drivers.find(name)
         assert driver.cluster is None or driver.cluster.needs == driver.needs
 
 
-def test_driver_needs_nothing_unless_it_says_so() -> None:
+def test_driver_needs_no_rights_by_default() -> None:
     assert Needs().rights == ()
     assert Needs(root=True, host_files=True).rights == ("root", "host_files")

@@ -33,7 +33,7 @@ class _Driver(Driver[Any]):
 MODEL = of_driver(_Driver)
 
 
-def test_names_types_defaults_and_secrecy_come_from_the_type() -> None:
+def test_option_model_is_derived_from_options_type() -> None:
     found = {option.name: option for option in MODEL.options}
     assert list(found) == ["region", "rootSize", "volumeType", "secretKey", "tags", "ports", "spot"]
     assert found["rootSize"].flag == "--toy-root-size"
@@ -45,12 +45,12 @@ def test_names_types_defaults_and_secrecy_come_from_the_type() -> None:
     assert found["spot"].default is None
 
 
-def test_what_a_credential_may_bring_is_not_demanded() -> None:
+def test_credential_options_are_not_required() -> None:
     assert MODEL.required == ["region"]
     assert MODEL.credentials == ("secretKey",)
 
 
-def test_defaults_are_in_a_config_and_nowhere_else() -> None:
+def test_defaults_are_only_in_config_schema() -> None:
     assert MODEL.properties(defaults=True)["rootSize"] == {
         "type": "integer",
         "description": "In GB.",
@@ -86,13 +86,13 @@ def test_flags_lose_their_prefix_and_keep_their_types() -> None:
 
 
 @pytest.mark.parametrize("flag", ["x-ssh-password", "x-root-pass", "x-application-credential-secret", "x-token"])
-def test_what_is_called_a_secret_is_one(flag: str) -> None:
+def test_flag_with_secret_name_is_secret(flag: str) -> None:
     (option,) = of_flags("x", [Flag(name=flag, type="string")]).options
     assert option.secret
     assert option.schema["format"] == "password"
 
 
-def test_what_merely_sounds_like_one_is_not() -> None:
+def test_fingerprint_flag_is_not_secret() -> None:
     (option,) = of_flags("x", [Flag(name="x-ssh-key-fingerprint", type="string")]).options
     assert not option.secret
 
@@ -100,7 +100,7 @@ def test_what_merely_sounds_like_one_is_not() -> None:
 @pytest.mark.parametrize(
     ("flag", "shown"), [("plain", "'plain'"), ("x-", "'x-'"), ("x-metadata", "'metadata'"), ("x-common", "'common'")]
 )
-def test_flags_that_cannot_be_fields_are_refused_by_name(flag: str, shown: str) -> None:
+def test_flags_that_cannot_be_fields_are_rejected(flag: str, shown: str) -> None:
     with pytest.raises(BadModel, match=shown):
         of_flags("x", [Flag(name=flag, type="string")])
 
@@ -116,13 +116,13 @@ def test_a_credential_field_must_be_an_option() -> None:
 @pytest.mark.parametrize(
     ("name", "flag"), [("sshUser", "ssh-user"), ("ami", "ami"), ("httpProtocolIpv6", "http-protocol-ipv6")]
 )
-def test_names_of_fields_and_flags_are_two_forms_of_one(name: str, flag: str) -> None:
+def test_kebab_and_camel_names_convert_both_ways(name: str, flag: str) -> None:
     assert kebab(name) == flag
     assert camel(flag) == name
 
 
 @pytest.mark.parametrize("name", drivers.names())
-def test_every_driver_of_ours_has_a_model_that_documents_everything(name: str) -> None:
+def test_every_built_in_driver_documents_its_options(name: str) -> None:
     model = of_driver(drivers.find(name))
     assert model.doc
     for option in model.options:
@@ -131,7 +131,7 @@ def test_every_driver_of_ours_has_a_model_that_documents_everything(name: str) -
 
 
 @pytest.mark.parametrize("name", drivers.names())
-def test_options_of_our_drivers_are_called_as_their_flags_would_be(name: str) -> None:
+def test_built_in_option_names_match_their_flags(name: str) -> None:
     """vpcId, not vpcID: manifests for Rancher have the former."""
     found = [option.name for option in of_driver(drivers.find(name)).options]
     assert found == [camel(kebab(option)) for option in found]

@@ -28,13 +28,13 @@ META = ObjectMeta(name="pool-1.example", namespace="ns", uid="u-1")
 # ---- orders
 
 
-def test_a_server_is_called_like_its_machine_as_a_dns_label() -> None:
+def test_server_name_is_dns_label_of_machine_name() -> None:
     assert job_spec.server_name("pool-1.example") == "pool-1-example"
     assert len(job_spec.server_name("x" * 200)) == 63
 
 
 @pytest.mark.parametrize(("limit", "length"), [("20", 20), ("9", 63), ("64", 63), ("many", 63)])
-def test_a_hostname_is_cut_where_an_annotation_says_so(limit: str, length: int) -> None:
+def test_hostname_is_truncated_to_annotated_limit(limit: str, length: int) -> None:
     metadata = msgspec.structs.replace(META, name="x" * 70, annotations={names.HOSTNAME_LENGTH_LIMIT: limit})
     assert len(job_spec.hostname(metadata)) == length
 
@@ -44,14 +44,14 @@ def test_the_identity_of_a_server_outlives_a_move() -> None:
     assert job_spec.identity(moved) == job_spec.identity(META)
 
 
-def test_a_copy_of_a_manifest_is_not_the_same_machine() -> None:
+def test_copied_manifest_has_its_own_identity() -> None:
     copy = msgspec.structs.replace(
         META, name="other", uid="u-2", annotations={job_spec.IDENTITY: job_spec.identity(META)}
     )
     assert job_spec.identity(copy).endswith("/other/u-2")
 
 
-def test_an_order_has_the_options_and_nothing_else_of_the_spec() -> None:
+def test_order_contains_only_driver_options() -> None:
     spec = {"size": "large", "common": {"labels": {}}, "providerID": "x"}
     order = job_spec.order("create", "toy", META, spec, cluster="c", owner="o", program={})
     assert order.options == {"size": "large"}
@@ -61,7 +61,7 @@ def test_an_order_has_the_options_and_nothing_else_of_the_spec() -> None:
 # ---- credentials
 
 
-def test_a_credential_is_beside_the_machine_or_in_a_namespace_for_credentials() -> None:
+def test_credential_reference_is_limited_to_allowed_namespaces() -> None:
     assert credentials.place("cred", "ns") == Key("ns", "cred")
     assert credentials.place("cattle-global-data:cc-x", "ns") == Key("cattle-global-data", "cc-x")
     assert credentials.place("ns:cred", "ns") == Key("ns", "cred")
@@ -71,7 +71,7 @@ def test_a_credential_is_beside_the_machine_or_in_a_namespace_for_credentials() 
             credentials.place(bad, "ns")
 
 
-def test_only_the_last_word_of_a_key_counts() -> None:
+def test_credential_key_prefix_is_ignored() -> None:
     data = {"amazonec2credentialConfig-accessKey": b"a", "secretKey": b"b"}
     assert credentials.fields(data) == {"accessKey": b"a", "secretKey": b"b"}
 
@@ -79,7 +79,7 @@ def test_only_the_last_word_of_a_key_counts() -> None:
 # ---- what is known of programs
 
 
-def test_annotations_beat_what_is_known_otherwise() -> None:
+def test_annotations_override_known_driver_facts() -> None:
     assert known_drivers.facts("digitalocean", {}).private == ("accessToken",)
     said = {known_drivers.PRIVATE: "token, other", known_drivers.FILES: "userdata:user-data-file,broken"}
     found = known_drivers.facts("digitalocean", said)
@@ -104,30 +104,30 @@ def pod(code: int, message: str, made: str = "2026-01-01T00:00:00Z") -> Pod:
     )
 
 
-def test_a_job_without_an_end_has_no_result() -> None:
+def test_unfinished_job_has_no_result() -> None:
     assert results.result(Job(), []) is None
 
 
-def test_the_newest_pod_has_the_last_word() -> None:
+def test_result_comes_from_newest_pod() -> None:
     found = results.result(job("Failed"), [pod(1, "old"), pod(3, "new", "2026-01-02T00:00:00Z")])
     assert found is not None
     assert (found.ok, found.message, found.hopeless) == (False, "new", True)
 
 
-def test_a_job_that_took_too_long_says_so() -> None:
+def test_deadline_exceeded_result_names_timeout() -> None:
     found = results.result(job("Failed", "DeadlineExceeded"), [])
     assert found is not None
     assert found.message == "the Job did not finish within 60 s and was stopped"
     assert not found.hopeless
 
 
-def test_a_job_without_pods_is_told_in_its_own_words() -> None:
+def test_result_without_pods_uses_job_message() -> None:
     found = results.result(job("Failed", "NotRunnable", "nobody runs this"), [])
     assert found is not None
     assert found.message == "nobody runs this"
 
 
-def test_last_words_are_cut_at_their_beginning() -> None:
+def test_long_result_message_keeps_its_end() -> None:
     found = results.result(job("Failed"), [pod(1, "x" * 10_000 + " the reason")])
     assert found is not None
     assert len(found.message) <= 4096

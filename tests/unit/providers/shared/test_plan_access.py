@@ -22,7 +22,7 @@ def owner(name: str = "b", labels: dict[str, str] | None = None, machine: dict[s
     )
 
 
-def test_labels_come_from_the_bootstrap_and_what_is_ours_of_the_machine() -> None:
+def test_plan_labels_combine_bootstrap_and_machine_labels() -> None:
     found = plan_access.plan_labels(
         owner(
             labels={"pool": "a", names.ETCD_ROLE: "true", capi_names.CLUSTER_NAME: "c"},
@@ -39,7 +39,7 @@ def test_labels_come_from_the_bootstrap_and_what_is_ours_of_the_machine() -> Non
     assert plan_access.plan_annotations(owner()) == {names.ADDRESS: "a"}
 
 
-def test_names_too_long_for_a_label_are_still_names_of_objects() -> None:
+def test_long_names_are_shortened_for_labels_and_objects() -> None:
     long = owner("b" * 200)
     for obj in (plan_access.plan_secret(long), plan_access.account(long), plan_access.token(long, Object())):
         assert len(obj["metadata"]["name"]) <= 63
@@ -47,7 +47,7 @@ def test_names_too_long_for_a_label_are_still_names_of_objects() -> None:
     assert plan_access.role(long)["rules"][0]["resourceNames"] == [plan_access.plan_secret(long)["metadata"]["name"]]
 
 
-def test_the_role_opens_one_secret_and_cannot_delete_it() -> None:
+def test_role_allows_one_secret_without_delete() -> None:
     (rule,) = plan_access.role(owner())["rules"]
     assert rule == {
         "apiGroups": [""],

@@ -131,23 +131,23 @@ def test_user_cannot_use_a_driver_of_the_managers_machine(use: tuple[str, str, s
     assert missing(use, by_manager=True) == []
 
 
-def test_denial_says_what_to_do() -> None:
+def test_denial_names_required_right_and_administrators() -> None:
     (need,) = needed(USES[0])
     assert denial(need).startswith("kind: you need the right to use nodedrivers.management.cattle.io process; ")
     assert "only administrators may use it" in denial(need)
 
 
-def test_every_right_on_resources_has_a_webhook() -> None:
+def test_every_required_right_has_webhook() -> None:
     checked = {(one.group, one.plural) for one in ADMISSION if one.needs is not None}
     assert checked == {(one.target.group, one.target.plural) for one in webhooks(EVERY) if one.needs is not None}
 
 
 @pytest.mark.parametrize("use", OTHERS, ids=lambda use: use[2])
-def test_other_drivers_are_for_everybody(use: tuple[str, str, str, Json]) -> None:
+def test_unrestricted_drivers_are_open_to_all_users(use: tuple[str, str, str, Json]) -> None:
     assert missing(use) == []
 
 
-def test_administrator_opens_a_driver_to_all_users() -> None:
+def test_annotation_opens_driver_to_all_users() -> None:
     assert missing(USES[0], seen=Seen(node_driver("process", "true"))) == []
     assert missing(USES[0], seen=Seen(node_driver("process", "yes"))) != []
     assert missing(USES[1], seen=Seen(node_driver("process", "true"))) != []
@@ -163,12 +163,12 @@ def test_changes_of_metadata_and_replicas_pass() -> None:
     assert missing(deployment, old=old) != []
 
 
-def test_change_away_from_a_restricted_driver_is_one_too() -> None:
+def test_switch_away_from_restricted_driver_is_restricted() -> None:
     old = {**declared("process"), "metadata": {"name": "a"}}
     assert missing((PROVISIONING, "clusters", "Cluster", declared("amazonec2")), old=old) != []
 
 
-def test_controllers_of_others_clone_templates_that_are_there() -> None:
+def test_foreign_controllers_may_clone_existing_templates() -> None:
     use = (RKE_MACHINE, "processmachines", "ProcessMachine", {"spec": {"address": "127.0.0.9"}})
     accounts = ("system:serviceaccounts", "system:authenticated")
     cloned = {"cluster.x-k8s.io/cloned-from-name": "t"}
@@ -191,9 +191,9 @@ def test_malformed_clusters_are_left_to_validation(spec: Any) -> None:
     assert missing((PROVISIONING, "clusters", "Cluster", {"spec": spec})) == []
 
 
-def test_drivers_that_run_code_on_the_managers_machine_say_so() -> None:
+def test_drivers_on_manager_machine_are_declared() -> None:
     assert [name for name in drivers.names() if drivers.find(name).on_manager] == ["nspawn", "process"]
 
 
-def test_least_cluster_of_the_other_tests_uses_no_such_driver() -> None:
+def test_minimal_test_cluster_uses_no_restricted_driver() -> None:
     assert missing((PROVISIONING, "clusters", "Cluster", judging.cluster())) == []

@@ -45,14 +45,14 @@ def serving(data: Mapping[str, bytes]) -> x509.Certificate:
 FIRST = made()
 
 
-def test_the_first_one() -> None:
+def test_first_serving_certificate_is_valid_for_all_names() -> None:
     assert x.is_issued_by(serving(FIRST), bundle(FIRST)[0])
     assert x.alternative_names(serving(FIRST)) == frozenset(NAMES)
     assert is_good(FIRST)
     assert is_good(FIRST, SERVING_DAYS * 0.6)
 
 
-def test_a_serving_certificate_is_replaced_long_before_its_end() -> None:
+def test_serving_certificate_is_renewed_long_before_expiry() -> None:
     later = SERVING_DAYS * 0.7
     assert not is_good(FIRST, later)
     second = made(later, FIRST)
@@ -61,13 +61,13 @@ def test_a_serving_certificate_is_replaced_long_before_its_end() -> None:
     assert is_good(second, later)
 
 
-def test_other_names_need_another_certificate() -> None:
+def test_new_dns_names_require_a_new_certificate() -> None:
     assert is_good(FIRST, names=NAMES[:1])
     assert not is_good(FIRST, names=(*NAMES, "10.0.0.2"))
     assert x.alternative_names(serving(made(0, FIRST, ("10.0.0.2",)))) == {"10.0.0.2"}
 
 
-def test_a_new_authority_keeps_the_old_one_trusted() -> None:
+def test_renewed_ca_keeps_previous_ca_in_bundle() -> None:
     later = CA_DAYS * 0.7
     second = made(later, FIRST)
     new, old = bundle(second)
@@ -80,7 +80,7 @@ def test_a_new_authority_keeps_the_old_one_trusted() -> None:
 
 @pytest.mark.parametrize("lost", ["ca.crt", "ca.key", "tls.crt", "tls.key"])
 @pytest.mark.parametrize("by", [b"", b"rubbish", FIRST["tls.crt"] + FIRST["ca.crt"], made()["ca.key"]])
-def test_what_is_broken_is_replaced(lost: str, by: bytes) -> None:
+def test_broken_certificate_data_is_replaced(lost: str, by: bytes) -> None:
     broken = {**FIRST, lost: by}
     if lost == "tls.crt" and by.startswith(FIRST["tls.crt"]):
         assert is_good(broken)
@@ -91,11 +91,11 @@ def test_what_is_broken_is_replaced(lost: str, by: bytes) -> None:
 
 @settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from(["ca.crt", "ca.key", "tls.crt", "tls.key"]), st.binary(max_size=30)))
-def test_whatever_the_secret_holds_a_good_one_comes_of_it(data: dict[str, bytes]) -> None:
+def test_arbitrary_secret_data_yields_a_valid_certificate(data: dict[str, bytes]) -> None:
     assert is_good(made(0, data))
 
 
-async def test_replicas_share_one(server: ApiServer) -> None:
+async def test_replicas_share_one_serving_certificate(server: ApiServer) -> None:
     client = server.client()
     found = await asyncio.gather(*(ensure(client, KEY, NAMES) for _ in range(5)))
     assert len({one.certificate_pem for one in found}) == 1
@@ -106,7 +106,7 @@ async def test_replicas_share_one(server: ApiServer) -> None:
     )
 
 
-async def test_a_good_one_is_not_written_again(server: ApiServer) -> None:
+async def test_valid_certificate_secret_is_not_rewritten(server: ApiServer) -> None:
     client = server.client()
     await ensure(client, KEY, NAMES)
     before = await client.get(SECRET.target, *KEY)
@@ -114,7 +114,7 @@ async def test_a_good_one_is_not_written_again(server: ApiServer) -> None:
     assert await client.get(SECRET.target, *KEY) == before
 
 
-async def test_an_empty_secret_is_filled(server: ApiServer) -> None:
+async def test_empty_certificate_secret_is_filled_and_keeps_labels(server: ApiServer) -> None:
     client = server.client()
     await client.create(SECRET.target, KEY.namespace, {"metadata": {"name": KEY.name, "labels": {"mine": "yes"}}})
     await ensure(client, KEY, NAMES)
@@ -122,7 +122,7 @@ async def test_an_empty_secret_is_filled(server: ApiServer) -> None:
     assert (len(stored.data), stored.metadata.labels) == (4, {"mine": "yes"})
 
 
-async def test_what_is_refused_is_told(server: ApiServer) -> None:
+async def test_certificate_secret_in_missing_namespace_raises_not_found(server: ApiServer) -> None:
     with pytest.raises(StatusError) as caught:
         await ensure(server.client(), Key("nowhere", "a"), NAMES)
     assert caught.value.code == 404

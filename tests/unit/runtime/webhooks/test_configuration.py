@@ -18,7 +18,7 @@ HORSES = horse_webhook("ranch.example")
 URL = Location(url="https://10.0.0.1:9443/")
 
 
-def test_one_webhook_per_kind_and_call() -> None:
+def test_configurations_have_one_webhook_per_kind_and_call() -> None:
     (_, mutating), (_, validating) = configurations("remuda", [HORSES], URL, b"CA")
     (entry,) = mutating["webhooks"]
     assert entry == {
@@ -44,7 +44,7 @@ def test_one_webhook_per_kind_and_call() -> None:
     assert entry["rules"][0]["operations"] == ["CREATE", "UPDATE", "DELETE"]
 
 
-def test_whom_it_is_called_for_is_said_where_that_matters() -> None:
+def test_webhook_match_condition_is_rendered() -> None:
     narrow = msgspec.structs.replace(HORSES, only="request.userInfo.username == 'rider'")
     for _, configuration in configurations("remuda", [narrow], URL, b"CA"):
         (entry,) = configuration["webhooks"]
@@ -52,7 +52,7 @@ def test_whom_it_is_called_for_is_said_where_that_matters() -> None:
         assert condition["expression"] == "request.userInfo.username == 'rider'"
 
 
-def test_at_a_service() -> None:
+def test_service_location_renders_client_config() -> None:
     location = Location(service=Key("remuda-system", "webhooks"), service_port=8443)
     assert location.names[0] == "webhooks.remuda-system.svc"
     assert location.client_config("/p", b"CA") == {
@@ -61,7 +61,7 @@ def test_at_a_service() -> None:
     }
 
 
-def test_at_a_url() -> None:
+def test_url_location_yields_certificate_names() -> None:
     assert URL.names == ("10.0.0.1",)
     assert Location(url="https://[fd00::1]:1/x").names == ("fd00::1",)
 
@@ -69,12 +69,12 @@ def test_at_a_url() -> None:
 @pytest.mark.parametrize(
     "wrong", [{}, {"url": "https://a", "service": Key("a", "b")}, {"url": "http://a"}, {"url": "a"}]
 )
-def test_nowhere_is_refused(wrong: dict[str, object]) -> None:
+def test_invalid_webhook_location_is_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         Location(**wrong)  # type: ignore[arg-type]
 
 
-async def test_saying_it_again_changes_nothing(server: ApiServer) -> None:
+async def test_webhook_registration_is_idempotent_and_updates_ca_bundle(server: ApiServer) -> None:
     client = server.client()
     await register(client, "remuda", [HORSES], URL, b"CA")
     first = [await client.get(target, "", "remuda") for target in (MUTATING, VALIDATING)]
@@ -96,17 +96,17 @@ async def test_saying_it_again_changes_nothing(server: ApiServer) -> None:
         ("https://hooks.remuda.svc.example.com", Location(url="https://hooks.remuda.svc.example.com")),
     ],
 )
-def test_a_service_is_known_by_its_name(url: str, location: Location) -> None:
+def test_service_location_is_recognized_from_url(url: str, location: Location) -> None:
     assert Location.at(url) == location
 
 
 @pytest.mark.parametrize("url", ["http://hooks.remuda.svc", "hooks.remuda.svc", ""])
-def test_a_service_is_called_over_https_too(url: str) -> None:
+def test_webhook_url_without_https_is_rejected(url: str) -> None:
     with pytest.raises(ValueError):
         Location.at(url)
 
 
-async def test_what_was_registered_is_taken_back_once(server: ApiServer) -> None:
+async def test_unregister_removes_only_own_webhooks_once(server: ApiServer) -> None:
     client = server.client()
     await register(client, "remuda", [HORSES], URL, b"CA")
     await register(client, "others", [HORSES], URL, b"CA")
@@ -117,7 +117,7 @@ async def test_what_was_registered_is_taken_back_once(server: ApiServer) -> None
         assert left == ["others"]
 
 
-async def test_half_of_it_is_taken_back_too(server: ApiServer) -> None:
+async def test_unregister_removes_partial_registration(server: ApiServer) -> None:
     client = server.client()
     await register(client, "remuda", [HORSES], URL, b"CA")
     await client.delete(MUTATING, "", "remuda")
@@ -125,7 +125,7 @@ async def test_half_of_it_is_taken_back_too(server: ApiServer) -> None:
     assert (await client.list(VALIDATING)).items == []
 
 
-def test_a_webhook_may_be_for_every_kind_of_a_group() -> None:
+def test_webhook_can_match_every_resource_of_a_group() -> None:
     """Kinds that come and go need no new registration."""
     every = Webhook(
         kind="MachineConfig",

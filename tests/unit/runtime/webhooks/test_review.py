@@ -74,7 +74,7 @@ def noting(seen: list[Review], verdict: Verdict = ALLOWED) -> Webhook:
 
 
 class TestMutating:
-    def test_answers_with_what_is_filled_in(self) -> None:
+    def test_mutating_review_returns_json_patch_with_defaults(self) -> None:
         new = horse(GROUP, "a")
         response = ask("mutate", review("CREATE", new))
         assert (response["allowed"], response["patchType"]) == (True, "JSONPatch")
@@ -82,12 +82,12 @@ class TestMutating:
         assert patched["spec"] == {"legs": 4}
         assert patched["metadata"] == {"name": "a", "labels": {"a/horse": "a"}}
 
-    def test_nothing_to_fill_in_is_no_patch(self) -> None:
+    def test_mutating_review_without_defaults_returns_no_patch(self) -> None:
         new = horse(GROUP, "a", legs=4)
         new["metadata"]["labels"] = {"a/horse": "a"}
         assert ask("mutate", review("UPDATE", new, new)) == {"allowed": True}
 
-    def test_refuses_nothing_and_warns_of_nothing(self) -> None:
+    def test_mutating_review_never_denies_or_warns(self) -> None:
         for new in (horse(GROUP, "a", legs=9), horse(GROUP, "pegasus"), horse(GROUP, "a", legs=3)):
             response = ask("mutate", review("CREATE", new))
             assert response["allowed"]
@@ -99,7 +99,7 @@ class TestMutating:
             st.text(max_size=3), st.none() | st.integers() | st.dictionaries(st.text(max_size=2), st.none())
         )
     )
-    def test_the_patch_is_the_functions(self, patch: dict[str, Any]) -> None:
+    def test_json_patch_is_equivalent_to_function_merge_patch(self, patch: dict[str, Any]) -> None:
         new = horse(GROUP, "a", legs=4)
         response = ask("mutate", review("CREATE", new), noting([], Verdict(patch=patch)))
         operations = msgspec.json.decode(base64.b64decode(response.get("patch", "W10=")))
@@ -107,7 +107,7 @@ class TestMutating:
 
 
 class TestValidating:
-    def test_errors_are_listed(self) -> None:
+    def test_validation_errors_are_listed_as_causes(self) -> None:
         response = ask("validate", review("UPDATE", horse(GROUP, "a", legs=5), horse(GROUP, "a")))
         assert not response["allowed"]
         status = response["status"]
@@ -115,12 +115,12 @@ class TestValidating:
         assert [cause["field"] for cause in status["details"]["causes"]] == ["spec.legs", "spec.legs"]
         assert status["message"].startswith('Horse.ranch.example "a" is invalid: [spec.legs: Invalid value: 5')
 
-    def test_a_denial_is_forbidden(self) -> None:
+    def test_denied_review_returns_forbidden(self) -> None:
         status = ask("validate", review("CREATE", horse(GROUP, "pegasus")))["status"]
         assert (status["code"], status["reason"]) == (403, "Forbidden")
         assert status["message"] == 'horses.ranch.example "pegasus" is forbidden: only zeus rides it'
 
-    def test_missing_right_is_forbidden_before_the_function_is_asked(self) -> None:
+    def test_missing_permission_is_denied_before_the_function_is_called(self) -> None:
         seen: list[Review] = []
 
         def needs(review: Review) -> list[Access]:
@@ -136,11 +136,11 @@ class TestValidating:
         assert ask("mutate", review("CREATE", horse(GROUP, "black")), webhook) == {"allowed": True}
         assert ask("validate", review("CREATE", horse(GROUP, "grey")), webhook)["allowed"]
 
-    def test_warnings_are_passed_on_once(self) -> None:
+    def test_validating_review_returns_each_warning_once(self) -> None:
         response = ask("validate", review("CREATE", horse(GROUP, "a", legs=3)))
         assert response == {"allowed": True, "warnings": ["three legs are odd"]}
 
-    def test_on_the_way_out_the_old_object_counts(self) -> None:
+    def test_delete_review_validates_the_old_object(self) -> None:
         old = horse(GROUP, "a")
         assert ask("validate", review("DELETE", None, old)) == {"allowed": True}
         old["metadata"]["labels"] = {"keep": "yes"}
@@ -148,7 +148,7 @@ class TestValidating:
 
 
 class TestTheReview:
-    def test_has_all_that_was_said(self) -> None:
+    def test_review_contains_all_request_fields(self) -> None:
         seen: list[Review] = []
         new, old = horse(GROUP, "a"), horse(GROUP, "a", legs=1)
         ask("validate", review("UPDATE", new, old, name="a", subResource="status", dryRun=True), noting(seen))
@@ -158,13 +158,13 @@ class TestTheReview:
         assert (found.user, found.groups, found.new, found.old, found.dry_run) == ("jane", ("a",), new, old, True)
         assert found.lookup is nothing
 
-    def test_without_groups_or_name(self) -> None:
+    def test_review_defaults_missing_groups_and_name_to_empty(self) -> None:
         seen: list[Review] = []
         new = {"metadata": {"generateName": "a-"}}
         ask("validate", review("CREATE", new, userInfo={"username": "x", "groups": None}), noting(seen))
         assert (seen[0].groups, seen[0].name) == ((), "")
 
-    def test_operations_that_are_not_asked_for_are_allowed(self) -> None:
+    def test_unregistered_operations_are_allowed(self) -> None:
         seen: list[Review] = []
         assert ask("validate", review("CONNECT"), noting(seen)) == {"allowed": True}
         assert ask("mutate", review("DELETE", None, horse(GROUP, "a")), noting(seen)) == {"allowed": True}
@@ -177,13 +177,13 @@ class TestTheReview:
             *(b'{"kind":"\xff"}', b'{"request":' + b"[" * 100_000),
         ],
     )
-    def test_anything_else_is_a_bad_request(self, body: bytes) -> None:
+    def test_malformed_admission_review_returns_bad_request(self, body: bytes) -> None:
         with pytest.raises(StatusError, match="not an AdmissionReview") as caught:
             asyncio.run(answer(HORSES, "mutate", body, nothing, permits=only_grey_horses))
         assert caught.value.code == 400
 
 
-def test_functions_and_kinds_are_joined() -> None:
+def test_registrations_are_joined_with_their_kinds() -> None:
     kind = Kind("cluster.x-k8s.io/v1beta2", "Machine", "machines", Object)
     function = HORSES.function
     (found,) = join([kind], [Registration("cluster.x-k8s.io", "machines", function, ("CREATE", "DELETE"))])
@@ -194,7 +194,7 @@ def test_functions_and_kinds_are_joined() -> None:
         join([kind], [Registration(GROUP, "horses", function, ("CREATE",))])
 
 
-async def test_lookups_see_the_caches(server: ApiServer) -> None:
+async def test_review_lookup_reads_from_caches(server: ApiServer) -> None:
     caches = Caches(server.client())
     caches.of(CONFIG_MAP)
     await create(server.client(), "here", {"a": "b"})
@@ -211,7 +211,7 @@ async def test_lookups_see_the_caches(server: ApiServer) -> None:
         await caches.close()
 
 
-async def test_of_what_is_cached_in_part_nothing_is_said(server: ApiServer) -> None:
+async def test_review_lookup_rejects_partially_cached_kinds(server: ApiServer) -> None:
     caches = Caches(server.client())
     caches.of(CONFIG_MAP, label_selector="a=b")
     await caches.start()
@@ -224,7 +224,7 @@ async def test_of_what_is_cached_in_part_nothing_is_said(server: ApiServer) -> N
         await caches.close()
 
 
-async def test_those_with_a_label_are_selected_from_the_caches(server: ApiServer) -> None:
+async def test_review_select_filters_cached_objects_by_label(server: ApiServer) -> None:
     caches = Caches(server.client())
     caches.of(CONFIG_MAP)
     for name, coat in (("one", "bay"), ("two", "roan"), ("three", "bay")):

@@ -51,20 +51,20 @@ async def call(client: Client, target: Any, body: bytes) -> tuple[int, bytes]:
         return answer.status, await answer.read()
 
 
-async def test_both_calls(client: Client, service: WebhookService) -> None:
+async def test_webhook_service_answers_mutating_and_validating_calls(client: Client, service: WebhookService) -> None:
     code, body = await call(client, MUTATING, review("CREATE", horse(GROUP, "a")))
     assert (code, msgspec.json.decode(body)["response"]["patchType"]) == (200, "JSONPatch")
     code, body = await call(client, VALIDATING, review("CREATE", horse(GROUP, "a", legs=7)))
     assert (code, msgspec.json.decode(body)["response"]["allowed"]) == (200, False)
 
 
-async def test_rubbish_is_a_bad_request(client: Client, service: WebhookService) -> None:
+async def test_malformed_webhook_request_returns_400(client: Client, service: WebhookService) -> None:
     code, body = await call(client, MUTATING, b"rubbish")
     assert code == 400
     assert body.startswith(b"not an AdmissionReview")
 
 
-async def test_a_function_that_fails_allows_nothing(client: Client) -> None:
+async def test_failing_webhook_function_returns_500_without_details(client: Client) -> None:
     def fail(_: object) -> Any:
         raise RuntimeError("a bug")
 
@@ -78,7 +78,7 @@ async def test_a_function_that_fails_allows_nothing(client: Client) -> None:
     assert (code, b"a bug" in body) == (500, False)
 
 
-async def test_a_second_replica_serves_with_the_same(client: Client, service: WebhookService) -> None:
+async def test_second_replica_serves_with_the_same_certificate(client: Client, service: WebhookService) -> None:
     before = await client.get(SECRET.target, *KEY)
     port = free_port()
     second = service_on(client, port)
@@ -90,13 +90,13 @@ async def test_a_second_replica_serves_with_the_same(client: Client, service: We
         await second.stop()
 
 
-async def test_a_lost_secret_is_made_anew_and_served_at_once(client: Client, service: WebhookService) -> None:
+async def test_deleted_certificate_secret_is_recreated_and_served(client: Client, service: WebhookService) -> None:
     await client.delete(SECRET.target, *KEY)
     await service.renew()
     assert (await call(client, MUTATING, review("CREATE", horse(GROUP, "a"))))[0] == 200
 
 
-async def test_the_certificate_is_renewed_by_itself(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_serving_certificate_is_renewed_automatically(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Time passes by a third of a year between two looks at the clock; the wait itself is none."""
     monkeypatch.setattr("remuda.runtime.webhooks.service._LONGEST_SLEEP_SECONDS", 0.01)
     port = free_port()
@@ -123,7 +123,7 @@ async def test_the_certificate_is_renewed_by_itself(client: Client, monkeypatch:
         await service.stop()
 
 
-async def test_a_port_that_is_taken_leaves_nothing_registered(client: Client, service: WebhookService) -> None:
+async def test_port_in_use_leaves_no_webhook_registered(client: Client, service: WebhookService) -> None:
     location = Location(url=f"https://127.0.0.1:{service.port}")
     other = WebhookService(client, [horse_webhook(GROUP)], nothing, location=location, secret=KEY, name="other")
     with pytest.raises(OSError):

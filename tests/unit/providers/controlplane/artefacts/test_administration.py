@@ -107,7 +107,7 @@ async def test_bytes_with_another_checksum_are_refused_and_removed(manager: Mana
     assert await manager.ask("GET", f"/uploads/{SUM}") == (200, {"bytes": 0})
 
 
-async def test_other_bytes_under_a_taken_name_need_replace_and_are_not_sent_again(manager: Manager) -> None:
+async def test_replacing_artefact_requires_replace_without_new_upload(manager: Manager) -> None:
     await manager.keep({"k3s": await manager.upload(CONTENT)})
     other = await manager.upload(b"another")
     code, said = await manager.keep({"k3s": other})
@@ -126,7 +126,7 @@ async def test_other_bytes_under_a_taken_name_need_replace_and_are_not_sent_agai
         ("files/k3s/..%2F..%2Fetc/amd64", "k3s", ""),
     ],
 )
-async def test_names_that_no_node_asks_for_are_refused(
+async def test_unknown_artefact_names_are_rejected(
     manager: Manager, where: str, name: str, complaint: str, tmp_path: Path
 ) -> None:
     code, said = await manager.keep({name: await manager.upload(CONTENT)}, where)
@@ -136,11 +136,11 @@ async def test_names_that_no_node_asks_for_are_refused(
 
 
 @pytest.mark.parametrize("checksum", ["..", SUM.upper(), "a" * 63, "%2e%2e%2fx"])
-async def test_uploads_are_named_by_a_checksum_and_nothing_else(manager: Manager, checksum: str) -> None:
+async def test_upload_path_must_be_checksum(manager: Manager, checksum: str) -> None:
     assert (await manager.ask("PUT", f"/uploads/{checksum}?offset=0", b"x"))[0] in (400, 404)
 
 
-async def test_pieces_and_their_sum_are_bounded(manager: Manager, tmp_path: Path) -> None:
+async def test_upload_pieces_and_total_size_are_limited(manager: Manager, tmp_path: Path) -> None:
     assert (await manager.ask("PUT", f"/uploads/{SUM}?offset=0", b"x" * (MOST_PIECE + 1)))[0] == 413
     narrow = Manager(tmp_path / "narrow", reserve_bytes=0, most_bytes=10)
     await narrow.upload(CONTENT)
@@ -148,12 +148,12 @@ async def test_pieces_and_their_sum_are_bounded(manager: Manager, tmp_path: Path
     assert (code, str(tmp_path / "narrow") in said["message"]) == (507, True)
 
 
-def test_disk_keeps_a_reserve(tmp_path: Path) -> None:
+def test_upload_keeps_disk_space_reserve(tmp_path: Path) -> None:
     with pytest.raises(NoSpace, match="bytes left"):
         Uploads(tmp_path, reserve_bytes=1 << 62).append(SUM, 0, b"x")
 
 
-def test_upload_that_nobody_continues_is_removed_by_the_next_one(tmp_path: Path) -> None:
+def test_abandoned_upload_is_removed_by_next_upload(tmp_path: Path) -> None:
     uploads = Uploads(tmp_path, reserve_bytes=0)
     uploads.append(SUM, 0, CONTENT)
     os.utime(uploads.path(SUM), (0, clock.time() - 2 * 86400))
@@ -161,7 +161,7 @@ def test_upload_that_nobody_continues_is_removed_by_the_next_one(tmp_path: Path)
     assert uploads.present(SUM) == 0
 
 
-def test_piece_must_continue_what_is_there(tmp_path: Path) -> None:
+def test_upload_piece_must_start_at_current_size(tmp_path: Path) -> None:
     uploads = Uploads(tmp_path, reserve_bytes=0)
     with pytest.raises(WrongOffset):
         uploads.append(SUM, 5, b"x")
@@ -176,7 +176,7 @@ async def test_nano_is_packed_by_the_manager(manager: Manager) -> None:
 
 
 @pytest.mark.parametrize(("who", "code"), [("", 401), ("tenant", 403), ("limited", 403), ("admin", 200)])
-async def test_only_administrators_are_served(manager: Manager, who: str, code: int) -> None:
+async def test_artefacts_api_requires_administrator(manager: Manager, who: str, code: int) -> None:
     with AuditLines() as audit:
         for method, path in (("GET", ""), ("PUT", f"/uploads/{SUM}?offset=0")):
             assert (await manager.ask(method, path, CONTENT, who))[0] == code
@@ -189,7 +189,7 @@ async def test_only_administrators_are_served(manager: Manager, who: str, code: 
         ]
 
 
-async def test_unknown_rooms_and_paths_are_not_found(manager: Manager) -> None:
+async def test_unknown_paths_return_404(manager: Manager) -> None:
     assert (await manager.ask("GET", "/nothing"))[0] == 404
     assert (await manager.ask("DELETE", ""))[0] == 404
     assert (await manager.ask("GET", "x"))[0] == 404

@@ -15,7 +15,7 @@ BUILD = "import sys, pathlib; from remuda.providers.controlplane.artefacts impor
 BUILD += "bundle.build('v1.36.4+nano7', pathlib.Path(sys.argv[1]))"
 
 
-def test_it_is_the_same_bytes_and_runs_by_itself(tmp_path: Path) -> None:
+def test_nano_bundle_is_reproducible_and_self_contained(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     bundle.build("v1.36.4+nano7", first)
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
@@ -38,7 +38,7 @@ def test_it_is_the_same_bytes_and_runs_by_itself(tmp_path: Path) -> None:
     assert {"nano", "nano-killall.sh", "nano-uninstall.sh"} <= names
 
 
-def test_a_host_without_that_python_is_told(tmp_path: Path) -> None:
+def test_launcher_reports_missing_python_version(tmp_path: Path) -> None:
     launcher = tmp_path / "bin" / "nano"
     launcher.parent.mkdir()
     text = Path(bundle.__file__).with_name("nano.sh").read_text().replace("@PYTHON@", "3.2")

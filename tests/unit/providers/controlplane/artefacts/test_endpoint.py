@@ -45,7 +45,7 @@ def content(tmp_path: Path) -> Path:
     return path
 
 
-async def test_a_file_that_came_while_serving_and_its_checksum(
+async def test_added_artefact_is_served_with_checksum_and_etag(
     served: tuple[aiohttp.ClientSession, Artefacts], content: Path
 ) -> None:
     session, store = served
@@ -68,7 +68,7 @@ async def test_a_file_that_came_while_serving_and_its_checksum(
     ("asked", "first", "last"),
     [("bytes=0-0", 0, 0), ("bytes=1000-", 1000, None), ("bytes=-7", -7, None), ("bytes=300000-600000", 300000, 600000)],
 )
-async def test_parts(
+async def test_range_request_returns_partial_content(
     served: tuple[aiohttp.ClientSession, Artefacts], content: Path, asked: str, first: int, last: int | None
 ) -> None:
     session, store = served
@@ -79,7 +79,7 @@ async def test_parts(
         assert answer.headers["Content-Range"].endswith(f"/{len(CONTENT)}")
 
 
-async def test_parts_that_are_not_there_or_of_another_file(
+async def test_unsatisfiable_range_returns_416_and_other_etag_returns_whole_file(
     served: tuple[aiohttp.ClientSession, Artefacts], content: Path
 ) -> None:
     session, store = served
@@ -101,7 +101,9 @@ async def test_parts_that_are_not_there_or_of_another_file(
         "/artefacts/k3s/v1.36.4+k3s1/amd64/k3s/",
     ],
 )
-async def test_paths_that_are_none(served: tuple[aiohttp.ClientSession, Artefacts], content: Path, path: str) -> None:
+async def test_invalid_paths_return_404(
+    served: tuple[aiohttp.ClientSession, Artefacts], content: Path, path: str
+) -> None:
     from yarl import URL
 
     session, store = served

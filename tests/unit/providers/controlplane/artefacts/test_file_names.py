@@ -23,19 +23,19 @@ from remuda.providers.controlplane.artefacts.file_names import Unknown, is_list_
         ("nano", "nano.tar.gz", "nano.tar.gz", ""),
     ],
 )
-def test_names_of_releases(distro: str, file: str, name: str, arch: str) -> None:
+def test_release_file_name_maps_to_artefact_and_architecture(distro: str, file: str, name: str, arch: str) -> None:
     assert named(distro, file) == (name, arch)
 
 
 @pytest.mark.parametrize(
     ("distro", "file"), [("k3s", "rke2.tar.gz"), ("rke2", "k3s"), ("k8s", "k3s"), ("k3s", "k3s.txt")]
 )
-def test_what_is_not_known_is_refused_with_what_would_be(distro: str, file: str) -> None:
+def test_unknown_file_name_is_rejected_with_known_names(distro: str, file: str) -> None:
     with pytest.raises(Unknown, match=r"k3s"):
         named(distro, file)
 
 
-def test_lists_of_checksums() -> None:
+def test_checksum_lists_are_recognised_and_parsed() -> None:
     assert is_list_of_sums("sha256sum-amd64.txt")
     assert not is_list_of_sums("k3s")
     assert sums(f"{'A' * 64}  k3s\n{'b' * 64} *./x.tar.zst\nnonsense\n") == {"k3s": "a" * 64, "x.tar.zst": "b" * 64}

@@ -61,7 +61,7 @@ def test_configuration_and_version_decide_which_images_are_needed(
     assert needed(version, **config) == sets
 
 
-async def test_archive_of_the_release_does_not_do_for_the_default_network() -> None:
+async def test_default_network_requires_calico_image_archive() -> None:
     """rke2-images is core and canal; our default is calico."""
     found = await installer(plane(), amd64=files(""), arm64=files("-core", "-calico"))
     assert isinstance(found, Wait)
@@ -78,7 +78,7 @@ async def test_archive_of_the_release_does_not_do_for_the_default_network() -> N
         {"registries": {"mirrors": {"docker.io": {"endpoint": ["https://m.example"]}}}},
     ],
 )
-async def test_archives_may_be_few_where_images_are_pulled(config: dict[str, Any]) -> None:
+async def test_missing_archives_are_accepted_when_images_can_be_pulled(config: dict[str, Any]) -> None:
     assert isinstance(await installer(plane(**config), amd64=files("")), Installer)
     assert isinstance(await installer(plane(), amd64=files()), Installer)
 
@@ -91,13 +91,13 @@ async def test_archives_may_be_few_where_images_are_pulled(config: dict[str, Any
         ({"cni": "cilium"}, {"images-core.tar.zst", "images-cilium.tar.zst"}),
     ],
 )
-async def test_nodes_get_as_few_archives_as_hold_what_they_need(config: dict[str, Any], names: set[str]) -> None:
+async def test_nodes_get_minimal_set_of_image_archives(config: dict[str, Any], names: set[str]) -> None:
     found = await installer(plane(**config), amd64=files("", "-core", "-canal", "-calico", "-cilium"))
     assert isinstance(found, Installer)
     assert set(found.artefacts["amd64"]) == {"rke2.tar.gz", *names}
 
 
-async def test_configuration_that_needs_more_gets_it_when_it_is_there_and_else_keeps_what_it_has() -> None:
+async def test_pinned_installer_gains_archives_only_when_needed_and_available() -> None:
     pinned = Installer(version=VERSION, artefacts={"amd64": files("-core", "-calico")})
     wants_more = plane(pinned=pinned, cni="multus,calico")
     assert await installer(wants_more, amd64=files("-core", "-calico")) == pinned

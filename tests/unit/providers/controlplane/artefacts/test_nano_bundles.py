@@ -18,7 +18,7 @@ from remuda.runtime.tasks import Tasks
 KEY = Key("fleet-default", "prairie")
 
 
-async def test_nano_is_there_as_soon_as_it_is_packed(tmp_path: Path) -> None:
+async def test_packed_nano_is_found_in_store(tmp_path: Path) -> None:
     store = Packing(tmp_path / "store")
     assert store.lookup("nano", VERSION) == {}
     await store.pack("nano", VERSION)
@@ -33,13 +33,13 @@ async def test_other_distributions_cannot_be_packed(tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists()
 
 
-async def test_packing_that_fails_says_why(tmp_path: Path) -> None:
+async def test_packing_failure_reports_cause(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadArtefact, match="Not a directory"):
         await Packing(tmp_path / "file" / "store").pack("nano", VERSION)
 
 
-async def test_packing_that_nobody_waits_for_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_cancelled_packing_kills_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.mkfifo(tmp_path / "fifo")
     script = tmp_path / "python"
     script.write_text(
@@ -75,7 +75,7 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-async def test_control_planes_wait_for_one_packing_and_are_woken_when_it_ends() -> None:
+async def test_control_planes_share_one_packing_and_are_requeued_at_end() -> None:
     packs, woken, tasks = Packs(), list[Key](), Tasks()
     bundles = Bundles(packs, tasks, woken.append)
     other = Key("fleet-default", "mesa")
@@ -93,7 +93,7 @@ async def test_control_planes_wait_for_one_packing_and_are_woken_when_it_ends() 
     await tasks.close()
 
 
-async def test_packing_that_failed_is_told_and_tried_again_later() -> None:
+async def test_failed_packing_is_reported_and_retried_later() -> None:
     packs, woken, tasks = Packs(), list[Key](), Tasks()
     bundles = Bundles(packs, tasks, woken.append)
     now = 1000.0
@@ -118,5 +118,5 @@ async def test_packing_that_failed_is_told_and_tried_again_later() -> None:
         await tasks.close()
 
 
-def test_manager_that_packs_nothing_says_so() -> None:
+def test_bundles_without_packer_return_no_wait() -> None:
     assert Bundles(None, Tasks(), lambda key: None).wait(KEY, "nano", VERSION) is None

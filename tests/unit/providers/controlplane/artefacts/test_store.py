@@ -30,7 +30,7 @@ def binary(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_added_is_found_by_whoever_looks_later(store: Artefacts, binary: Path, tmp_path: Path) -> None:
+def test_added_artefacts_are_found_by_other_store_instance(store: Artefacts, binary: Path, tmp_path: Path) -> None:
     other = Artefacts(tmp_path / "store")
     assert other.lookup("k3s", VERSION) == {}
     store.add("k3s", VERSION, "amd64", {"k3s": binary})
@@ -42,7 +42,7 @@ def test_what_is_added_is_found_by_whoever_looks_later(store: Artefacts, binary:
     assert subprocess.run(["sha256sum", "-c", SUMS], cwd=folder, capture_output=True).returncode == 0
 
 
-def test_other_bytes_under_a_taken_name_need_to_be_asked_for(store: Artefacts, binary: Path) -> None:
+def test_replacing_artefact_requires_replace(store: Artefacts, binary: Path) -> None:
     store.add("k3s", VERSION, "amd64", {"k3s": binary})
     store.add("k3s", VERSION, "amd64", {"k3s": binary})  # the same are welcome
     binary.write_bytes(b"another")
@@ -53,18 +53,14 @@ def test_other_bytes_under_a_taken_name_need_to_be_asked_for(store: Artefacts, b
     assert store.lookup("k3s", VERSION)["amd64"] == {"k3s": sha256(b"another")}
 
 
-def test_a_promise_that_is_not_kept_is_refused_and_leaves_nothing(
-    store: Artefacts, binary: Path, tmp_path: Path
-) -> None:
+def test_checksum_mismatch_is_rejected_and_leaves_nothing(store: Artefacts, binary: Path, tmp_path: Path) -> None:
     with pytest.raises(BadArtefact, match="wrong checksum"):
         store.add("k3s", VERSION, "amd64", {"k3s": binary}, sums={"k3s": "0" * 64})
     assert [path for path in (tmp_path / "store").rglob("*") if path.is_file() and path.name != ".lock"] == []
     store.add("k3s", VERSION, "amd64", {"k3s": binary}, sums={"k3s": sha256(b"a program").upper()})
 
 
-def test_half_of_something_does_not_count_and_goes_with_the_next_one(
-    store: Artefacts, binary: Path, tmp_path: Path
-) -> None:
+def test_partial_files_are_ignored_and_removed_by_next_add(store: Artefacts, binary: Path, tmp_path: Path) -> None:
     folder = tmp_path / "store" / "k3s" / VERSION / "amd64"
     folder.mkdir(parents=True)
     (folder / "k3s").write_bytes(b"half")
@@ -76,7 +72,7 @@ def test_half_of_something_does_not_count_and_goes_with_the_next_one(
     assert (folder / "k3s").read_bytes() == b"a program"
 
 
-def test_verify_finds_what_has_changed(store: Artefacts, binary: Path, tmp_path: Path) -> None:
+def test_verify_detects_changed_file(store: Artefacts, binary: Path, tmp_path: Path) -> None:
     (artefact,) = store.add("k3s", VERSION, "amd64", {"k3s": binary})
     assert store.verify(artefact) == ""
     (tmp_path / "store" / "k3s" / VERSION / "amd64" / "k3s").write_bytes(b"worm")
@@ -84,7 +80,7 @@ def test_verify_finds_what_has_changed(store: Artefacts, binary: Path, tmp_path:
 
 
 @pytest.mark.parametrize("word", ["..", "", "a/b", ".hidden", "x" * 200, SUMS, "a\nb"])
-def test_names_that_are_no_names_are_refused(store: Artefacts, binary: Path, word: str) -> None:
+def test_invalid_names_are_rejected(store: Artefacts, binary: Path, word: str) -> None:
     store.add("k3s", VERSION, "amd64", {"k3s": binary})
     with pytest.raises(BadArtefact):
         store.add("k3s", VERSION, "amd64", {word: binary})
@@ -94,7 +90,7 @@ def test_names_that_are_no_names_are_refused(store: Artefacts, binary: Path, wor
         assert store.open(*words) is None
 
 
-def test_only_plain_files_are_given_out(store: Artefacts, binary: Path, tmp_path: Path) -> None:
+def test_symlinks_are_not_served(store: Artefacts, binary: Path, tmp_path: Path) -> None:
     store.add("k3s", VERSION, "amd64", {"k3s": binary})
     path = tmp_path / "store" / "k3s" / VERSION / "amd64" / "k3s"
     path.unlink()

@@ -137,7 +137,7 @@ def member(number: int, **more: object) -> dict[str, object]:
     return {"ID": number, "name": f"m{number}-abc", "peerURLs": [f"https://{address(number)}:2380"], **more}
 
 
-def test_members_are_told_with_how_they_are(host: Host) -> None:
+def test_members_are_listed_with_health_and_learner_state(host: Host) -> None:
     host.supervisor([member(4), member(3, isLearner=True), member(2), member(1), member(5)])
     host.own_health(healthy=True)
     host.health(address(2), healthy=False)
@@ -156,7 +156,7 @@ def test_members_are_told_with_how_they_are(host: Host) -> None:
     ]
 
 
-def test_the_same_members_are_the_same_output(host: Host) -> None:
+def test_unchanged_members_give_identical_output(host: Host) -> None:
     """What has not changed is not written."""
     host.supervisor([member(1)])
     host.own_health(healthy=True)
@@ -165,20 +165,20 @@ def test_the_same_members_are_the_same_output(host: Host) -> None:
     assert first.stdout == second.stdout
 
 
-def test_a_member_of_another_authority_is_not_believed(host: Host) -> None:
+def test_member_with_foreign_certificate_is_unhealthy(host: Host) -> None:
     host.supervisor([member(1)])
     host.listen(address(1), 2379, certificates.Authority("other"), "/health", 200, {"health": "true"}, mutual=False)
     [found] = json.loads(host.look().stdout)["members"]
     assert found["healthy"] is False
 
 
-def test_while_there_is_no_server_to_ask_that_is_told(host: Host) -> None:
+def test_unreachable_server_is_reported(host: Host) -> None:
     done = host.look()
     assert done.returncode != 0
     assert done.stderr.startswith("members: ")
 
 
-def test_a_server_that_has_just_been_started_is_given_a_moment(host: Host) -> None:
+def test_starting_server_is_awaited(host: Host) -> None:
     starts = threading.Timer(0.5, host.supervisor, [[member(1)]])
     host.own_health(healthy=True)
     starts.start()
@@ -188,14 +188,14 @@ def test_a_server_that_has_just_been_started_is_given_a_moment(host: Host) -> No
     assert [one["name"] for one in json.loads(done.stdout)["members"]] == ["m1-abc"]
 
 
-def test_a_learner_is_told_when_it_stays_one(host: Host) -> None:
+def test_persistent_learner_is_reported(host: Host) -> None:
     host.supervisor([member(1, isLearner=True)])
     host.own_health(healthy=True)
     [found] = json.loads(host.look().stdout)["members"]
     assert found["learner"] is True
 
 
-def test_a_host_whose_own_member_is_not_well_says_so(host: Host) -> None:
+def test_unhealthy_local_member_is_reported(host: Host) -> None:
     host.supervisor([member(1)])
     host.own_health(healthy=False)
     host.health(address(1), healthy=True)

@@ -201,7 +201,7 @@ def joiner(cluster: Cluster, *servers: str) -> bytes:
 # ---- installing --------------------------------------------------------------------------------------------------
 
 
-def test_a_host_is_installed_from_what_the_manager_serves_and_its_service_starts(
+def test_install_downloads_artefacts_and_starts_service(
     machine: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     binary, images = b"#!/bin/sh\n", b"images"
@@ -218,7 +218,7 @@ def test_a_host_is_installed_from_what_the_manager_serves_and_its_service_starts
     assert joined(machine) == {"cluster-init": True}
 
 
-def test_it_restarts_when_the_stamp_has_changed_or_it_does_not_run_and_never_else(
+def test_service_restarts_only_on_changed_stamp_or_failure(
     machine: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     manager = serve({path_of("k3s"): b"k3s"})
@@ -242,7 +242,7 @@ def test_it_restarts_when_the_stamp_has_changed_or_it_does_not_run_and_never_els
     assert machine.asked_of_systemd() == RESTARTED
 
 
-def test_what_is_not_what_was_asked_for_is_refused_and_nothing_is_touched(
+def test_artefact_with_wrong_checksum_is_rejected_and_host_unchanged(
     machine: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     manager = serve({path_of("k3s"): b"something else"})
@@ -255,7 +255,7 @@ def test_what_is_not_what_was_asked_for_is_refused_and_nothing_is_touched(
     assert machine.asked_of_systemd() == []
 
 
-def test_a_manager_that_somebody_else_vouches_for_is_not_believed(
+def test_manager_with_foreign_ca_is_rejected(
     machine: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     manager = serve({path_of("k3s"): b"k3s"}, by=certificates.Authority("impostor"))
@@ -266,7 +266,7 @@ def test_a_manager_that_somebody_else_vouches_for_is_not_believed(
     assert manager.asked == []
 
 
-def test_a_manager_that_has_moved_is_found_by_what_a_plan_brought(
+def test_moved_manager_is_found_through_servers_directory(
     machine: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     moved = serve({path_of("k3s"): b"k3s"})
@@ -279,7 +279,7 @@ def test_a_manager_that_has_moved_is_found_by_what_a_plan_brought(
     assert moved.asked == [path_of("k3s")]
 
 
-def test_a_host_of_an_architecture_that_was_not_added_says_so(
+def test_missing_architecture_is_reported_with_add_command(
     machine: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     machine.connect(serve({}).url, authority)
@@ -303,7 +303,7 @@ def test_an_upgrade_replaces_the_binary_and_forgets_the_old_download(
     assert kept == [b"new"]
 
 
-def test_an_installer_image_is_left_to_do_its_work(machine: Machine, authority: certificates.Authority) -> None:
+def test_installer_image_runs_its_own_script(machine: Machine, authority: certificates.Authority) -> None:
     machine.program("run.sh", '#!/bin/sh\necho "$INSTALL_K3S_EXEC $RESTART_STAMP" >"$HOST/installed"\n')
     cluster = sample.with_(sample.plain(), authorities={"server/tls/server-ca.crt": authority.pem})
     plan = init(cluster)
@@ -312,7 +312,7 @@ def test_an_installer_image_is_left_to_do_its_work(machine: Machine, authority: 
     assert (machine.root / "installed").read_text() == f"server {stamp}\n"
 
 
-def test_the_environment_of_the_user_reaches_the_unit_whatever_is_in_it(
+def test_user_environment_is_quoted_in_unit_environment_file(
     machine: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     machine.connect(serve({path_of("k3s"): b"k3s"}).url, authority)
@@ -392,7 +392,7 @@ def test_rke2_is_unpacked_once(machine: Machine, rke2: Cluster) -> None:
     assert "--no-block start rke2-server.service" in machine.asked_of_systemd()
 
 
-def test_environment_of_rke2_is_beside_that_of_the_release(machine: Machine, rke2: Cluster) -> None:
+def test_rke2_environment_is_kept_apart_from_release_environment(machine: Machine, rke2: Cluster) -> None:
     released = machine.path("/usr/local/lib/systemd/system/rke2-server.env")
     for content in ("HOME=/root\n", "HOME=/root\nEDITED=yes\n"):
         assert machine.apply(init(rke2)).returncode == 0
@@ -406,7 +406,7 @@ def test_environment_of_rke2_is_beside_that_of_the_release(machine: Machine, rke
     assert drop_in == "[Service]\nEnvironmentFile=-/etc/rancher/rke2/rke2-server.env\n"
 
 
-def test_every_archive_of_images_is_placed_and_one_that_is_not_wanted_goes(
+def test_image_archives_are_placed_and_unwanted_archives_removed(
     machine: Machine, serve: Callable[..., Service], authority: certificates.Authority, rke2: Cluster, tmp_path: Path
 ) -> None:
     offered = {"rke2.tar.gz": (tmp_path / "rke2.tar.gz").read_bytes()}
@@ -425,7 +425,7 @@ def test_every_archive_of_images_is_placed_and_one_that_is_not_wanted_goes(
 
 
 @pytest.mark.parametrize("why", ["mount point", "read-only"])
-def test_rke2_is_below_opt_where_usr_local_is_not_to_be_written(machine: Machine, rke2: Cluster, why: str) -> None:
+def test_rke2_is_installed_below_opt_when_usr_local_is_not_writable(machine: Machine, rke2: Cluster, why: str) -> None:
     if why == "mount point":
         machine.program("mountpoint", f'#!/bin/sh\n[ "$1 $2" = "-q {machine.root}/usr/local" ]\n')
     else:
@@ -441,7 +441,7 @@ def test_rke2_is_below_opt_where_usr_local_is_not_to_be_written(machine: Machine
     assert "/opt/rke2/bin/rke2" in machine.path("/opt/rke2/bin/rke2-uninstall.sh").read_text()
 
 
-def test_files_get_the_labels_of_selinux(machine: Machine, rke2: Cluster) -> None:
+def test_installed_files_get_selinux_labels(machine: Machine, rke2: Cluster) -> None:
     machine.program("restorecon", '#!/bin/sh\necho "$*" >>"$HOST/labelled"\n')
     assert machine.apply(init(rke2)).returncode == 0
     (labelled,) = (machine.root / "labelled").read_text().splitlines()
@@ -451,7 +451,7 @@ def test_files_get_the_labels_of_selinux(machine: Machine, rke2: Cluster) -> Non
     assert f"{machine.root}/usr/local/bin" not in labelled.split()  # files of others keep their labels
 
 
-def test_containers_are_allowed_where_fapolicyd_watches(machine: Machine, rke2: Cluster) -> None:
+def test_fapolicyd_rules_allow_rke2_directories(machine: Machine, rke2: Cluster) -> None:
     rules = machine.path("/etc/fapolicyd/rules.d/80-rke2.rules")
     rules.parent.mkdir(parents=True)
     machine.program("fagenrules", '#!/bin/sh\necho "fagenrules $*" >>"$HOST/systemctl.log"\n')
@@ -463,7 +463,7 @@ def test_containers_are_allowed_where_fapolicyd_watches(machine: Machine, rke2: 
     assert machine.asked_of_systemd() == []
 
 
-def test_server_without_etcd_is_not_started_without_a_server_to_join_by(machine: Machine, rke2: Cluster) -> None:
+def test_control_plane_without_join_server_is_not_started(machine: Machine, rke2: Cluster) -> None:
     """RKE2 would begin a cluster of its own, on SQLite."""
     host = sample.host("control-plane")
     for servers in ((), ("https://127.0.0.1:9",)):
@@ -511,7 +511,7 @@ def test_cis_profile_makes_user_and_group_etcd_and_places_the_sysctls(machine: M
     ("settings", "accounts", "sysctls"),
     [({}, False, False), ({"profile": "etcd"}, True, False), ({"profile": "cis"}, True, True)],
 )
-def test_profile_decides_what_is_prepared(
+def test_profile_determines_host_preparation(
     machine: Machine, rke2: Cluster, settings: dict[str, object], accounts: bool, sysctls: bool
 ) -> None:
     machine.program("groupadd", GROUPADD)
@@ -521,7 +521,7 @@ def test_profile_decides_what_is_prepared(
     assert machine.path(SYSCTLS).exists() is sysctls
 
 
-def test_host_that_cannot_be_prepared_is_installed_and_told_what_to_do(machine: Machine, rke2: Cluster) -> None:
+def test_unprepared_host_is_installed_with_advice(machine: Machine, rke2: Cluster) -> None:
     for name in ("groupadd", "useradd"):
         machine.program(name, "#!/bin/sh\necho 'Permission denied' >&2\nexit 10\n")
     done = machine.apply(init(with_settings(rke2, {"profile": "cis"})))
@@ -535,7 +535,7 @@ def test_host_that_cannot_be_prepared_is_installed_and_told_what_to_do(machine: 
     assert not machine.path(ADVICE).exists()
 
 
-def test_agents_need_no_user_etcd(
+def test_agent_with_cis_profile_creates_no_etcd_user(
     machine: Machine, serve: Callable[..., Service], rke2: Cluster, authority: certificates.Authority
 ) -> None:
     server = serve({"/ping": b"pong"})
@@ -546,7 +546,7 @@ def test_agents_need_no_user_etcd(
     assert machine.path(SYSCTLS).exists()
 
 
-def test_installer_image_is_followed_by_the_sysctls(machine: Machine, authority: certificates.Authority) -> None:
+def test_sysctls_are_placed_after_installer_image(machine: Machine, authority: certificates.Authority) -> None:
     path = machine.path("/opt/rke2/share/rke2/rke2-cis-sysctl.conf")
     machine.program("run.sh", f"#!/bin/sh\nmkdir -p {path.parent}\necho vm.overcommit_memory=1 >{path}\n")
     machine.program("groupadd", GROUPADD)
@@ -559,7 +559,7 @@ def test_installer_image_is_followed_by_the_sysctls(machine: Machine, authority:
 
 
 @pytest.mark.parametrize(("code", "advised"), [(0, False), (1, True)])
-def test_sysctls_are_applied_where_the_kernel_is_the_hosts_own(
+def test_sysctls_are_applied_and_failure_gives_advice(
     machine: Machine, rke2: Cluster, code: int, advised: bool
 ) -> None:
     """The one function alone, because a whole installation would change this machine."""
@@ -590,7 +590,7 @@ def with_settings(cluster: Cluster, settings: dict[str, object]) -> Cluster:
     return sample.with_(cluster, spec=msgspec.structs.replace(cluster.spec, machine_global_config=settings))
 
 
-def test_active_unit_is_marked_by_systemd_and_by_nobody_before_it_is_active(machine: Machine, rke2: Cluster) -> None:
+def test_active_mark_is_set_by_systemd_drop_in(machine: Machine, rke2: Cluster) -> None:
     assert machine.apply(init(rke2)).returncode == 0
     authority, link = machine.path(SERVER_CA), machine.path(ACTIVE)
     assert machine.path(MARKS).read_text().splitlines() == [
@@ -602,7 +602,7 @@ def test_active_unit_is_marked_by_systemd_and_by_nobody_before_it_is_active(mach
     assert not is_marked_active(machine)
 
 
-def test_paths_in_the_drop_in_are_single_words_to_systemd(machine: Machine, rke2: Cluster) -> None:
+def test_drop_in_paths_are_escaped_for_systemd(machine: Machine, rke2: Cluster) -> None:
     odd = '/srv/a "b" 50%$HOME'
     spec = msgspec.structs.replace(rke2.spec, data_directories=sample.DataDirectories(provisioning=odd))
     assert machine.apply(init(sample.with_(rke2, spec=spec))).returncode == 0
@@ -612,9 +612,7 @@ def test_paths_in_the_drop_in_are_single_words_to_systemd(machine: Machine, rke2
     assert unitfile.filled(command.words, {"HOME": "no"}) == wanted
 
 
-def test_unit_that_is_active_with_what_is_wanted_is_marked_and_one_that_restarts_is_not(
-    machine: Machine, rke2: Cluster
-) -> None:
+def test_running_unit_is_marked_active_and_restarting_unit_is_not(machine: Machine, rke2: Cluster) -> None:
     """The first is a host that was installed before units were marked."""
     assert machine.apply(init(rke2)).returncode == 0
     for state, marked in (("activating", False), ("active", True)):
@@ -644,7 +642,7 @@ def test_retired_host_has_no_mark(machine: Machine, rke2: Cluster) -> None:
     ("job", "state", "marked"), [("", "active", True), ("17", "active", False), ("", "activating", False)]
 )
 @pytest.mark.parametrize("code", [0, 7])
-def test_unit_is_marked_after_an_installer_image_unless_it_restarts(
+def test_unit_is_marked_active_after_installer_image_unless_restarting(
     machine: Machine, authority: certificates.Authority, job: str, state: str, marked: bool, code: int
 ) -> None:
     machine.program("run.sh", f'#!/bin/sh\n[ ! -L "{machine.path(ACTIVE)}" ] || exit 9\nexit {code}\n')
@@ -666,7 +664,7 @@ time.sleep(1000)
 """
 
 
-def test_mark_follows_the_unit_through_restarts(
+def test_active_mark_follows_unit_restarts(
     machine: Machine, serve: Callable[..., Service], authority: certificates.Authority, tmp_path: Path
 ) -> None:
     """With the systemctl of process hosts in place of the stand-in."""
@@ -725,7 +723,7 @@ def owner(path: Path) -> tuple[int, int, int]:
     return found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)
 
 
-def test_authorities_are_in_place_before_the_service_starts_and_nowhere_else(
+def test_authorities_are_placed_before_service_start_and_staging_is_empty(
     worker: Machine, authority: certificates.Authority
 ) -> None:
     done = worker.apply(with_authority(authority, b"etcd"))
@@ -772,7 +770,7 @@ def joined(machine: Machine) -> object:
     return json.loads(machine.path("/etc/rancher/k3s/config.yaml.d/51-join.yaml").read_text())
 
 
-def test_a_dead_server_blocks_nobody(
+def test_dead_join_server_is_skipped(
     worker: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     alive = serve({"/ping": b"pong"})
@@ -782,7 +780,7 @@ def test_a_dead_server_blocks_nobody(
     assert joined(worker) == {"server": alive.url}
 
 
-def test_whoever_has_another_authority_is_not_joined(
+def test_server_with_foreign_ca_is_not_joined(
     worker: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     impostor = serve({"/ping": b"pong"}, by=certificates.Authority("impostor"))
@@ -793,7 +791,7 @@ def test_whoever_has_another_authority_is_not_joined(
     assert worker.asked_of_systemd() == []
 
 
-def test_a_host_that_has_joined_stays_while_its_server_is_listed(
+def test_joined_host_keeps_its_server_while_listed(
     worker: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     first, second = serve({"/ping": b"pong"}), serve({"/ping": b"pong"})
@@ -807,7 +805,7 @@ def test_a_host_that_has_joined_stays_while_its_server_is_listed(
     assert len(worker.asked_of_systemd()) == len(RESTARTED)  # all of that restarted nothing
 
 
-def test_a_host_that_has_joined_is_not_stopped_by_servers_that_are_all_away(
+def test_joined_host_tolerates_unreachable_servers(
     worker: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     first = serve({"/ping": b"pong"})
@@ -819,7 +817,7 @@ def test_a_host_that_has_joined_is_not_stopped_by_servers_that_are_all_away(
         assert joined(worker) == {"server": first.url}
 
 
-def test_a_host_that_was_never_let_in_tries_another_server_and_none_is_no_success(
+def test_unjoined_host_tries_next_server_and_fails_without_one(
     worker: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     """What it was told to join by may have gone before it had joined; its service would try for ever."""
@@ -843,9 +841,7 @@ def let_in(machine: Machine) -> None:
     certificate.touch()
 
 
-def test_a_host_that_knows_no_server_begins_no_cluster_of_its_own(
-    worker: Machine, authority: certificates.Authority
-) -> None:
+def test_host_without_join_server_starts_no_cluster(worker: Machine, authority: certificates.Authority) -> None:
     done = worker.apply(joiner(k3s(authority, ("k3s", b"k3s"))))
     assert done.returncode != 0
     assert "no server to join by answers: none is listed" in done.stderr
@@ -855,7 +851,7 @@ def test_a_host_that_knows_no_server_begins_no_cluster_of_its_own(
 # ---- leaving -----------------------------------------------------------------------------------------------------
 
 
-def test_a_host_that_leaves_stops_its_service_and_ends_what_it_started(machine: Machine) -> None:
+def test_retired_host_stops_service_and_runs_killall(machine: Machine) -> None:
     (machine.root / "state").write_text("active\n")
     killall = machine.path("/usr/local/bin/k3s-killall.sh")
     killall.parent.mkdir(parents=True)
@@ -867,7 +863,7 @@ def test_a_host_that_leaves_stops_its_service_and_ends_what_it_started(machine: 
     assert (machine.root / "killed").exists()
 
 
-def test_a_service_that_does_not_stop_is_told(machine: Machine) -> None:
+def test_service_that_does_not_stop_is_reported(machine: Machine) -> None:
     machine.program("systemctl", "#!/bin/sh\n[ $1 != is-active ] || echo active\n")
     done = machine.apply(render.retire(sample.plain(), sample.host("server")))
     assert done.returncode != 0
@@ -875,7 +871,7 @@ def test_a_service_that_does_not_stop_is_told(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize(("distro", "variable"), [("k3s", "K3S_DATA_DIR"), ("rke2", "RKE2_DATA_DIR")])
-def test_script_of_the_distribution_is_told_its_data_directory(machine: Machine, distro: str, variable: str) -> None:
+def test_killall_script_gets_data_directory(machine: Machine, distro: str, variable: str) -> None:
     killall = machine.path(f"/usr/local/bin/{distro}-killall.sh")
     killall.parent.mkdir(parents=True)
     killall.write_text(f'#!/bin/sh\necho "${variable}" >"$HOST/killed"\n')
@@ -886,7 +882,7 @@ def test_script_of_the_distribution_is_told_its_data_directory(machine: Machine,
     assert (machine.root / "killed").read_text() == "/data/there\n"
 
 
-def test_host_has_not_left_while_its_containers_run(machine: Machine) -> None:
+def test_retire_fails_while_containers_run(machine: Machine) -> None:
     cluster = sample.plain("rke2", data_directories=sample.DataDirectories(k8s_distro="/data/rke2"))
     shim = f"{machine.root}/data/rke2/data/v1/bin/containerd-shim-runc-v2 -namespace k8s.io"
     machine.program("ps", f"#!/bin/sh\necho '  1 /sbin/init'\necho ' 12 {shim}'\necho ' 13 {shim}'\n")
@@ -902,7 +898,7 @@ def test_host_has_not_left_while_its_containers_run(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("distro", sample.VERSIONS)
-def test_every_script_is_one_that_a_plain_shell_reads(distro: str, tmp_path: Path) -> None:
+def test_every_script_is_valid_shell(distro: str, tmp_path: Path) -> None:
     cluster = sample.rich(distro)
     for content in (init(cluster), render.retire(cluster, sample.host("server"))):
         plan = plans.read(content)
@@ -910,5 +906,5 @@ def test_every_script_is_one_that_a_plain_shell_reads(distro: str, tmp_path: Pat
             subprocess.run([one.command, "-n", *one.args], check=True, timeout=LIMIT_SECONDS)
 
 
-def test_the_tool_is_one_that_an_old_python_reads() -> None:
+def test_host_tool_parses_with_python_3_9() -> None:
     ast.parse(files(distros).joinpath("host_tool.py").read_text("utf-8"), feature_version=(3, 9))

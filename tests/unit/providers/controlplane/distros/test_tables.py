@@ -12,16 +12,16 @@ DISTROS = [distros.of(distros.parse_version(version)) for version in sample.VERS
 
 
 @pytest.mark.parametrize("distro", DISTROS, ids=lambda distro: distro.name)
-def test_a_server_takes_what_an_agent_takes(distro: distros.Distro) -> None:
+def test_server_arguments_include_agent_arguments(distro: distros.Distro) -> None:
     assert distro.agent_arguments.items() <= distro.server_arguments.items()
 
 
 @pytest.mark.parametrize("distro", DISTROS, ids=lambda distro: distro.name)
-def test_defaults_are_arguments(distro: distros.Distro) -> None:
+def test_defaults_are_server_arguments(distro: distros.Distro) -> None:
     assert distro.defaults.keys() <= distro.server_arguments.keys()
 
 
-def test_what_tells_k3s_and_rke2_apart() -> None:
+def test_k3s_and_rke2_arguments_differ() -> None:
     k3s, rke2, nano = DISTROS
     assert {"flannel-backend", "https-listen-port", "cluster-init"} <= k3s.server_arguments.keys()
     assert not {"flannel-backend", "https-listen-port", "cluster-init"} & rke2.server_arguments.keys()
@@ -31,7 +31,7 @@ def test_what_tells_k3s_and_rke2_apart() -> None:
 
 
 @pytest.mark.parametrize("key", ["cluster-cidr", "tls-san", "etcd-s3", "kube-apiserver-arg", "agent-token"])
-def test_an_agent_does_not_take_what_only_a_server_knows(key: str) -> None:
+def test_agent_arguments_exclude_server_only_keys(key: str) -> None:
     for distro in DISTROS:
         assert key in distro.server_arguments
         assert key not in distro.agent_arguments
@@ -44,7 +44,7 @@ MINORS = range(30, 37)
 
 
 @pytest.mark.parametrize("distro", CONTRACTS, ids=lambda distro: distro.name)
-def test_every_fact_has_a_source_and_the_version_it_was_found_in(distro: distros.Distro) -> None:
+def test_every_contract_fact_has_source_and_version(distro: distros.Distro) -> None:
     facts = distro.contract.facts()
     assert {type(fact).__name__ for fact in facts} >= {
         "Keys",
@@ -64,7 +64,7 @@ def test_every_fact_has_a_source_and_the_version_it_was_found_in(distro: distros
 
 
 @pytest.mark.parametrize("distro", CONTRACTS, ids=lambda distro: distro.name)
-def test_what_the_planner_knows_is_what_the_contract_says(distro: distros.Distro) -> None:
+def test_distro_tables_match_contract(distro: distros.Distro) -> None:
     contract = distro.contract
     assert {unit.role: unit.name for unit in contract.units} == {
         "server": distro.server_unit,
@@ -78,7 +78,7 @@ def test_what_the_planner_knows_is_what_the_contract_says(distro: distros.Distro
 
 @pytest.mark.parametrize("distro", CONTRACTS, ids=lambda distro: distro.name)
 @pytest.mark.parametrize("minor", MINORS)
-def test_agent_takes_no_key_that_its_server_does_not(distro: distros.Distro, minor: int) -> None:
+def test_versioned_agent_arguments_are_subset_of_server_arguments(distro: distros.Distro, minor: int) -> None:
     version = distros.parse_version(f"v1.{minor}.0+{distro.name}{'r1' if distro.name == 'rke2' else '1'}")
     server, agent = distro.arguments(True, version), distro.arguments(False, version)
     assert agent.items() <= server.items()
@@ -90,7 +90,7 @@ def test_agent_takes_no_key_that_its_server_does_not(distro: distros.Distro, min
     ("version", "has_it"),
     [("1.30.11", False), ("1.30.12", True), ("1.31.7", False), ("1.31.8", True), ("1.33.0", True), ("1.36.9", True)],
 )
-def test_fact_that_was_backported_holds_from_the_first_patch_of_each_minor(version: str, has_it: bool) -> None:
+def test_backported_fact_holds_from_first_patch_of_each_minor(version: str, has_it: bool) -> None:
     k3s = DISTROS[0]
     found = k3s.arguments(True, distros.parse_version(f"v{version}+k3s1"))
     assert ("secrets-encryption-provider" in found) is has_it

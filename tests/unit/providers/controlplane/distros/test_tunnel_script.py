@@ -96,7 +96,7 @@ def node(tmp_path: Path, manager: Served) -> Node:
     return node
 
 
-def test_the_program_is_fetched_and_its_service_started_once(node: Node, manager: Served) -> None:
+def test_tunnel_program_is_downloaded_and_service_started_once(node: Node, manager: Served) -> None:
     plan = planned(tunnelled())
     for _ in range(3):
         assert node.keep(plan) == RUNS
@@ -112,7 +112,7 @@ def test_the_program_is_fetched_and_its_service_started_once(node: Node, manager
     assert stat.S_IMODE(folder.joinpath("remuda-tunnel.pyz").stat().st_mode) == 0o600
 
 
-def test_a_newer_program_of_the_manager_takes_its_place(node: Node, manager: Served) -> None:
+def test_newer_tunnel_program_replaces_old_and_restarts_service(node: Node, manager: Served) -> None:
     plan = planned(tunnelled())
     node.keep(plan)
     node.asked_of_systemd()
@@ -128,7 +128,7 @@ def test_a_newer_program_of_the_manager_takes_its_place(node: Node, manager: Ser
     assert node.asked_of_systemd() == STARTED
 
 
-def test_other_settings_restart_it_and_another_token_does_not(node: Node) -> None:
+def test_changed_settings_restart_service_and_changed_token_does_not(node: Node) -> None:
     plan = planned(tunnelled())
     node.keep(plan)
     node.asked_of_systemd()
@@ -140,7 +140,7 @@ def test_other_settings_restart_it_and_another_token_does_not(node: Node) -> Non
     assert node.asked_of_systemd() == STARTED
 
 
-def test_new_settings_bring_the_program_that_knows_them(node: Node, manager: Served) -> None:
+def test_changed_settings_trigger_program_update(node: Node, manager: Served) -> None:
     plan = planned(tunnelled())
     node.keep(plan)
     manager.program(b"a newer program")
@@ -152,7 +152,7 @@ def test_new_settings_bring_the_program_that_knows_them(node: Node, manager: Ser
     assert node.path(f"{FOLDER}/remuda-tunnel.pyz").read_bytes() == b"a newer program"
 
 
-def test_one_that_does_not_run_is_started(node: Node) -> None:
+def test_stopped_service_is_started(node: Node) -> None:
     plan = planned(tunnelled())
     node.keep(plan)
     node.asked_of_systemd()
@@ -161,7 +161,7 @@ def test_one_that_does_not_run_is_started(node: Node) -> None:
     assert node.asked_of_systemd() == STARTED
 
 
-def test_while_the_manager_is_away_what_runs_runs_on(node: Node, manager: Served) -> None:
+def test_running_tunnel_survives_manager_outage(node: Node, manager: Served) -> None:
     plan = planned(tunnelled())
     node.keep(plan)
     node.asked_of_systemd()
@@ -171,13 +171,13 @@ def test_while_the_manager_is_away_what_runs_runs_on(node: Node, manager: Served
     assert node.asked_of_systemd() == []
 
 
-def test_without_the_program_it_is_said_and_no_plan_fails(node: Node, manager: Served) -> None:
+def test_missing_program_is_reported_without_failing_plan(node: Node, manager: Served) -> None:
     manager.answers.clear()
     assert "no tunnel: its program cannot be had: latest:" in node.keep(planned(tunnelled()))
     assert node.asked_of_systemd() == []
 
 
-def test_what_is_not_what_the_manager_announced_is_not_kept(node: Node, manager: Served) -> None:
+def test_program_with_wrong_checksum_is_rejected(node: Node, manager: Served) -> None:
     manager.answers[PROGRAM] = b"something else"
     assert "has the checksum" in node.keep(planned(tunnelled()))
     assert not node.path(f"{FOLDER}/remuda-tunnel.pyz").exists()
@@ -186,7 +186,7 @@ def test_what_is_not_what_the_manager_announced_is_not_kept(node: Node, manager:
 @pytest.mark.parametrize(
     ("python", "words"), [("exit 1", "is older than Python 3.9"), ("", "this host has no python3")]
 )
-def test_a_host_without_a_python_for_it_says_so(node: Node, python: str, words: str) -> None:
+def test_missing_or_old_python_is_reported(node: Node, python: str, words: str) -> None:
     one = next(one for one in plans.read(planned(tunnelled())).periodic if one.name == "tunnel")
     name = node.bin / "python-of-the-host"
     if python:
@@ -205,7 +205,7 @@ def test_a_host_without_a_python_for_it_says_so(node: Node, python: str, words: 
     assert not node.path(UNIT).exists()
 
 
-def test_proxies_reach_the_unit_and_nothing_else_of_the_user(node: Node) -> None:
+def test_only_proxy_variables_reach_unit_environment(node: Node) -> None:
     variables = [
         sample.EnvVar(name="HTTPS_PROXY", value="http://proxy:3128"),
         sample.EnvVar(name="NO_PROXY", value="127.0.0.1"),
@@ -218,7 +218,7 @@ def test_proxies_reach_the_unit_and_nothing_else_of_the_user(node: Node) -> None
     assert stat.S_IMODE(node.path(f"{UNIT}.env").stat().st_mode) == 0o600
 
 
-def test_a_host_that_leaves_keeps_nothing_of_it(node: Node) -> None:
+def test_retired_host_keeps_no_tunnel_files(node: Node) -> None:
     node.keep(planned(tunnelled()))
     node.asked_of_systemd()
     retirement = plans.read(render.retire(tunnelled(), sample.host("server"))).instructions[0]
@@ -234,7 +234,7 @@ def test_a_host_that_leaves_keeps_nothing_of_it(node: Node) -> None:
     assert not node.path(UNIT).exists()
 
 
-def test_it_runs_with_the_shells_of_hosts() -> None:
+def test_script_is_valid_for_common_shells() -> None:
     script = plans.read(planned(tunnelled())).periodic[0].args[1]
     for shell in ("dash", "bash", "busybox"):
         command = [shell, "sh"] if shell == "busybox" else [shell]

@@ -82,14 +82,14 @@ def host(tmp_path: Path) -> Host:
     return Host(tmp_path)
 
 
-def test_unit_that_does_not_start_is_reported_with_the_last_error_of_its_program(host: Host) -> None:
+def test_failed_unit_is_reported_with_last_program_error(host: Host) -> None:
     host.log('time="2026-11-17T10:00:00Z" level=info msg="Starting rke2"', FATAL.format(1))
     assert host.status() == {"state": "activating", "error": "missing required: user: unknown user etcd"}
     asked = (host.path / "asked").read_text()
     assert "_SYSTEMD_UNIT=rke2-server.service" in asked
 
 
-def test_error_is_followed_by_what_the_installation_found_missing(host: Host) -> None:
+def test_installation_advice_is_appended_to_error(host: Host) -> None:
     (host.path / "advice").write_text("create user etcd\n")
     assert host.error(FATAL.format(1)) == "missing required: user: unknown user etcd: create user etcd"
 
@@ -102,7 +102,7 @@ def test_active_unit_is_not_reported(host: Host, state: str) -> None:
     assert not (host.path / "asked").exists(), "no log is read where nothing is wrong"
 
 
-def test_unit_that_is_active_between_two_ends_is_reported(host: Host) -> None:
+def test_crash_looping_active_unit_is_reported(host: Host) -> None:
     """Units of agents are called active as soon as their program runs."""
     host.log(FATAL.format(1))
     sleeper = subprocess.Popen(["/bin/sleep", "100"])
@@ -116,12 +116,12 @@ def test_unit_that_is_active_between_two_ends_is_reported(host: Host) -> None:
         sleeper.wait()
 
 
-def test_unit_that_is_not_installed_is_not_reported(host: Host) -> None:
+def test_uninstalled_unit_is_not_reported(host: Host) -> None:
     (host.path / "show").write_text("LoadState=not-found\nActiveState=inactive\n")
     assert host.run() == ""
 
 
-def test_unit_that_somebody_stopped_has_no_error(host: Host) -> None:
+def test_manually_stopped_unit_has_no_error(host: Host) -> None:
     host.log(FATAL.format(1))
     host.program("journalctl", "#!/bin/sh\ncase $* in *_SYSTEMD_INVOCATION_ID=*) ;; *) exit 1 ;; esac\n")
     host.show("inactive", restarts=0, result="success")
@@ -129,7 +129,7 @@ def test_unit_that_somebody_stopped_has_no_error(host: Host) -> None:
     assert host.status() == {"state": "inactive", "error": ""}
 
 
-def test_first_start_is_given_a_moment_and_old_errors_are_not_its_own(host: Host) -> None:
+def test_first_start_ignores_errors_of_previous_runs(host: Host) -> None:
     host.program(
         "journalctl",
         f"#!/bin/sh\ncase $* in *_SYSTEMD_INVOCATION_ID=new*) echo 'level=info msg=\"Waiting for etcd\"' ;; "
@@ -144,7 +144,7 @@ def test_first_start_is_given_a_moment_and_old_errors_are_not_its_own(host: Host
     assert host.run() == ""
 
 
-def test_host_that_is_a_folder_has_its_log_in_a_file_and_not_in_the_journal(tmp_path: Path) -> None:
+def test_folder_host_error_is_read_from_log_file(tmp_path: Path) -> None:
     host = Host(tmp_path, folder=True)
     assert host.error("nano server: flag needs an argument: --x") == "nano server: flag needs an argument: --x"
     assert not (host.path / "asked").exists(), "that is the journal of the machine it stands on"
@@ -171,7 +171,7 @@ def test_error_is_the_worst_of_the_last_lines(host: Host, lines: list[str], erro
     assert host.error(*lines) == error
 
 
-def test_error_that_differs_in_times_alone_is_no_news(host: Host) -> None:
+def test_error_differing_only_in_time_is_not_reported_again(host: Host) -> None:
     for form in (
         FATAL,
         "2026-11-17 10:11:1{},123 ERROR remuda.lab.nano: port in use",
@@ -203,7 +203,7 @@ def test_error_that_differs_in_times_alone_is_no_news(host: Host) -> None:
         "Error: AKIAIOSFODNN7EXAMPLE",
     ],
 )  # fmt: skip
-def test_secrets_stay_on_the_host(host: Host, line: str) -> None:
+def test_secrets_are_redacted_from_error(host: Host, line: str) -> None:
     error = host.error(line)
     assert "***" in error
     for secret in (TOKEN, "S3cr3tK3y", "hunter22", "a1a1", "c2lnbmF0dXJl", "AKIA"):
@@ -217,7 +217,7 @@ def test_error_is_one_short_printable_line(host: Host) -> None:
     assert error.isprintable()
 
 
-def test_long_line_takes_no_long_time(host: Host) -> None:
+def test_long_log_line_is_processed_quickly(host: Host) -> None:
     began = time.monotonic()
     assert host.error("Error: " + "token" * 12_000)
     assert time.monotonic() - began < LIMIT_SECONDS / 10
@@ -225,7 +225,7 @@ def test_long_line_takes_no_long_time(host: Host) -> None:
 
 @pytest.mark.parametrize("distro", sample.VERSIONS)
 @pytest.mark.parametrize("role", ["init", "worker"])
-def test_every_host_is_asked_behind_all_other_instructions(distro: str, role: str) -> None:
+def test_unit_status_is_last_periodic_instruction(distro: str, role: str) -> None:
     """One that fails keeps those behind it from being run in that pass."""
     plan = plans.read(render.render(sample.plain(distro), sample.host(role), sample.place(role, distro)))
     last = plan.periodic[-1]

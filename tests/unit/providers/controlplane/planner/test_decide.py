@@ -11,7 +11,7 @@ from tests.unit.providers.controlplane.planner.plans import decide
 from tests.unit.providers.controlplane.planner.scene import ALL, CONTROL_PLANE, ETCD, SERVER, WORKER
 
 
-def test_a_cluster_that_is_as_it_shall_be_is_left_alone() -> None:
+def test_settled_cluster_needs_no_acts() -> None:
     decision = decide(scene.three_servers())
     assert (decision.acts, decision.waits, decision.held, decision.look_again) == ([], [], [], None)
     assert decision.stage == ""
@@ -22,21 +22,21 @@ def test_a_cluster_that_is_as_it_shall_be_is_left_alone() -> None:
     assert {status.phase for status in decision.hosts.values()} == {"ready"}
 
 
-def test_a_paused_cluster_is_left_alone_and_says_so() -> None:
+def test_paused_cluster_gets_no_acts_and_reports_pause() -> None:
     observed = msgspec.structs.replace(scene.upgraded(scene.three_servers()), paused="the Cluster's spec.paused is set")
     decision = decide(observed)
     assert not decision.acts
     assert "spec.paused is set" in str(decision.waits[0])
 
 
-def test_when_the_whole_cluster_goes_nobody_has_to_leave_it() -> None:
+def test_cluster_deletion_releases_hosts_without_leaving_etcd() -> None:
     observed = msgspec.structs.replace(scene.dead(scene.three_servers(), "server-2"), deleting=True)
     decision = decide(observed)
     assert scene.hosts_of(decision, Release) == ["server-1", "server-2", "server-3"]
     assert len(decision.acts) == 3
 
 
-def test_what_the_spec_names_and_is_not_there_keeps_plans_as_they_are() -> None:
+def test_missing_reference_keeps_plans_unchanged() -> None:
     problem = Wait(reason="SecretMissing", on="Secret default/registry", missing="is not there")
     observed = msgspec.structs.replace(scene.upgraded(scene.three_servers()), problems=[problem])
     decision = decide(observed)
@@ -50,7 +50,7 @@ def test_no_host_is_configured_before_the_infrastructure_is_ready() -> None:
     assert decision.waits[0].missing == "waiting for infrastructure ready"
 
 
-def test_the_mark_is_written_before_a_plan_is_made_with_it() -> None:
+def test_init_mark_is_written_before_first_plan() -> None:
     first = scene.newcomer("all-1", ALL)
     assert [type(act) for act in decide(scene.fresh(first)).acts] == [Mark]
     marked = msgspec.structs.replace(first, init=True)
@@ -60,12 +60,12 @@ def test_the_mark_is_written_before_a_plan_is_made_with_it() -> None:
     assert act.why == "first plan"
 
 
-def test_the_deletion_of_every_etcd_host_waits_for_us_from_the_beginning() -> None:
+def test_etcd_hosts_get_deletion_hook_from_start() -> None:
     observed = scene.fresh(scene.newcomer("server-1", SERVER, held=False), scene.newcomer("worker-2", WORKER))
     assert scene.hosts_of(decide(observed), Hold) == ["server-1"]
 
 
-def test_control_planes_join_when_etcd_is_there_and_workers_when_a_control_plane_is() -> None:
+def test_control_planes_wait_for_etcd_and_workers_for_control_plane() -> None:
     etcd = scene.settled(("etcd", ETCD, 1), ("control", CONTROL_PLANE, 1), ("worker", WORKER, 1))
     fresh = {name: scene.newcomer(name, roles) for name, roles in (("control-2", CONTROL_PLANE), ("worker-3", WORKER))}
     hosts = [fresh.get(host.name, msgspec.structs.replace(host, node=None)) for host in etcd.hosts]
@@ -78,14 +78,14 @@ def test_control_planes_join_when_etcd_is_there_and_workers_when_a_control_plane
     assert decision.bootstrapped
 
 
-def test_no_tier_waits_for_workload_access() -> None:
+def test_plan_delivery_does_not_wait_for_workload_api() -> None:
     observed = scene.with_newcomer(scene.three_servers(), scene.newcomer("worker-9", WORKER))
     hosts = [msgspec.structs.replace(host, node=None) for host in observed.hosts]
     cut_off = msgspec.structs.replace(observed, hosts=hosts, reachable=False, unreachable="no route")
     assert scene.hosts_of(decide(cut_off), Deliver) == ["worker-9"]
 
 
-def test_a_host_that_failed_keeps_nobody_from_anything() -> None:
+def test_failed_host_does_not_block_other_hosts() -> None:
     observed = scene.upgraded(scene.with_host(scene.three_servers(), "worker-4", failed="its server is gone"))
     observed = scene.with_newcomer(observed, scene.newcomer("worker-9", WORKER))
     decision = decide(observed)
@@ -96,7 +96,7 @@ def test_a_host_that_failed_keeps_nobody_from_anything() -> None:
     assert "its server is gone" in status.wait.missing
 
 
-def test_a_cluster_without_any_etcd_host_that_has_its_data_asks_for_a_restore() -> None:
+def test_cluster_without_etcd_data_asks_for_restore() -> None:
     observed = scene.three_servers()
     staying = [host for host in observed.hosts if not host.roles.etcd]
     observed = msgspec.structs.replace(observed, hosts=[*staying, scene.newcomer("server-9", SERVER, held=True)])
@@ -106,14 +106,14 @@ def test_a_cluster_without_any_etcd_host_that_has_its_data_asks_for_a_restore() 
     assert "restore a snapshot" in str(decision.waits[0])
 
 
-def test_a_machine_without_a_role_is_told() -> None:
+def test_machine_without_role_is_reported() -> None:
     decision = decide(scene.with_newcomer(scene.three_servers(), scene.newcomer("odd-9", Roles())))
     assert not decision.acts
     assert [wait.reason for wait in decision.waits] == ["NoRole"]
 
 
 @pytest.mark.parametrize("state", ["failed", "in-progress", "pending"])
-def test_new_intent_supersedes_an_unfinished_one(state: str) -> None:
+def test_new_config_supersedes_unfinished_plan(state: str) -> None:
     observed = scene.three_servers()
     broken = scene.host(scene.with_spec(observed, settings={"n": 1}), "worker-4")
     plan = broken.report.plan.replace(b'"n": 0', b'"n": 1')
@@ -125,7 +125,7 @@ def test_new_intent_supersedes_an_unfinished_one(state: str) -> None:
     assert not scene.acts(decision, RunAgain)
 
 
-def test_the_stage_speaks_as_people_know_it() -> None:
+def test_stage_message_names_hosts_and_probes() -> None:
     observed = scene.with_host(scene.three_servers(), "server-2", report={"probes": {"etcd": False, "kubelet": True}})
     assert decide(observed).stage == "configuring etcd node(s) server-2: waiting for probes: etcd, kube-apiserver"
     upgrade = decide(scene.upgraded(scene.three_servers())).stage

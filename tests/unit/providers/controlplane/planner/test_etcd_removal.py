@@ -29,7 +29,7 @@ def test_a_host_leaves_only_after_its_drain() -> None:
     assert scene.hosts_of(decide(scene.with_host(observed, "server-3", drained=True)), Leave) == ["server-3"]
 
 
-def test_the_order_is_leave_then_stop_then_release() -> None:
+def test_removal_order_is_leave_stop_release() -> None:
     observed = _leaving(scene.three_servers(), "server-3", leaving=True)
     assert not [act for act in decide(observed).acts if getattr(act, "host", "") == "server-3"]
     observed = _leaving(observed, "server-3", leaving=True, left=True)
@@ -43,7 +43,7 @@ def test_the_order_is_leave_then_stop_then_release() -> None:
     assert scene.hosts_of(decide(observed), Release) == ["server-3"]
 
 
-def test_a_host_that_does_not_answer_any_more_is_let_go_after_two_minutes() -> None:
+def test_silent_retired_host_is_released_after_two_minutes() -> None:
     observed = scene.without_member(_leaving(scene.three_servers(), "server-3", leaving=True, left=True), "server-3")
     observed = _retired(observed, "server-3", "pending")
     early = decide(msgspec.structs.replace(observed, now=6150.0))
@@ -52,7 +52,7 @@ def test_a_host_that_does_not_answer_any_more_is_let_go_after_two_minutes() -> N
     assert scene.hosts_of(decide(msgspec.structs.replace(observed, now=6221.0)), Release) == ["server-3"]
 
 
-def test_of_two_that_are_deleted_one_leaves_at_a_time() -> None:
+def test_members_leave_one_at_a_time() -> None:
     """Quorum lost on scale-down."""
     observed = scene.with_host(scene.with_host(scene.three_servers(), "server-3", **GOES), "server-2", **GOES)
     decision = decide(observed)
@@ -62,7 +62,7 @@ def test_of_two_that_are_deleted_one_leaves_at_a_time() -> None:
     assert "one at a time" in wait.missing
 
 
-def test_a_healthy_member_does_not_leave_while_another_is_dead_but_the_dead_one_does() -> None:
+def test_dead_member_leaves_before_healthy_member() -> None:
     observed = scene.dead(scene.three_servers(), "server-2")
     decision = decide(scene.with_host(observed, "server-3", **GOES))
     assert not scene.acts(decision, Leave)
@@ -71,7 +71,7 @@ def test_a_healthy_member_does_not_leave_while_another_is_dead_but_the_dead_one_
     assert scene.hosts_of(decide(both), Leave) == ["server-2"]
 
 
-def test_of_two_that_are_well_one_may_leave_and_the_last_one_may_not() -> None:
+def test_one_of_two_members_may_leave_but_last_is_held() -> None:
     two = scene.settled(("server", SERVER, 2), ("worker", WORKER, 1))
     assert scene.hosts_of(decide(scene.with_host(two, "server-2", **GOES)), Leave) == ["server-2"]
     one = scene.settled(("server", SERVER, 1), ("worker", WORKER, 1))
@@ -89,7 +89,7 @@ def test_the_mark_is_moved_before_the_init_node_leaves() -> None:
     assert scene.hosts_of(decide(moved), Leave) == ["server-1"]
 
 
-def test_without_the_api_a_member_is_held_and_one_that_is_none_goes() -> None:
+def test_unreachable_api_holds_member_and_retires_non_member() -> None:
     observed = scene.three_servers()
     hosts = [msgspec.structs.replace(host, node=None) for host in observed.hosts]
     cut_off = msgspec.structs.replace(observed, hosts=hosts, reachable=False, unreachable="no route to host")
@@ -102,14 +102,14 @@ def test_without_the_api_a_member_is_held_and_one_that_is_none_goes() -> None:
     assert "server-3" in scene.hosts_of(decide(gone), Deliver)
 
 
-def test_force_remove_and_a_host_without_a_plan_are_let_go_at_once() -> None:
+def test_force_remove_and_unplanned_hosts_are_released_at_once() -> None:
     observed = scene.with_host(scene.dead(scene.three_servers(), "server-2"), "server-3", force_remove=True, **GOES)
     assert scene.hosts_of(decide(observed), Release) == ["server-3"]
     observed = scene.with_newcomer(scene.three_servers(), scene.newcomer("server-9", SERVER, deleting_since=6000.0))
     assert scene.hosts_of(decide(observed), Release) == ["server-9"]
 
 
-def test_what_was_let_go_is_not_held_again() -> None:
+def test_released_host_is_not_held_again() -> None:
     observed = scene.with_newcomer(
         scene.three_servers(), scene.newcomer("server-9", SERVER, deleting_since=6000.0, held=False)
     )
@@ -118,7 +118,7 @@ def test_what_was_let_go_is_not_held_again() -> None:
     assert not scene.acts(decide(forced), Hold)
 
 
-def test_a_cluster_that_nobody_uses_yet_can_lose_its_first_host() -> None:
+def test_uninitialized_cluster_can_lose_its_first_host() -> None:
     """Deleting something that never finished provisioning."""
     observed = scene.settled(("all", ALL, 1))
     observed = scene.with_host(observed, "all-1", node=None, **GOES)
@@ -131,7 +131,7 @@ def test_a_cluster_that_nobody_uses_yet_can_lose_its_first_host() -> None:
     assert scene.hosts_of(decide(gone), Mark) == ["all-2"]
 
 
-def test_a_host_that_is_just_joining_is_not_stopped_half_way_where_that_could_cost_the_quorum() -> None:
+def test_joining_host_is_not_stopped_when_quorum_is_at_risk() -> None:
     observed = scene.settled(("server", SERVER, 1), ("worker", WORKER, 1))
     observed = scene.with_newcomer(observed, scene.newcomer("server-9", SERVER))
     plan = next(act.plan for act in scene.acts(decide(observed), Deliver) if act.host == "server-9")
@@ -147,14 +147,14 @@ def test_a_host_that_is_just_joining_is_not_stopped_half_way_where_that_could_co
     assert "server-9" in scene.hosts_of(decide(late), Deliver)
 
 
-def test_a_node_whose_machine_is_gone_is_forgotten() -> None:
+def test_node_of_deleted_machine_is_forgotten() -> None:
     """A Machine that went while its cluster did not answer leaves its Node."""
     worker = Orphan("gone-7", etcd=False)
     observed = msgspec.structs.replace(scene.three_servers(), orphans=[worker])
     assert scene.acts(decide(observed), Forget) == [Forget("gone-7")]
 
 
-def test_a_node_that_may_be_a_member_of_etcd_is_not_merely_forgotten() -> None:
+def test_orphan_node_that_may_be_etcd_member_is_not_forgotten() -> None:
     """Deleting a Node takes its member along, which has to be weighed."""
     observed = scene.three_servers()
     listed = msgspec.structs.replace(observed, orphans=[Orphan("server-3", etcd=True), Orphan("gone-7", etcd=True)])

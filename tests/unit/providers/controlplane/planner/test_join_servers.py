@@ -16,7 +16,7 @@ def _list(decision: object, name: str) -> list[str]:
     return found
 
 
-def test_one_dead_server_blocks_nobody() -> None:
+def test_join_list_contains_all_servers_including_dead_one() -> None:
     """All servers are in the list, so whoever joins takes one that answers."""
     observed = scene.with_newcomer(scene.dead(scene.three_servers(), "server-1"), scene.newcomer("worker-9", WORKER))
     urls = _list(decide(observed), "worker-9")
@@ -24,7 +24,7 @@ def test_one_dead_server_blocks_nobody() -> None:
     assert all(url.startswith("https://10.0.0.") and url.endswith(":6443") for url in urls)
 
 
-def test_servers_that_go_are_not_joined_by_and_those_nobody_counts_on_come_last() -> None:
+def test_join_list_excludes_deleting_servers_and_puts_failed_last() -> None:
     observed = scene.with_newcomer(scene.three_servers(), scene.newcomer("worker-9", WORKER))
     observed = scene.with_host(observed, "server-3", failed="unhealthy")
     observed = scene.with_host(observed, "server-2", deleting_since=6000.0)
@@ -32,14 +32,14 @@ def test_servers_that_go_are_not_joined_by_and_those_nobody_counts_on_come_last(
     assert _list(decide(observed), "worker-9") == [f"https://{address}:6443" for address in urls]
 
 
-def test_the_last_server_can_be_replaced_although_it_goes() -> None:
+def test_last_server_stays_in_join_list_while_deleting() -> None:
     observed = scene.settled(("server", SERVER, 1), ("worker", WORKER, 1))
     observed = scene.with_host(observed, "server-1", deleting_since=6000.0)
     observed = scene.with_newcomer(observed, scene.newcomer("server-9", SERVER))
     assert _list(decide(observed), "server-9") == ["https://10.0.0.2:6443"]
 
 
-def test_health_changes_no_list_so_no_plan_flaps() -> None:
+def test_server_health_does_not_change_plans() -> None:
     assert not decide(scene.dead(scene.three_servers(), "server-1")).acts
 
 
@@ -59,7 +59,7 @@ def test_members_join_one_at_a_time() -> None:
     assert "server-8 is joining" in wait.missing
 
 
-def test_nobody_joins_while_a_member_is_not_well_or_still_learning() -> None:
+def test_join_waits_while_member_is_unhealthy_or_learner() -> None:
     """Dangling or never-started members block every join, and nobody says so."""
     observed = scene.with_newcomer(scene.three_servers(), scene.newcomer("etcd-9", ETCD))
     decision = decide(scene.dead(observed, "server-3"))
@@ -78,7 +78,7 @@ def test_nobody_joins_while_a_member_is_not_well_or_still_learning() -> None:
     assert "etcd-9" not in scene.hosts_of(decision, Deliver)
 
 
-def test_a_host_that_is_silent_while_it_joins_does_not_block_the_others_for_ever() -> None:
+def test_silent_joining_host_blocks_others_only_until_timeout() -> None:
     observed = scene.with_newcomer(scene.three_servers(), scene.newcomer("server-8", SERVER))
     first = scene.acts(decide(observed), Deliver)
     plan = next(act.plan for act in first if act.host == "server-8")
@@ -90,7 +90,7 @@ def test_a_host_that_is_silent_while_it_joins_does_not_block_the_others_for_ever
     assert "server-9" in scene.hosts_of(decide(late), Deliver)
 
 
-def test_hosts_that_disagree_on_the_members_hold_up_changes_of_them_and_are_named() -> None:
+def test_disagreeing_member_lists_block_joins() -> None:
     observed = scene.with_newcomer(scene.three_servers(), scene.newcomer("server-9", SERVER))
     members = (*(scene.host(observed, "server-2").report.members or ()), Member("ghost-1a2b3c", "", healthy=True))
     observed = scene.with_host(observed, "server-2", report={"members": members})

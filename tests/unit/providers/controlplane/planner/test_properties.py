@@ -51,7 +51,7 @@ def world_time() -> Iterator[None]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(seed=st.integers(0, 2**32), shape=st.sampled_from(SHAPES), drain=st.booleans(), story=events)
-def test_nothing_we_do_costs_the_quorum_and_all_work_ends(
+def test_random_stories_keep_quorum_and_converge(
     repeatable: None, seed: int, shape: dict[str, tuple[object, int]], drain: bool, story: list[tuple[int, str, int]]
 ) -> None:
     run(seed, shape, drain, story)

@@ -20,7 +20,7 @@ def test_voters_are_restarted_one_at_a_time() -> None:
     assert scene.hosts_of(decide(observed), Deliver) == ["server-1"]
 
 
-def test_no_voter_is_restarted_while_another_is_dead_and_the_dead_one_is_named() -> None:
+def test_voters_are_not_restarted_while_another_is_dead() -> None:
     observed = scene.upgraded(scene.dead(scene.three_servers(), "server-3"))
     decision = decide(observed)
     assert scene.hosts_of(decision, Deliver) == ["server-3"]  # nothing more is lost there
@@ -29,14 +29,14 @@ def test_no_voter_is_restarted_while_another_is_dead_and_the_dead_one_is_named()
     assert "server-3-1a2b3c" in held.missing
 
 
-def test_a_voter_that_is_not_back_yet_counts_as_lost_whatever_the_others_say() -> None:
+def test_restarting_voter_counts_as_lost() -> None:
     observed = scene.with_host(scene.three_servers(), "server-2", report={"probes": {}})
     observed = scene.upgraded(observed)
     assert "server-1" not in scene.hosts_of(decide(observed), Deliver)
 
 
 @pytest.mark.parametrize("news", [{"settings": {"n": 1}, "labels": {}}, {"settings": {"n": 1}}])
-def test_news_for_a_host_that_failed_to_restart_make_it_try_again_and_wait_for_the_quorum(news: dict[str, Any]) -> None:
+def test_new_plan_for_failed_voter_waits_for_quorum(news: dict[str, Any]) -> None:
     """Whatever is in the new plan, the rest of it is what has failed."""
     observed = scene.with_spec(scene.dead(scene.three_servers(), "server-3"), settings={"n": 1})
     host = scene.host(observed, "server-2")
@@ -53,14 +53,14 @@ def test_the_only_voter_may_be_restarted() -> None:
     assert scene.hosts_of(decide(observed), Deliver) == ["server-1"]
 
 
-def test_of_two_voters_none_is_restarted_and_the_user_is_told_what_to_do() -> None:
+def test_two_voters_are_not_restarted_and_advice_is_given() -> None:
     observed = scene.upgraded(scene.settled(("server", SERVER, 2), ("worker", WORKER, 1)))
     decision = decide(observed)
     assert not scene.acts(decision, Deliver)
     assert "add an etcd machine" in str(decision.held[0])
 
 
-def test_a_host_that_is_cut_off_is_not_believed() -> None:
+def test_isolated_host_report_is_not_believed() -> None:
     """It calls the two others dead; they call it dead."""
     observed = scene.dead(scene.three_servers(), "server-3")
     members = scene.host(observed, "server-3").report.members or ()
@@ -69,7 +69,7 @@ def test_a_host_that_is_cut_off_is_not_believed() -> None:
     assert scene.hosts_of(decide(observed), Leave) == ["server-3"]
 
 
-def test_when_nobody_knows_the_members_only_what_is_broken_is_touched() -> None:
+def test_unknown_members_allow_changes_only_to_broken_servers() -> None:
     observed = scene.three_servers()
     for name in ("server-1", "server-2", "server-3"):
         observed = scene.with_host(observed, name, report={"members": None})
@@ -91,14 +91,14 @@ def _with_stray(healthy: bool) -> Observed:
     return observed
 
 
-def test_a_dead_member_of_nobody_is_removed_and_told() -> None:
+def test_dead_stray_member_is_removed_and_reported() -> None:
     """Quorum counts a member nobody remembers."""
     decision = decide(_with_stray(healthy=False))
     assert scene.acts(decision, Expel) == [Expel(node="gone-7", member="gone-7-1a2b3c")]
     assert "gone-7-1a2b3c belongs to no Machine" in decision.held[0].missing
 
 
-def test_a_member_of_nobody_that_answers_is_only_told() -> None:
+def test_healthy_stray_member_is_only_reported() -> None:
     decision = decide(_with_stray(healthy=True))
     assert not decision.acts
     assert decision.held[0].reason == "StrayEtcdMember"
@@ -121,7 +121,7 @@ def silent_api(observed: Observed, *dead: str, seconds: float = 60.0, unwell: tu
     return msgspec.structs.replace(observed, reachable=False, unreachable="no route", unanswered_since=since)
 
 
-def test_a_lost_quorum_names_the_dead_and_what_a_person_can_do() -> None:
+def test_lost_quorum_message_names_dead_members_and_advice() -> None:
     observed = silent_api(scene.three_servers(), "server-1", "server-3", unwell=("server-2",))
     decision = decide(observed)
     assert decision.lost is not None
@@ -135,7 +135,7 @@ def test_a_lost_quorum_names_the_dead_and_what_a_person_can_do() -> None:
     ).replace("default/prairie", f"{observed.cluster.namespace}/{observed.cluster.name}")
 
 
-def test_while_the_quorum_is_lost_no_plan_member_or_mark_changes() -> None:
+def test_lost_quorum_blocks_all_acts() -> None:
     observed = silent_api(scene.upgraded(scene.three_servers()), "server-1", "server-3", unwell=("server-2",))
     observed = scene.with_newcomer(observed, scene.newcomer("server-9", SERVER, held=True))
     observed = scene.with_newcomer(observed, scene.newcomer("worker-9", WORKER))
@@ -145,7 +145,7 @@ def test_while_the_quorum_is_lost_no_plan_member_or_mark_changes() -> None:
     assert decision.acts == []
 
 
-def test_a_forced_removal_is_the_users_way_out_of_a_lost_quorum() -> None:
+def test_force_remove_releases_host_despite_lost_quorum() -> None:
     observed = silent_api(scene.three_servers(), "server-1", "server-3", unwell=("server-2",))
     going = {"deleting_since": observed.now - 30, "drained": True, "held": True, "force_remove": True}
     assert scene.hosts_of(decide(scene.with_host(observed, "server-1", **going)), Release) == ["server-1"]
@@ -162,25 +162,25 @@ def test_a_forced_removal_is_the_users_way_out_of_a_lost_quorum() -> None:
         (("server-1", "server-2"), (), True),
     ],
 )
-def test_a_quorum_is_lost_when_a_majority_is_and_somebody_is_left_to_say_so(
+def test_quorum_is_lost_when_majority_is_dead_or_unhealthy(
     dead: tuple[str, ...], unwell: tuple[str, ...], lost: bool
 ) -> None:
     decision = decide(silent_api(scene.three_servers(), *dead, unwell=unwell))
     assert (decision.lost is not None) == lost
 
 
-def test_a_short_silence_costs_no_quorum_and_is_looked_at_again() -> None:
+def test_short_silence_is_rechecked_before_quorum_is_lost() -> None:
     decision = decide(silent_api(scene.three_servers(), "server-1", "server-3", seconds=20, unwell=("server-2",)))
     assert decision.lost is None
     assert decision.look_again == 10
 
 
-def test_an_api_that_answers_has_a_quorum() -> None:
+def test_answering_api_means_quorum_is_kept() -> None:
     observed = silent_api(scene.three_servers(), "server-1", "server-3")
     assert decide(msgspec.structs.replace(observed, unanswered_since=None)).lost is None
 
 
-def test_the_only_member_is_as_silent_as_its_api() -> None:
+def test_single_member_silence_is_not_lost_quorum() -> None:
     observed = scene.settled(("server", SERVER, 1), ("worker", WORKER, 1))
     assert decide(silent_api(observed, "server-1")).lost is None
 

@@ -51,13 +51,13 @@ def test_control_planes_are_upgraded_after_etcd() -> None:
 
 
 @pytest.mark.parametrize(("at_a_time", "count"), [("", 1), ("2", 2), ("50%", 2), ("60%", 3), ("0", 4), ("100%", 4)])
-def test_so_many_workers_at_a_time_as_the_user_says(at_a_time: str, count: int) -> None:
+def test_worker_concurrency_limits_upgrades(at_a_time: str, count: int) -> None:
     observed = _with_new_version(scene.settled(("server", scene.SERVER, 1), ("worker", WORKER, 4)), "server-1")
     decision = decide(scene.upgraded(observed, workers_at_a_time=at_a_time))
     assert len(scene.acts(decision, Deliver)) == count
 
 
-def test_a_worker_that_is_out_of_service_takes_a_turn_and_one_that_is_unreachable_does_not() -> None:
+def test_unhealthy_worker_uses_concurrency_slot_and_silent_worker_does_not() -> None:
     observed = _with_new_version(scene.three_servers(), *SERVERS, "worker-4")
     out = scene.with_host(observed, "worker-4", report={"probes": {"kubelet": False}})
     assert not scene.acts(decide(scene.upgraded(out)), Deliver)
@@ -66,23 +66,23 @@ def test_a_worker_that_is_out_of_service_takes_a_turn_and_one_that_is_unreachabl
     assert scene.hosts_of(decide(scene.upgraded(silent)), Deliver) == ["worker-5"]
 
 
-def test_a_worker_that_is_out_of_service_gets_no_newer_version_than_the_servers() -> None:
+def test_unhealthy_worker_is_not_upgraded_before_servers() -> None:
     observed = scene.with_host(scene.three_servers(), "worker-4", report={"probes": {"kubelet": False}})
     assert scene.hosts_of(decide(scene.upgraded(observed)), Deliver) == ["server-1"]
 
 
-def test_files_that_nobody_waits_for_reach_all_hosts_at_once() -> None:
+def test_minor_file_changes_reach_all_hosts_at_once() -> None:
     observed = scene.three_servers()
     observed = scene.with_host(observed, "server-2", internal_addresses=("10.9.9.9",))
     assert scene.hosts_of(decide(observed), Deliver) == ["server-3", "worker-4", "worker-5"]
 
 
-def test_a_change_that_restarts_nothing_needs_no_quorum() -> None:
+def test_change_without_restart_needs_no_quorum() -> None:
     observed = scene.with_host(scene.dead(scene.three_servers(), "server-3"), "server-1", node_labels={"a": "b"})
     assert scene.hosts_of(decide(observed), Deliver) == ["server-1"]
 
 
-def test_a_server_that_fails_at_its_configuration_does_not_keep_workers_from_theirs() -> None:
+def test_failed_server_does_not_block_worker_config() -> None:
     observed = scene.with_spec(scene.three_servers(), settings={"n": 1})
     for name in SERVERS:
         host = scene.host(observed, name)
@@ -96,7 +96,7 @@ def test_a_server_that_fails_at_its_configuration_does_not_keep_workers_from_the
 # ---- drain
 
 
-def test_pods_are_moved_away_before_and_the_host_is_uncordoned_after() -> None:
+def test_worker_is_drained_before_restart_and_uncordoned_after() -> None:
     observed = scene.upgraded(_with_new_version(scene.three_servers(), *SERVERS), drain=DRAIN)
     request = drain.request(DRAIN)
     assert decide(observed).acts == [RequestDrain("worker-4", request)]
@@ -112,20 +112,20 @@ def test_pods_are_moved_away_before_and_the_host_is_uncordoned_after() -> None:
     assert RequestUncordon("worker-4", request) in decide(observed).acts
 
 
-def test_what_was_drained_for_a_change_that_was_taken_back_is_uncordoned() -> None:
+def test_drained_worker_is_uncordoned_when_change_is_reverted() -> None:
     request = drain.request(DRAIN)
     observed = scene.with_host(scene.three_servers(), "worker-4", drain=Drain(requested=request, done=request))
     assert decide(observed).acts == [RequestUncordon("worker-4", request)]
 
 
-def test_a_drain_goes_on_while_plans_are_kept_as_they_are() -> None:
+def test_requested_drain_is_kept_while_infrastructure_is_not_ready() -> None:
     request = drain.request(DRAIN)
     observed = scene.upgraded(_with_new_version(scene.three_servers(), *SERVERS), drain=DRAIN)
     observed = scene.with_host(observed, "worker-4", drain=Drain(requested=request))
     assert not decide(msgspec.structs.replace(observed, infrastructure_ready=False)).acts
 
 
-def test_nothing_is_drained_for_a_restart_that_needs_none_or_where_nobody_could_take_the_pods() -> None:
+def test_drain_is_skipped_for_config_restart_and_single_node() -> None:
     observed = scene.with_spec(scene.three_servers(), settings={"n": 1}, drain=DRAIN)
     assert scene.hosts_of(decide(observed), Deliver) == ["server-1"]
     single = scene.upgraded(scene.settled(("all", scene.ALL, 1)), drain=DRAIN)
@@ -140,7 +140,7 @@ def test_without_the_api_a_host_in_service_is_not_restarted_undrained() -> None:
     assert "no route" in decision.waits[0].missing
 
 
-def test_the_request_is_the_options_to_the_byte() -> None:
+def test_drain_request_serializes_options_exactly() -> None:
     assert drain.request(DrainOptions(enabled=True, timeout=120)) == (
         '{"deleteEmptyDirData":false,"disableEviction":false,"enabled":true,"force":false,"gracePeriod":0,'
         '"skipWaitForDeleteTimeoutSeconds":0,"timeout":120}'
@@ -162,7 +162,7 @@ def _failed(observed: Observed, failures: int, ago: float | None) -> Observed:
     )
 
 
-def test_a_failed_plan_is_tried_again_and_says_why_which_attempt_and_when() -> None:
+def test_failed_plan_is_retried_with_reason_attempt_and_time() -> None:
     decision = decide(_failed(scene.three_servers(), 2, 10.0))
     assert not decision.acts
     assert decision.look_again == 50.0
@@ -177,7 +177,7 @@ def test_delays_double_to_ten_minutes() -> None:
     assert [progress.delay(n) for n in (1, 2, 3, 4, 5, 6, 1000)] == [30, 60, 120, 240, 480, 600, 600]
 
 
-def test_a_clock_that_runs_ahead_neither_stops_retries_nor_makes_them_race() -> None:
+def test_host_clock_skew_does_not_affect_retry_time() -> None:
     observed = _failed(scene.three_servers(), 1, -86400.0)
     delivered = scene.host(observed, "worker-4").report.delivered
     assert delivered is not None
@@ -186,7 +186,7 @@ def test_a_clock_that_runs_ahead_neither_stops_retries_nor_makes_them_race() -> 
     assert progress.next_attempt(scene.host(many, "worker-4"), many.now) == delivered + 30 + 60 + 120 + 240 + 480
 
 
-def test_a_voter_is_not_tried_again_where_that_could_cost_the_quorum() -> None:
+def test_voter_plan_is_not_retried_when_quorum_is_at_risk() -> None:
     observed = scene.dead(scene.three_servers(), "server-2")
     plan = scene.host(observed, "server-3").report.plan.replace(b'"n": 0', b'"n": 1')
     observed = scene.with_host(
@@ -197,13 +197,13 @@ def test_a_voter_is_not_tried_again_where_that_could_cost_the_quorum() -> None:
     assert "QuorumAtRisk" in {wait.reason for wait in decision.held}
 
 
-def test_a_plan_that_is_applied_is_not_done_before_its_probes_are_shown_again() -> None:
+def test_applied_plan_waits_for_probes() -> None:
     decision = decide(scene.with_host(scene.three_servers(), "worker-4", report={"probes": {}}))
     assert decision.hosts["worker-4"].wait is not None
     assert not decision.hosts["worker-4"].up_to_date
 
 
-def test_a_node_with_the_old_kubelet_is_not_done() -> None:
+def test_node_with_old_kubelet_is_not_up_to_date() -> None:
     host = scene.host(scene.three_servers(), "worker-4")
     assert host.node is not None
     old = msgspec.structs.replace(host.node, kubelet_version="v1.36.2+k3s1")
@@ -213,7 +213,7 @@ def test_a_node_with_the_old_kubelet_is_not_done() -> None:
     assert wait.missing == "waiting for kubelet to update"
 
 
-def test_the_words_of_plans_are_those_of_the_renderer() -> None:
+def test_real_renderer_delivers_first_plan() -> None:
     """The real one, not that of these tests."""
     from remuda.providers.controlplane.planner.decide import decide as real
 
@@ -233,7 +233,7 @@ def _since(observed: Observed, name: str) -> float | None:
     return wait.since
 
 
-def test_delivered_plan_is_waited_for_since_now_and_not_since_the_plan_before() -> None:
+def test_wait_for_delivered_plan_starts_now() -> None:
     observed = scene.upgraded(scene.three_servers())
     assert scene.hosts_of(decide(observed), Deliver) == ["server-1"]
     before = scene.host(observed, "server-1").report.delivered
@@ -241,14 +241,14 @@ def test_delivered_plan_is_waited_for_since_now_and_not_since_the_plan_before() 
     assert before < observed.now == _since(observed, "server-1")
 
 
-def test_turn_is_waited_for_since_the_machine_ceased_to_be_reconciled() -> None:
+def test_wait_for_turn_starts_when_machine_became_unsettled() -> None:
     observed = scene.upgraded(scene.three_servers())
     assert _since(observed, "server-2") == observed.now
     moment = observed.now - 60
     assert _since(scene.with_host(observed, "server-2", unsettled_since=moment), "server-2") == moment
 
 
-def test_probes_are_waited_for_since_they_failed_and_after_the_plan_was_applied() -> None:
+def test_wait_for_probes_starts_at_failure_or_apply() -> None:
     observed = scene.three_servers()
     now = observed.now
     for unsettled, applied, since in ((now - 60, now - 3000, now - 60), (now - 3000, now - 60, now - 60)):

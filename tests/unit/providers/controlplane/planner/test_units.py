@@ -60,7 +60,7 @@ def first_etcd(**unit: Any) -> Observed:
     return msgspec.structs.replace(observed, hosts=fresh, pools=(), initialized=False, reachable=False)
 
 
-def test_host_with_etcd_alone_is_done_without_its_unit_until_there_is_an_api() -> None:
+def test_etcd_only_host_is_settled_without_unit_until_api_exists() -> None:
     observed = activating(first_etcd(), "etcd-1")
     etcd = scene.host(observed, "etcd-1")
     assert progress.is_settled(observed, etcd)
@@ -72,7 +72,7 @@ def test_host_with_etcd_alone_is_done_without_its_unit_until_there_is_an_api() -
     assert not decide(later).hosts["etcd-1"].up_to_date
 
 
-def test_host_with_etcd_alone_is_in_service_until_there_is_an_api() -> None:
+def test_etcd_only_host_reports_no_failure_until_api_exists() -> None:
     """Else it would get newer intent out of turn."""
     observed = activating(first_etcd(), "etcd-1")
     assert not progress.reports_failure(observed, scene.host(observed, "etcd-1"))
@@ -80,19 +80,19 @@ def test_host_with_etcd_alone_is_in_service_until_there_is_an_api() -> None:
 
 
 @pytest.mark.parametrize("name", ["etcd-1", "plane-4"])
-def test_unit_of_a_host_is_waited_for_in_a_cluster_that_has_an_api(name: str) -> None:
+def test_inactive_unit_is_awaited_once_api_exists(name: str) -> None:
     observed = activating(split(), name)
     wait = decide(observed).hosts[name].wait
     assert wait is not None
     assert wait.missing == "waiting for probes: rke2-server"
 
 
-def test_unit_of_a_control_plane_host_is_waited_for_before_there_is_an_api() -> None:
+def test_control_plane_unit_is_awaited_before_api_exists() -> None:
     observed = msgspec.structs.replace(activating(split(), "plane-4"), initialized=False)
     assert progress.unhealthy_probes(observed, scene.host(observed, "plane-4")) == ["rke2-server"]
 
 
-def test_members_whose_units_are_not_active_still_vote() -> None:
+def test_members_with_inactive_units_still_vote() -> None:
     observed = servers()
     for name in ("server-1", "server-2"):
         observed = activating(observed, name)
@@ -107,7 +107,7 @@ def test_members_whose_units_are_not_active_still_vote() -> None:
     assert "rke2-server" not in lost.missing
 
 
-def test_cluster_of_split_roles_begins_with_units_that_wait_for_an_api() -> None:
+def test_split_role_cluster_initializes_with_waiting_units() -> None:
     """Hosts with etcd alone would keep the control plane waiting for ever."""
     observed = split()
     assert observed.initialized
@@ -146,5 +146,5 @@ def test_wait_for_etcd_and_for_the_kubelet_name_the_error_of_the_unit() -> None:
     assert wait.missing.startswith("waiting for kubelet to update; rke2-agent is activating: ")
 
 
-def test_host_that_is_done_waits_for_nothing_whatever_it_said_of_its_unit_before() -> None:
+def test_settled_host_ignores_earlier_unit_error() -> None:
     assert not decide(with_error(servers(), "server-1")).waits

@@ -81,7 +81,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_change_means_no_more_than_it_must_and_says_what_it_is(name: str) -> None:
+def test_plan_change_has_minimal_impact_and_reason(name: str) -> None:
     cluster, change, words = CHANGES[name]
     before = rendered(PLAIN)
     after = rendered(cluster, before=before)
@@ -90,13 +90,13 @@ def test_a_change_means_no_more_than_it_must_and_says_what_it_is(name: str) -> N
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_taking_a_change_back_means_as_much(name: str) -> None:
+def test_reverted_change_has_same_impact(name: str) -> None:
     cluster, change, _ = CHANGES[name]
     before = rendered(cluster)
     assert render.compare(before, rendered(PLAIN, before=before)) == change
 
 
-def test_another_server_to_join_by_disturbs_nobody() -> None:
+def test_changed_join_servers_are_minor() -> None:
     host = sample.host("worker")
     before = render.render(PLAIN, host, Placement(servers=["https://a:6443"]))
     after = render.render(PLAIN, host, Placement(servers=["https://b:6443"]), before=before)
@@ -105,26 +105,26 @@ def test_another_server_to_join_by_disturbs_nobody() -> None:
 
 
 @pytest.mark.parametrize("distro", sample.VERSIONS)
-def test_another_first_server_disturbs_nobody(distro: str) -> None:
+def test_moved_init_mark_is_minor(distro: str) -> None:
     """The init mark moves when the host that bore it goes: the cluster is long there, and nothing restarts."""
     cluster, host = sample.plain(distro), sample.host("server")
     before = render.render(cluster, host, Placement(servers=["https://a:6443"]))
     assert render.compare(before, render.render(cluster, host, Placement(init=True), before=before)) == "minor"
 
 
-def test_labels_and_taints_are_told_by_their_key() -> None:
+def test_label_and_taint_changes_are_named_by_key() -> None:
     before = rendered(PLAIN, "worker")
     after = rendered(PLAIN, "worker", before=before, node_labels={"colour": "red"}, node_taints=[])
     assert consequence.changes(before, after) == ["config key node-label", "config key node-taint"]
 
 
-def test_labels_and_taints_restart_nothing_for_kubelets_would_not_read_them_again() -> None:
+def test_label_and_taint_changes_do_not_restart() -> None:
     before = rendered(PLAIN, "worker")
     after = rendered(PLAIN, "worker", before=before, node_labels={"colour": "red"}, node_taints=[])
     assert render.compare(before, after) == "apply"
 
 
-def test_a_first_plan_starts_the_service_and_is_called_so() -> None:
+def test_first_plan_restarts_with_reason_first_plan() -> None:
     plan = rendered(PLAIN)
     assert render.compare(b"", plan) == "restart"
     assert consequence.why(b"", plan) == "first plan"
@@ -136,14 +136,14 @@ def test_the_same_plan_is_no_change() -> None:
     assert consequence.why(plan, plan) == "nothing changes"
 
 
-def test_the_last_plan_is_called_so() -> None:
+def test_retire_plan_reason_is_host_leaves_cluster() -> None:
     before = rendered(PLAIN)
     after = render.retire(PLAIN, sample.host("server"))
     assert consequence.why(before, after) == "the host leaves the cluster"
     assert render.compare(before, after) in {"restart", "drain"}
 
 
-def test_no_secret_is_in_the_words() -> None:
+def test_change_reasons_contain_no_secrets() -> None:
     secret = sample.with_(PLAIN, tokens=sample.Tokens("other-server-token", "other-agent-token"))
     before = rendered(PLAIN)
     assert consequence.changes(before, rendered(secret, before=before)) == [
@@ -152,6 +152,6 @@ def test_no_secret_is_in_the_words() -> None:
     ]
 
 
-def test_a_file_that_goes_is_told() -> None:
+def test_removed_file_is_named() -> None:
     before = rendered(with_file(b"x"))
     assert consequence.changes(before, rendered(PLAIN, before=before)) == ["file /etc/extra is removed"]

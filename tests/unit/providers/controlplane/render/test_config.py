@@ -47,7 +47,7 @@ def of_role(role: str, distro: str = "k3s", **spec: object) -> dict[str, Any]:
         ("cluster-dns", 10, ["10"]),
     ],
 )
-def test_values_get_the_type_that_the_distribution_wants(key: str, given: object, written: object) -> None:
+def test_values_are_converted_to_distribution_types(key: str, given: object, written: object) -> None:
     cluster = sample.plain(machine_global_config={key: given})
     assert config(cluster, sample.host("server"))[key] == written
     assert render.dropped(cluster, sample.host("server")) == []
@@ -66,14 +66,14 @@ def test_values_get_the_type_that_the_distribution_wants(key: str, given: object
         ("disable-etcd", True, "machineGlobalConfig: disable-etcd: the roles of machines decide that"),
     ],
 )
-def test_what_cannot_be_written_is_kept_back_and_told(key: str, given: object, words: str) -> None:
+def test_invalid_values_are_dropped_and_reported(key: str, given: object, words: str) -> None:
     cluster = sample.plain(machine_global_config={key: given})
     [told] = render.dropped(cluster, sample.host("server"))
     assert told.startswith(words)
     assert config(cluster, sample.host("server")).get(key) != given
 
 
-def test_keys_of_servers_are_not_given_to_workers_and_not_missed_there() -> None:
+def test_server_keys_are_omitted_on_workers_without_report() -> None:
     """An agent of K3s does not start with a key it does not know."""
     cluster = sample.plain(machine_global_config={"cluster-cidr": "10.1.0.0/16", "kubelet-arg": "v=1"})
     assert "cluster-cidr" not in config(cluster, sample.host("worker"))
@@ -82,14 +82,14 @@ def test_keys_of_servers_are_not_given_to_workers_and_not_missed_there() -> None
 
 
 @pytest.mark.parametrize("distro", sample.VERSIONS)
-def test_a_worker_has_nothing_but_keys_of_agents(distro: str) -> None:
+def test_worker_config_has_only_agent_keys(distro: str) -> None:
     cluster = sample.rich(distro)
     assert config(cluster, sample.host("worker")).keys() <= cluster.distro.agent_arguments.keys()
 
 
 @pytest.mark.parametrize("distro", sample.VERSIONS)
 @pytest.mark.parametrize("role", ["init", "server", "etcd", "control-plane"])
-def test_a_server_has_nothing_but_keys_of_servers(distro: str, role: str) -> None:
+def test_server_config_has_only_server_keys(distro: str, role: str) -> None:
     cluster = sample.rich(distro)
     assert config(cluster, sample.host(role)).keys() <= cluster.distro.server_arguments.keys()
 
@@ -109,7 +109,7 @@ def test_later_selectors_win_and_a_plus_adds() -> None:
 # ---- roles -------------------------------------------------------------------------------------------------------
 
 
-def test_roles_turn_off_what_a_server_is_not() -> None:
+def test_roles_disable_unused_components() -> None:
     off = {"disable-apiserver", "disable-controller-manager", "disable-scheduler"}
     assert off <= of_role("etcd").keys()
     assert "disable-etcd" not in of_role("etcd")
@@ -117,7 +117,7 @@ def test_roles_turn_off_what_a_server_is_not() -> None:
     assert not (off | {"disable-etcd"}) & of_role("server").keys()
 
 
-def test_the_file_says_nothing_of_who_begins_and_who_joins() -> None:
+def test_config_contains_no_join_settings() -> None:
     for role in sample.ROLES:
         for distro in sample.VERSIONS:
             assert not {"server", "cluster-init"} & of_role(role, distro).keys()
@@ -137,18 +137,18 @@ def test_the_file_says_nothing_of_who_begins_and_who_joins() -> None:
         ("rke2", "worker", []),
     ],
 )
-def test_nodes_that_are_no_workers_are_tainted(distro: str, role: str, taints: list[str]) -> None:
+def test_non_worker_nodes_are_tainted(distro: str, role: str, taints: list[str]) -> None:
     found = config(sample.plain(distro), sample.host(role, node_taints=[]))
     assert found.get("node-taint", []) == taints
 
 
-def test_taints_are_written_as_the_kubelet_reads_them() -> None:
+def test_taints_are_formatted_for_kubelet() -> None:
     taints = [Taint(key="b", effect="NoExecute"), Taint(key="a", value="x", effect="NoSchedule")]
     found = config(sample.plain(), sample.host("worker", node_taints=taints))
     assert found["node-taint"] == ["a=x:NoSchedule", "b:NoExecute"]
 
 
-def test_a_label_that_stops_the_kubelet_is_kept_back_and_told() -> None:
+def test_forbidden_node_label_is_dropped_and_reported() -> None:
     labels = {
         "node-role.kubernetes.io/worker": "true",
         "topology.kubernetes.io/zone": "z",
@@ -167,7 +167,7 @@ def test_a_label_that_stops_the_kubelet_is_kept_back_and_told() -> None:
 # ---- tokens ------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_joins_nobody_but_the_clusters_authority() -> None:
+def test_worker_token_pins_cluster_ca() -> None:
     found = of_role("worker")
     assert found["token"] == f"K10{fingerprint(sample.CERTIFICATE)}::node:{sample.AGENT_TOKEN}"
     assert "agent-token" not in found
@@ -179,7 +179,7 @@ def test_servers_share_both_tokens() -> None:
         assert (found["token"], found["agent-token"]) == (sample.SERVER_TOKEN, sample.AGENT_TOKEN)
 
 
-def test_the_fingerprint_of_a_bundle_is_that_of_its_root() -> None:
+def test_bundle_fingerprint_is_hash_of_root_certificate() -> None:
     root = Authority("root")
     other = Authority("other").pem
     assert fingerprint(root.pem + other) != fingerprint(root.pem)
@@ -189,7 +189,7 @@ def test_the_fingerprint_of_a_bundle_is_that_of_its_root() -> None:
 # ---- addresses ---------------------------------------------------------------------------------------------------
 
 
-def test_a_server_can_be_spoken_to_by_every_address_it_has() -> None:
+def test_server_certificate_covers_all_addresses() -> None:
     cluster = sample.with_(sample.plain(), endpoint=Endpoint(host="api.example.com", port=6443))
     found = config(cluster, sample.host("server"))
     assert found["node-ip"] == ["10.0.0.5", "fd00::5"]
@@ -198,22 +198,22 @@ def test_a_server_can_be_spoken_to_by_every_address_it_has() -> None:
     assert found["tls-san"] == ["api.example.com", "10.0.0.5", "fd00::5", "203.0.113.5"]
 
 
-def test_the_first_family_is_that_of_services() -> None:
+def test_primary_address_family_follows_service_cidr() -> None:
     found = of_role("server", machine_global_config={"service-cidr": "fd01::/112,10.43.0.0/16"})
     assert found["node-ip"] == ["fd00::5", "10.0.0.5"]
     assert found["advertise-address"] == "fd00::5"
 
 
-def test_a_cloud_provider_knows_outer_addresses_itself() -> None:
+def test_external_address_is_omitted_with_cloud_provider() -> None:
     found = of_role("server", "rke2", machine_global_config={"cloud-provider-name": "external"})
     assert "node-external-ip" not in found
 
 
-def test_the_users_own_address_stands() -> None:
+def test_user_supplied_node_ip_is_kept() -> None:
     assert of_role("worker", machine_global_config={"node-ip": "10.9.9.9"})["node-ip"] == "10.9.9.9"
 
 
-def test_without_addresses_the_distribution_finds_its_own() -> None:
+def test_addresses_are_omitted_when_unknown() -> None:
     host = sample.host("worker", internal_addresses=["a-name.example.com"], external_addresses=[])
     assert not {"node-ip", "node-external-ip"} & config(sample.plain(), host).keys()
 
@@ -221,13 +221,13 @@ def test_without_addresses_the_distribution_finds_its_own() -> None:
 # ---- the rest ----------------------------------------------------------------------------------------------------
 
 
-def test_the_kubelet_is_told_which_machine_it_is_on() -> None:
+def test_kubelet_gets_provider_id_unless_user_sets_one() -> None:
     assert of_role("worker")["kubelet-arg"] == ["provider-id=process://prairie-worker-1"]
     mine = of_role("worker", machine_global_config={"kubelet-arg": ["provider-id=mine"]})
     assert mine["kubelet-arg"] == ["provider-id=mine"]
 
 
-def test_snapshots_concern_hosts_with_etcd_alone() -> None:
+def test_snapshot_settings_apply_only_to_etcd_hosts() -> None:
     cluster = sample.with_(
         sample.plain(etcd=Etcd(disable_snapshots=True)),
         s3=S3Access(s3=S3(bucket="b", endpoint_ca="/etc/ca.crt", skip_ssl_verify=True), access_key="a"),
@@ -240,12 +240,12 @@ def test_snapshots_concern_hosts_with_etcd_alone() -> None:
     assert not [key for key in config(cluster, sample.host("control-plane")) if key.startswith("etcd-")]
 
 
-def test_s3_without_anything_set_is_no_s3() -> None:
+def test_s3_without_location_is_ignored() -> None:
     cluster = sample.with_(sample.plain(), s3=S3Access(s3=S3(retention=3), access_key="a"))
     assert "etcd-s3" not in config(cluster, sample.host("etcd"))
 
 
-def test_a_secret_that_is_not_known_is_never_written_as_its_own_name() -> None:
+def test_unresolved_secret_reference_is_dropped() -> None:
     cluster = sample.plain(
         "rke2", machine_global_config={"cloud-provider-name": "external", "cloud-provider-config": "secret://ns:n"}
     )
@@ -253,12 +253,12 @@ def test_a_secret_that_is_not_known_is_never_written_as_its_own_name() -> None:
     assert render.dropped(cluster, sample.host("server")) == ["cloud-provider-config: secret://ns:n is not known"]
 
 
-def test_a_path_of_the_host_stays_a_path() -> None:
+def test_host_path_value_is_kept() -> None:
     found = of_role("server", "rke2", machine_global_config={"audit-policy-file": "/etc/audit.yaml"})
     assert found["audit-policy-file"] == "/etc/audit.yaml"
 
 
-def test_the_data_directory_may_also_stand_in_the_config() -> None:
+def test_data_dir_from_config_is_used() -> None:
     cluster = sample.plain(machine_global_config={"data-dir": "/big/k3s/"})
     found = config(cluster, sample.host("server"))
     assert found["data-dir"] == "/big/k3s"
@@ -266,14 +266,14 @@ def test_the_data_directory_may_also_stand_in_the_config() -> None:
 
 
 @pytest.mark.parametrize("given", ["relative", "/a/../b", 5, ["/a"]])
-def test_a_data_directory_that_is_no_path_is_not_used(given: object) -> None:
+def test_invalid_data_dir_is_dropped_and_reported(given: object) -> None:
     cluster = sample.plain(machine_global_config={"data-dir": given})
     assert "data-dir" not in config(cluster, sample.host("server"))
     [told] = render.dropped(cluster, sample.host("server"))
     assert told.startswith("machineGlobalConfig: data-dir: is ")
 
 
-def test_the_data_directory_is_the_same_on_all_machines() -> None:
+def test_data_dir_from_selector_is_dropped() -> None:
     elsewhere = [SelectorConfig(config={"data-dir": "/some"})]
     cluster = sample.plain(machine_global_config={"data-dir": "/all"}, machine_selector_config=elsewhere)
     assert config(cluster, sample.host("server"))["data-dir"] == "/all"
@@ -286,7 +286,7 @@ CLOUD = {"cloud-provider-name": "external", "cloud-provider-config": "[Global]\n
 
 
 @pytest.mark.parametrize("role", ["server", "worker"])
-def test_node_of_a_cloud_provider_has_no_external_address_in_its_config(role: str) -> None:
+def test_node_external_ip_is_dropped_with_cloud_provider(role: str) -> None:
     """RKE2: can't set node-external-ip while using cloud provider."""
     cluster = sample.plain("rke2", machine_global_config={"cloud-provider-name": "external"})
     assert "node-external-ip" not in config(cluster, sample.host(role))
@@ -309,7 +309,7 @@ def test_config_of_a_cloud_provider_without_its_name_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("key", "port"), [("kube-controller-manager-arg", "10257"), ("kube-scheduler-arg", "10259")])
-def test_rke2_keeps_the_ports_that_its_probes_are_fixed_on(key: str, port: str) -> None:
+def test_rke2_secure_ports_cannot_be_changed(key: str, port: str) -> None:
     cluster = sample.plain("rke2", machine_global_config={key: ["v=2", "secure-port=20000"]})
     found = config(cluster, sample.host("server"))[key]
     assert "v=2" in found
@@ -318,7 +318,7 @@ def test_rke2_keeps_the_ports_that_its_probes_are_fixed_on(key: str, port: str) 
     assert "secure-port=20000" in config(k3s, sample.host("server"))[key]
 
 
-def test_key_that_the_version_does_not_have_is_left_out() -> None:
+def test_key_unknown_to_version_is_dropped() -> None:
     """An agent of K3s does not start with a key it does not know."""
     cluster = sample.plain("k3s", machine_global_config={"nonroot-devices": True})
     old = sample.with_(cluster, version=distros.parse_version("v1.31.1+k3s1"))

@@ -29,30 +29,30 @@ def content_of(plan: bytes, path: str) -> bytes | None:
     return found.content if found is not None and not found.deleted else None
 
 
-def test_a_file_that_vanishes_from_the_spec_is_taken_from_the_host() -> None:
+def test_file_removed_from_spec_is_deleted_on_host() -> None:
     before = rendered(with_file("/etc/extra"))
     gone = plans.read(rendered(sample.plain(), before=before)).file("/etc/extra")
     assert gone is not None
     assert gone.deleted
 
 
-def test_it_stays_taken_away_and_the_plan_stays_the_same() -> None:
+def test_file_deletion_keeps_plan_stable() -> None:
     first = rendered(sample.plain(), before=rendered(with_file("/etc/extra")))
     assert rendered(sample.plain(), before=first) == first
 
 
-def test_a_file_that_comes_back_is_written_again() -> None:
+def test_readded_file_is_written_again() -> None:
     gone = rendered(sample.plain(), before=rendered(with_file("/etc/extra")))
     assert content_of(rendered(with_file("/etc/extra", b"again"), before=gone), "/etc/extra") == b"again"
 
 
-def test_a_certificate_of_a_server_is_never_taken_away() -> None:
+def test_server_certificates_are_never_deleted() -> None:
     fewer = sample.with_(sample.plain(), authorities={"server/tls/server-ca.crt": sample.CERTIFICATE})
     after = plans.read(rendered(fewer, before=rendered(sample.plain())))
     assert not [file for file in after.files if file.deleted]
 
 
-def test_an_emptied_manifest_is_written_empty_so_that_what_it_made_goes() -> None:
+def test_removed_manifest_is_written_empty() -> None:
     before = rendered(sample.plain(additional_manifest="kind: Namespace", chart_values={"k3s-coredns": {}}))
     after = rendered(sample.plain(), before=before)
     folder = "/var/lib/rancher/k3s/server/manifests/rancher"
@@ -61,12 +61,12 @@ def test_an_emptied_manifest_is_written_empty_so_that_what_it_made_goes() -> Non
     assert content_of(after, f"{folder}/managed-chart-config.yaml") == b""
 
 
-def test_a_file_of_the_users_cannot_stand_for_one_of_ours() -> None:
+def test_user_file_cannot_replace_managed_file() -> None:
     path = "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml"
     assert content_of(rendered(with_file(path, b"{}")), path) == content_of(rendered(sample.plain()), path)
 
 
-def test_the_first_server_is_told_to_begin_and_the_others_by_whom_to_join() -> None:
+def test_servers_file_marks_init_or_lists_join_servers() -> None:
     cluster = sample.plain()
     path = "/etc/rancher/k3s/remuda-servers"
     assert content_of(rendered(cluster, "init"), path) == b"init\n"
@@ -74,12 +74,12 @@ def test_the_first_server_is_told_to_begin_and_the_others_by_whom_to_join() -> N
 
 
 @pytest.mark.parametrize("size", [0, 1, 0xFFFF, 0x10000, 200_000])
-def test_what_snapshots_remember_is_gzip_that_everybody_reads(size: int) -> None:
+def test_stored_gzip_is_readable_at_any_size(size: int) -> None:
     content = bytes(range(256)) * (size // 256 + 1)
     assert gzip.decompress(stored_gzip(content[:size])) == content[:size]
 
 
-def test_snapshots_remember_what_the_cluster_was_to_be() -> None:
+def test_snapshot_metadata_contains_cluster_spec() -> None:
     cluster = sample.plain(machine_global_config={"debug": True}, provision_generation=4)
     path = "/var/lib/rancher/k3s/server/manifests/rancher/k3s-etcd-snapshot-extra-metadata.yaml"
     manifest = json.loads(content_of(rendered(cluster), path) or b"")
@@ -90,7 +90,7 @@ def test_snapshots_remember_what_the_cluster_was_to_be() -> None:
     }
 
 
-def test_an_empty_variable_is_left_out_and_none_of_the_users_changes_ours() -> None:
+def test_empty_and_reserved_variables_are_ignored() -> None:
     variables = [
         EnvVar(name="EMPTY"),
         EnvVar(name="REMUDA_UNIT", value="other"),
@@ -103,6 +103,6 @@ def test_an_empty_variable_is_left_out_and_none_of_the_users_changes_ours() -> N
     assert not {"EMPTY", "CATTLE_AGENT_VAR_DIR"} & found.keys()
 
 
-def test_an_unknown_way_of_rendering_is_refused() -> None:
+def test_unknown_renderer_version_is_rejected() -> None:
     with pytest.raises(ValueError, match="cannot write plans of renderer 2"):
         rendered(sample.with_(sample.plain(), renderer=2))

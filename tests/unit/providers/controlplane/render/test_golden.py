@@ -106,20 +106,20 @@ def _text(value: Any) -> str:
 
 
 @pytest.mark.parametrize(("name", "distro", "features", "role"), CASES, ids=[case[0] for case in CASES])
-def test_a_plan_is_what_it_was(name: str, distro: str, features: str, role: str) -> None:
+def test_rendered_plan_matches_golden_file(name: str, distro: str, features: str, role: str) -> None:
     assert readable(rendered(distro, features, role)) == (GOLDEN / f"{name}.json").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
     ("name", "distro", "features", "role"), [case for case in CASES if case[1] in REAL], ids=lambda value: value
 )
-def test_plan_is_one_that_the_contract_takes(name: str, distro: str, features: str, role: str) -> None:
+def test_rendered_plan_satisfies_distribution_contract(name: str, distro: str, features: str, role: str) -> None:
     assert checker.problems(plans.read(rendered(distro, features, role))) == []
 
 
 @pytest.mark.parametrize("features", FEATURES)
 @pytest.mark.parametrize("distro", REAL)
-def test_last_plan_is_one_that_the_contract_takes(distro: str, features: str) -> None:
+def test_retire_plan_satisfies_distribution_contract(distro: str, features: str) -> None:
     cluster = FEATURES[features](distro)
     plan = plans.read(render.retire(cluster, sample.host("server")))
     data = cluster.spec.data_directories.k8s_distro or cluster.distro.data_dir
@@ -139,7 +139,7 @@ def test_last_plan_is_one_that_the_contract_takes(distro: str, features: str) ->
         ("worker", "config: cloud-provider-config needs cloud-provider-name beside it"),
     ],
 )
-def test_plans_that_rke2_did_not_start_with_are_found(role: str, words: str) -> None:
+def test_checker_finds_problems_of_plans_refused_by_rke2(role: str, words: str) -> None:
     """The golden plans of an earlier day, which RKE2 v1.36.3 refused."""
     raw = json.loads((REFUSED / f"rke2-rich-{role}.json").read_text("utf-8"))["plan"]
     for file in raw["files"]:
@@ -149,12 +149,12 @@ def test_plans_that_rke2_did_not_start_with_are_found(role: str, words: str) -> 
     assert [problem for problem in found if problem.startswith(words)]
 
 
-def test_the_scripts_of_plans_are_what_they_were() -> None:
+def test_plan_scripts_match_golden_file() -> None:
     """They are part of plans: another script is another plan for every host."""
     assert scripts() == (GOLDEN / "scripts.json").read_text("utf-8")
 
 
-def test_there_is_no_golden_file_too_many() -> None:
+def test_golden_directory_has_no_extra_files() -> None:
     assert {path.stem for path in GOLDEN.iterdir()} == {"scripts", *(case[0] for case in CASES)}
 
 

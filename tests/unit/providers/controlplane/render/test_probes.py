@@ -29,30 +29,30 @@ def probes(cluster: Cluster, role: str) -> dict[str, plans.Probe]:
         ("rke2", "worker", "calico kubelet"),
     ],
 )
-def test_a_host_is_asked_for_what_runs_there(distro: str, role: str, names: str) -> None:
+def test_host_has_probes_of_its_components(distro: str, role: str, names: str) -> None:
     assert sorted(probes(sample.plain(distro), role)) == names.split()
 
 
 @pytest.mark.parametrize(("cni", "probed"), [("cilium", False), (["multus", "calico"], True), ("multus,canal", False)])
-def test_a_network_is_probed_only_where_it_is_the_one_that_answers(cni: object, probed: bool) -> None:
+def test_calico_probe_exists_only_when_calico_is_used(cni: object, probed: bool) -> None:
     found = probes(sample.plain("rke2", machine_global_config={"cni": cni}), "worker")
     assert ("calico" in found) is probed
 
 
-def test_no_probe_trusts_a_certificate_that_nobody_renews() -> None:
+def test_probes_trust_server_ca() -> None:
     found = probes(sample.plain(), "server")
     for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
         assert found[name].authority == "/var/lib/rancher/k3s/server/tls/server-ca.crt"
 
 
-def test_a_unit_whose_components_outlive_it_is_asked_itself_and_trusted_only_while_it_is_active() -> None:
+def test_rke2_unit_probe_trusts_certificate_only_while_active() -> None:
     found = probes(sample.plain("rke2"), "etcd")["rke2-server"]
     assert found == plans.Probe(
         url="https://localhost:9345/ping", authority="/var/lib/rancher/capr/active-rke2-server.crt"
     )
 
 
-def test_what_the_user_serves_is_what_the_probe_asks() -> None:
+def test_probes_follow_user_ports_and_certificates() -> None:
     own = {
         "kube-controller-manager-arg": ["tls-cert-file=/etc/own.crt", "secure-port=1234"],
         "kube-scheduler-arg": "cert-dir=/etc/certificates",
@@ -65,6 +65,6 @@ def test_what_the_user_serves_is_what_the_probe_asks() -> None:
 
 
 @pytest.mark.parametrize(("preference", "host"), [("", "localhost"), ("ipv4", "127.0.0.1"), ("ipv6", "[::1]")])
-def test_loopback_is_of_the_family_that_is_preferred(preference: str, host: str) -> None:
+def test_probe_loopback_follows_stack_preference(preference: str, host: str) -> None:
     found = probes(sample.plain(networking=Networking(stack_preference=preference)), "worker")
     assert found["kubelet"].url == f"http://{host}:10248/healthz"

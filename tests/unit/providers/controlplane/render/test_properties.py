@@ -93,7 +93,7 @@ def _shuffled(value: Any, order: random.Random) -> Any:
 
 @settings(max_examples=50)
 @given(clusters(), hosts(), placements, st.randoms(use_true_random=False))
-def test_the_same_intent_is_the_same_bytes_whatever_the_order_of_maps(
+def test_plan_bytes_do_not_depend_on_map_order(
     cluster: Cluster, host: Host, placement: Placement, order: random.Random
 ) -> None:
     other = sample.with_(
@@ -114,7 +114,7 @@ def _fields(host: Host) -> dict[str, Any]:
 @settings(max_examples=50)
 @given(clusters(), hosts(), placements)
 @example(sample.plain(machine_global_config={"data-dir": "../x"}), sample.host("server"), Placement(init=True))
-def test_every_plan_is_one_that_agents_read(cluster: Cluster, host: Host, placement: Placement) -> None:
+def test_every_plan_is_readable_by_agent(cluster: Cluster, host: Host, placement: Placement) -> None:
     plan = agent_plan.parse(render.render(cluster, host, placement))
     paths = [file.path for file in plan.files]
     assert len(paths) == len(set(paths))
@@ -134,7 +134,7 @@ def test_no_secret_of_servers_is_ever_in_a_workers_plan(cluster: Cluster, host: 
 
 @settings(max_examples=50)
 @given(clusters(), clusters(), hosts(), placements)
-def test_what_was_before_is_cleared_up_once_and_for_all(
+def test_cleanup_of_previous_plan_is_complete_and_stable(
     old: Cluster, new: Cluster, host: Host, placement: Placement
 ) -> None:
     before = render.render(old, host, placement)
@@ -152,7 +152,7 @@ def test_what_was_before_is_cleared_up_once_and_for_all(
 
 @settings(max_examples=50)
 @given(clusters(), hosts())
-def test_whatever_is_kept_back_is_told(cluster: Cluster, host: Host) -> None:
+def test_dropped_unknown_keys_are_always_reported(cluster: Cluster, host: Host) -> None:
     told = render.dropped(cluster, host)
     assert any(": colour:" in words for words in told) is any(
         "colour" in config

@@ -33,7 +33,7 @@ def names(plan: bytes) -> list[str]:
 @pytest.mark.parametrize(
     ("role", "wanted"), [("init", True), ("control-plane", True), ("etcd", False), ("worker", False)]
 )
-def test_nodes_of_the_control_plane_have_it_and_no_others(distro: str, role: str, wanted: bool) -> None:
+def test_only_control_plane_nodes_get_tunnel(distro: str, role: str, wanted: bool) -> None:
     plan = rendered(tunnelled(distro), role)
     assert ("tunnel" in names(plan)) is wanted
     assert (plans.read(plan).file(f"{FOLDER}/config.json") is not None) is wanted
@@ -41,7 +41,7 @@ def test_nodes_of_the_control_plane_have_it_and_no_others(distro: str, role: str
 
 
 @pytest.mark.parametrize("distro", sample.VERSIONS)
-def test_a_cluster_from_before_gets_it_and_nothing_restarts(distro: str) -> None:
+def test_adding_tunnel_restarts_nothing(distro: str) -> None:
     before = rendered(tunnelled(distro, tunnel=None))
     after = rendered(tunnelled(distro), before=before)
     assert render.compare(before, after) == "apply"
@@ -51,7 +51,7 @@ def test_a_cluster_from_before_gets_it_and_nothing_restarts(distro: str) -> None
 
 
 @pytest.mark.parametrize("field", ["url", "authority", "cluster"])
-def test_another_manager_waits_for_nobody(field: str) -> None:
+def test_tunnel_setting_change_is_minor(field: str) -> None:
     other = {"url": "wss://other.example/v3/connect", "authority": b"another\n", "cluster": "c-m-zzzzzzzz"}
     told = {name: getattr(sample.TUNNEL, name) for name in ("url", "authority", "cluster")} | {field: other[field]}
     before = rendered(tunnelled())
@@ -60,7 +60,7 @@ def test_another_manager_waits_for_nobody(field: str) -> None:
     assert changes(before, after) == ["the tunnel to the manager"]
 
 
-def test_it_may_dial_the_api_of_its_node_and_nothing_else() -> None:
+def test_tunnel_may_dial_only_local_api() -> None:
     found = plans.read(rendered(tunnelled("rke2"))).file(f"{FOLDER}/config.json")
     assert found is not None
     assert found.permissions == "0600"
@@ -69,16 +69,16 @@ def test_it_may_dial_the_api_of_its_node_and_nothing_else() -> None:
     assert settings["wait_for"] == "https://127.0.0.1:6443/version"
 
 
-def test_a_machine_of_the_same_name_has_another_token() -> None:
+def test_tunnel_token_depends_on_machine_uid() -> None:
     tokens = {plans.read(rendered(tunnelled(), uid=uid)).file(f"{FOLDER}/token") for uid in ("one", "two")}
     assert len(tokens) == 2
 
 
-def test_it_comes_before_what_may_fail() -> None:
+def test_tunnel_is_first_periodic_instruction() -> None:
     assert [one.name for one in plans.read(rendered(tunnelled())).periodic] == ["tunnel", "etcd-members", "unit-status"]
 
 
-def test_a_node_that_leaves_the_control_plane_loses_it_for_good() -> None:
+def test_node_leaving_control_plane_loses_tunnel_permanently() -> None:
     before = rendered(tunnelled(), "server")
     after = rendered(tunnelled(), "etcd", before=before)
     assert names(after) == ["install", "tunnel", "etcd-members", "unit-status"]
@@ -90,7 +90,7 @@ def test_a_node_that_leaves_the_control_plane_loses_it_for_good() -> None:
     assert rendered(tunnelled(), "etcd", before=after) == after
 
 
-def test_a_host_that_leaves_loses_it_before_anything_else() -> None:
+def test_retire_plan_removes_tunnel_first() -> None:
     plan = plans.read(render.retire(tunnelled(), sample.host("server")))
     assert [one.name for one in plan.instructions] == ["tunnel", "retire"]
     assert plan.instructions[0].args[-1].endswith("\nremove\n")
@@ -98,7 +98,7 @@ def test_a_host_that_leaves_loses_it_before_anything_else() -> None:
 
 
 @pytest.mark.parametrize("role", ["server", "etcd", "worker"])
-def test_every_host_is_told_who_else_vouches_for_the_manager_and_nothing_restarts(role: str) -> None:
+def test_additional_manager_ca_is_distributed_without_restart(role: str) -> None:
     one = b"-----BEGIN CERTIFICATE-----\n"
     path = "/var/lib/rancher/agent/servers.d/50-manager.json"
     alone = Tunnel(cluster="c-m-abcdefgh", url="wss://m/v3/connect", manager="https://m", authority=one)

@@ -64,7 +64,7 @@ def source(**more: Any) -> dict[str, Any]:
         {"upgradeStrategy": {"workerDrainOptions": {"preDrainHooks": [{"annotation": "example.com/hook"}]}}},
     ],
 )
-def test_what_can_work_passes(spec: dict[str, Any]) -> None:
+def test_valid_configuration_is_accepted(spec: dict[str, Any]) -> None:
     assert said(spec) == []
 
 
@@ -127,7 +127,7 @@ def test_what_can_work_passes(spec: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused_by_field(spec: dict[str, Any], path: str, words: str) -> None:
+def test_invalid_configuration_is_rejected_by_field(spec: dict[str, Any], path: str, words: str) -> None:
     complaint = said(spec)[0]
     assert path in complaint.partition(": ")[0]
     assert words in complaint
@@ -147,20 +147,20 @@ def test_a_large_manifest_is_judged_quickly() -> None:
     assert time.process_time() - began < 2
 
 
-def test_anchors_are_not_followed() -> None:
+def test_yaml_anchors_are_not_expanded() -> None:
     bomb = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         f"{chr(98 + n)}: &{chr(98 + n)} [{','.join([f'*{chr(97 + n)}'] * 9)}]\n" for n in range(12)
     )
     assert configuration.manifest_problem(bomb) == ""
 
 
-def test_data_directories_are_for_life() -> None:
+def test_data_directories_are_immutable() -> None:
     old, new = read({"dataDirectories": {"k8sDistro": "/a"}}), read({"dataDirectories": {"k8sDistro": "/b"}})
     assert "cannot be changed" in str(configuration.transitions(old, new, "spec")[0])
     assert configuration.transitions(old, old, "spec") == []
 
 
-def test_a_taint_twice_is_refused() -> None:
+def test_duplicate_taint_is_rejected() -> None:
     taint = Taint(key="a", value="b", effect="NoSchedule")
     assert configuration.taints([taint], "t") == []
     assert "is a duplicate" in str(configuration.taints([taint, taint], "t")[0])
@@ -179,7 +179,7 @@ def test_a_taint_twice_is_refused() -> None:
         ("No Name", False),
     ],
 )
-def test_credentials_are_named_where_they_may_be(reference: str, fine: bool) -> None:
+def test_credential_reference_namespace_is_restricted(reference: str, fine: bool) -> None:
     assert (configuration.credential(reference, "here", "p") == []) is fine
 
 
@@ -204,7 +204,7 @@ def judged(config: dict[str, Any], distro: Distro | None = DISTRO) -> list[str]:
         {"profile": None, "never-heard-of": 4},
     ],
 )
-def test_values_a_distribution_can_take_pass(config: dict[str, Any]) -> None:
+def test_convertible_config_values_are_accepted(config: dict[str, Any]) -> None:
     assert judged(config) == []
     assert judged(config, None) == []
 
@@ -222,7 +222,7 @@ def test_values_a_distribution_can_take_pass(config: dict[str, Any]) -> None:
         ({"never-heard-of": {"a": 1}}, "or a list of these"),
     ],
 )
-def test_values_nothing_could_take_are_refused(config: dict[str, Any], words: str) -> None:
+def test_inconvertible_config_values_are_rejected(config: dict[str, Any], words: str) -> None:
     (complaint,) = judged(config)
     assert words in complaint
     assert f"spec.machineGlobalConfig.{next(iter(config))}" in complaint
@@ -240,7 +240,7 @@ def test_unknown_keys_are_warned_of_by_name_and_distribution() -> None:
     assert second.startswith("spec.machineSelectorConfig[0].config.lables: ")
 
 
-def test_keys_that_only_the_manager_sets_are_warned_of() -> None:
+def test_manager_owned_keys_are_warned() -> None:
     config = read({"machineGlobalConfig": {"token": "mine", "disable-apiserver": False}})
     (said,) = keys.warnings(config, DISTRO, "spec")
     assert said == "spec.machineGlobalConfig.token: is not passed to nodes: the manager makes tokens"
@@ -273,7 +273,7 @@ def refused(version: str, **spec: Any) -> list[str]:
         ({"node-name-from-cloud-provider-metadata": "true"}, "node-name-from-cloud-provider-metadata", "rename"),
     ],
 )
-def test_what_rke2_does_not_start_with_is_refused_by_key(config: dict[str, Any], path: str, words: str) -> None:
+def test_settings_that_stop_rke2_are_rejected_by_key(config: dict[str, Any], path: str, words: str) -> None:
     (complaint,) = refused("v1.36.4+rke2r1", machineGlobalConfig=config)
     assert complaint.startswith(f"spec.machineGlobalConfig.{path}: ")
     assert words in complaint
@@ -292,17 +292,17 @@ def test_what_rke2_does_not_start_with_is_refused_by_key(config: dict[str, Any],
         {"secrets-encryption": "true", "node-name-from-cloud-provider-metadata": False},
     ],
 )
-def test_what_rke2_takes_passes(config: dict[str, Any]) -> None:
+def test_valid_rke2_settings_are_accepted(config: dict[str, Any]) -> None:
     assert refused("v1.36.4+rke2r1", machineGlobalConfig=config) == []
 
 
-def test_selectors_are_judged_with_the_config_of_all_machines() -> None:
+def test_selector_config_is_validated_with_global_config() -> None:
     selectors = [{"config": {"debug": True}}, {"config": {"node-external-ip": ["203.0.113.5"]}}]
     (complaint,) = refused("v1.36.4+rke2r1", machineGlobalConfig=CLOUD, machineSelectorConfig=selectors)
     assert complaint.startswith("spec.machineSelectorConfig[1].config.node-external-ip: ")
 
 
-def test_limits_hold_for_the_versions_that_have_them() -> None:
+def test_limits_apply_only_to_their_versions() -> None:
     assert refused("v1.33.2+rke2r1", machineGlobalConfig={"profile": "cis-1.23"}) != []
     assert refused("v1.33.1+rke2r1", machineGlobalConfig={"profile": "cis-1.23"}) == []
 
@@ -325,7 +325,7 @@ def test_key_of_other_versions_is_warned_of() -> None:
         {"etcdSnapshotRestore": {"name": ""}},
     ],
 )
-def test_a_refused_field_may_spell_out_its_default(spec: dict[str, Any]) -> None:
+def test_unsupported_field_with_default_value_is_accepted(spec: dict[str, Any]) -> None:
     assert fields.complaints(fields.CONFIGURATION, read(spec), "spec") == []
 
 

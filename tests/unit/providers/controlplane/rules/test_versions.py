@@ -29,17 +29,17 @@ def test_a_version_of_a_distribution_passes(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["v1.36.4", "1.36.4+k3s1", "v1.36+k3s1", "latest", "v1.36.4+kubeadm1", "v1.36.4+rke21"]
 )
-def test_anything_else_is_refused(text: str) -> None:
+def test_malformed_version_is_rejected(text: str) -> None:
     (complaint,) = complaints(text, PATH)
     assert str(complaint).startswith(PATH)
     assert text in str(complaint)
 
 
-def test_none_at_all_is_asked_for() -> None:
+def test_missing_version_is_rejected() -> None:
     assert "Required value" in str(complaints("", PATH)[0])
 
 
-def test_a_minor_nobody_knows_is_warned_of_and_not_refused() -> None:
+def test_unknown_minor_is_warned_and_not_rejected() -> None:
     first, last = KNOWN_MINORS["k3s"]
     assert warnings(f"v1.{last}.0+k3s1", PATH) == []
     for minor in (first - 1, last + 1):
@@ -57,24 +57,24 @@ def test_another_distribution_is_refused() -> None:
     assert "cannot change the distribution of a cluster from k3s to rke2" in said("v1.35.2+k3s1", "v1.35.2+rke2r1")[0]
 
 
-def test_a_minor_left_out_is_refused_and_the_next_one_named() -> None:
+def test_skipped_minor_is_rejected_with_next_minor() -> None:
     (complaint,) = said("v1.34.1+k3s1", "v1.36.0+k3s1")
     assert "skips a minor version" in complaint
     assert "v1.35 first" in complaint
 
 
-def test_a_step_back_is_refused_with_the_machine_that_runs_the_newer_one() -> None:
+def test_downgrade_is_rejected_with_machine_name() -> None:
     (complaint,) = said("v1.36.4+k3s1", "v1.36.3+k3s1", server("v1.36.4+k3s1"))
     assert "Machine s-1 runs v1.36.4+k3s1" in complaint
 
 
-def test_back_from_a_version_that_no_node_has_come_to_run_is_no_step_back() -> None:
+def test_version_run_by_no_node_may_be_reverted() -> None:
     nodes = (server("v1.35.2+k3s1"), worker("v1.35.2+k3s1"))
     assert said("v1.36.99+k3s1", "v1.35.2+k3s1", *nodes) == []
     assert said("v1.36.99+k3s1", "v1.36.4+k3s1", *nodes) == []
 
 
-def test_half_way_through_an_upgrade_one_may_go_on_but_not_back() -> None:
+def test_partial_upgrade_may_continue_but_not_revert() -> None:
     nodes = (server("v1.36.0+k3s1"), server("v1.35.2+k3s1", "s-2"), worker("v1.35.2+k3s1"))
     assert said("v1.36.0+k3s1", "v1.36.4+k3s1", *nodes) == []
     assert "Machine s-1 runs" in said("v1.36.0+k3s1", "v1.35.2+k3s1", *nodes)[0]
@@ -87,12 +87,12 @@ def test_a_worker_may_be_three_minors_behind() -> None:
     assert "Machine w-1 runs" in complaint
 
 
-def test_a_candidate_comes_before_its_release() -> None:
+def test_release_candidate_precedes_release() -> None:
     assert said("v1.36.4-rc1+k3s1", "v1.36.4+k3s1", server("v1.36.4-rc1+k3s1")) == []
     assert said("v1.36.4+k3s1", "v1.36.4-rc1+k3s1", server("v1.36.4+k3s1")) != []
 
 
-def test_many_machines_are_counted() -> None:
+def test_long_machine_list_is_truncated_with_count() -> None:
     nodes = [server("v1.36.4+k3s1", f"s-{number}") for number in range(7)]
     (complaint,) = said("v1.36.4+k3s1", "v1.36.3+k3s1", *nodes)
     assert "and 4 more" in complaint

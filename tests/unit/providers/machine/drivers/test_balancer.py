@@ -69,7 +69,7 @@ async def test_connections_are_shared_out_evenly(stage: Stage) -> None:
     await stage.until(lambda report: sum(one.connections for one in report.backends) == 0)
 
 
-async def test_a_dead_backend_is_passed_over_at_once_and_used_again_when_it_is_back(stage: Stage) -> None:
+async def test_dead_backend_is_skipped_and_reused_when_back(stage: Stage) -> None:
     await stage.until(lambda report: all(one.healthy for one in report.backends))
     await stage.greeters.stop("127.0.62.1")
     assert [await stage.who() for _ in range(4)] == ["127.0.62.2"] * 4
@@ -77,7 +77,7 @@ async def test_a_dead_backend_is_passed_over_at_once_and_used_again_when_it_is_b
     assert await reached(HERE, stage.greeters.port, 2) == ["127.0.62.1", "127.0.62.2"]
 
 
-async def test_a_side_that_has_said_all_still_hears_the_other(stage: Stage) -> None:
+async def test_half_closed_connection_still_receives_data(stage: Stage) -> None:
     _, reader, writer = await greeting(HERE, stage.greeters.port)
     sent = os.urandom(3_000_000)
 
@@ -91,7 +91,7 @@ async def test_a_side_that_has_said_all_still_hears_the_other(stage: Stage) -> N
     await sending
 
 
-async def test_a_backend_taken_out_gets_nothing_new_and_keeps_what_it_has_for_a_while(stage: Stage) -> None:
+async def test_removed_backend_drains_existing_connections(stage: Stage) -> None:
     await stage.tell(["127.0.62.1"])
     who, reader, writer = await greeting(HERE, stage.greeters.port)
     assert who == "127.0.62.1"
@@ -107,24 +107,24 @@ async def test_a_backend_taken_out_gets_nothing_new_and_keeps_what_it_has_for_a_
         pass  # cut, as it was to be
 
 
-async def test_without_anybody_behind_it_connections_end_at_once(stage: Stage) -> None:
+async def test_connections_close_at_once_without_backends(stage: Stage) -> None:
     await stage.tell([])
     assert await stage.who() == ""
 
 
-async def test_a_file_it_cannot_read_is_told_and_changes_nothing(stage: Stage) -> None:
+async def test_unreadable_config_is_reported_and_ignored(stage: Stage) -> None:
     (stage.folder / balancer.CONFIG).write_text("{")
     await stage.until(lambda report: "JSONDecodeError" in report.error)
     assert await stage.who() in stage.greeters.addresses
 
 
-async def test_two_never_serve_one_folder(stage: Stage) -> None:
+async def test_second_balancer_on_same_folder_exits(stage: Stage) -> None:
     second = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", balancer.__file__, str(stage.folder))
     assert await asyncio.wait_for(second.wait(), LIMIT_SECONDS) == 0
     assert stage.balancing.runs()
 
 
-async def test_it_needs_only_the_standard_library(tmp_path: Path) -> None:
+async def test_balancer_runs_with_standard_library_only(tmp_path: Path) -> None:
     """-S leaves out every package that is installed."""
     (tmp_path / balancer.CONFIG).write_text(json.dumps({"address": HERE, "ports": [free_port()], "backends": []}))
     process = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", balancer.__file__, str(tmp_path))

@@ -52,7 +52,7 @@ def uninstalling(subject: Pets, number: int, script: str) -> None:
     program.chmod(0o755)
 
 
-async def test_a_server_is_taken_given_back_without_its_agent_and_taken_again(subject: Pets) -> None:
+async def test_server_is_claimed_released_without_agent_and_claimed_again(subject: Pets) -> None:
     pet = subject.pets[0]
     agent = subject.directory / "remuda-agent.pyz"
     agent.write_bytes(agent_zipapp())
@@ -75,7 +75,7 @@ async def test_a_server_is_taken_given_back_without_its_agent_and_taken_again(su
         assert [name for name in pet.files() if (pet.root / name).is_file()] == []
 
 
-async def test_a_server_with_an_agent_that_nobody_claims_is_somebody_elses(subject: Pets) -> None:
+async def test_server_with_foreign_agent_is_rejected(subject: Pets) -> None:
     config = subject.pets[0].root / "etc/rancher/agent/config.yaml"
     config.parent.mkdir(parents=True)
     config.touch()
@@ -87,7 +87,7 @@ async def test_a_server_with_an_agent_that_nobody_claims_is_somebody_elses(subje
     assert not subject.pets[0].claim.parent.exists()
 
 
-async def test_what_an_installation_that_broke_off_has_left_goes_too(subject: Pets) -> None:
+async def test_leftovers_of_interrupted_install_are_removed(subject: Pets) -> None:
     order = subject.order(options=only(subject, 1))
     await taken(subject, order)
     for name in ("etc/rancher/agent/config.yaml", "var/lib/rancher/agent/interlock/restart-pending"):
@@ -109,7 +109,7 @@ async def test_two_management_planes_never_share_a_server(subject: Pets) -> None
     assert all(pet.name in refused[0] for pet in subject.pets)
 
 
-async def test_whoever_has_the_server_is_named(subject: Pets) -> None:
+async def test_taken_server_error_names_owner(subject: Pets) -> None:
     first, second = subject.order(options=only(subject, 1)), subject.order(options=only(subject, 1))
     name = await taken(subject, first)
     with pytest.raises(DriverError) as refused:
@@ -119,7 +119,7 @@ async def test_whoever_has_the_server_is_named(subject: Pets) -> None:
     assert await subject.servers() == [name]
 
 
-async def test_one_that_does_not_answer_is_passed_over_and_named_when_there_is_no_other(subject: Pets) -> None:
+async def test_unreachable_server_is_skipped_and_named_in_error(subject: Pets) -> None:
     await subject.pets[0].stop()
     order = subject.order(options=only(subject, 2))
     assert await taken(subject, order) == subject.pets[1].name
@@ -128,7 +128,7 @@ async def test_one_that_does_not_answer_is_passed_over_and_named_when_there_is_n
         await taken(subject, other)
 
 
-async def test_a_server_that_cannot_be_reached_is_not_taken_for_given_back(subject: Pets) -> None:
+async def test_unreachable_server_is_not_considered_released(subject: Pets) -> None:
     order = subject.order(options=only(subject, 1))
     await taken(subject, order)
     await subject.pets[0].stop()
@@ -142,7 +142,7 @@ async def test_a_server_that_cannot_be_reached_is_not_taken_for_given_back(subje
     await subject.act(order).remove(order)  # given back: nobody has to be asked
 
 
-async def test_an_agent_that_does_not_go_keeps_the_claim_and_its_words_are_told(subject: Pets) -> None:
+async def test_failed_agent_uninstall_keeps_claim_and_reports_error(subject: Pets) -> None:
     order = subject.order(options=only(subject, 1))
     name = await taken(subject, order)
     uninstalling(subject, 0, "#!/bin/sh\necho the unit is busy >&2\nexit 4\n")
@@ -151,7 +151,7 @@ async def test_an_agent_that_does_not_go_keeps_the_claim_and_its_words_are_told(
     assert await subject.servers() == [name]
 
 
-async def test_a_claim_that_was_on_its_way_when_its_job_was_killed_is_waited_for(subject: Pets) -> None:
+async def test_remove_waits_for_claim_in_flight(subject: Pets) -> None:
     order = subject.order(options=only(subject, 1))
     pet = subject.pets[0]
     await subject.record(order).save({"address": pet.name, "hostKeys": [pet.public_key]})
@@ -166,14 +166,14 @@ async def test_a_claim_that_was_on_its_way_when_its_job_was_killed_is_waited_for
 
 
 class TestHostKeys:
-    async def test_a_server_that_shows_another_key_than_it_is_known_by_is_not_talked_to(self, subject: Pets) -> None:
+    async def test_server_with_unknown_host_key_is_rejected(self, subject: Pets) -> None:
         other = " ".join(asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().split()[:2])
         order = subject.order(options={**only(subject, 1), "hostKeys": [other]})
         with pytest.raises(DriverError, match="host key is not one of hostKeys"):
             await taken(subject, order)
         assert subject.pets[0].logins == 0
 
-    async def test_a_key_may_be_of_one_server_or_of_all(self, subject: Pets) -> None:
+    async def test_host_key_option_may_be_per_server_or_global(self, subject: Pets) -> None:
         first, second, _ = subject.pets
         keys = [f"{first.address} {first.public_key} its comment", f"{second.name} {second.public_key}"]
         order = subject.order(options={**subject.options, "hostKeys": keys})
@@ -184,7 +184,7 @@ class TestHostKeys:
         await subject.act(everywhere).owned(order.owner)
         assert [pet.logins for pet in subject.pets] == [2, 2, 1]
 
-    async def test_the_key_shown_when_it_was_taken_is_the_one_it_must_show(self, subject: Pets) -> None:
+    async def test_host_key_is_pinned_at_claim(self, subject: Pets) -> None:
         order, pet = subject.order(options=only(subject, 1)), subject.pets[0]
         server = await subject.act(order).create(order, b"")
         assert server.ssh is not None
@@ -212,13 +212,13 @@ FQUVyp7Fxvp+hs2g==
 
 
 class TestLogin:
-    async def test_whoever_is_not_let_in_is_told_which_options_to_look_at(self, subject: Pets) -> None:
+    async def test_rejected_login_error_names_options(self, subject: Pets) -> None:
         stranger = asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode()
         order = subject.order(options={**only(subject, 1), "privateKey": stranger})
         with pytest.raises(DriverError, match=r"rejects the key for user cowhand \(sshUser, privateKey\)"):
             await taken(subject, order)
 
-    async def test_who_is_not_root_uses_sudo(self, subject: Pets) -> None:
+    async def test_non_root_user_uses_sudo(self, subject: Pets) -> None:
         order, pet = subject.order(options=only(subject, 1)), subject.pets[0]
         programs = subject.directory / "bin"
         programs.mkdir()
@@ -230,7 +230,7 @@ class TestLogin:
         with pytest.raises(DriverError, match="the command failed: sudo -n sh -s"):
             await taken(subject, order)
 
-    async def test_a_talkative_login_is_understood_and_one_that_is_no_shell_is_not(self, subject: Pets) -> None:
+    async def test_login_banner_is_tolerated_and_non_shell_rejected(self, subject: Pets) -> None:
         order, pet = subject.order(options=only(subject, 1)), subject.pets[0]
         pet.login_says = "Welcome to this server\n{}\n"
         assert await taken(subject, order) == pet.name
@@ -238,7 +238,7 @@ class TestLogin:
         with pytest.raises(DriverError, match="did not run the script"):
             await subject.act(order).find(order)
 
-    async def test_a_claim_nobody_can_read_is_nobodys_to_overwrite(self, subject: Pets) -> None:
+    async def test_unreadable_claim_is_not_overwritten(self, subject: Pets) -> None:
         order, pet = subject.order(options=only(subject, 1)), subject.pets[0]
         pet.claim.parent.mkdir()
         pet.claim.write_text("{torn")
@@ -246,7 +246,7 @@ class TestLogin:
             await taken(subject, order)
         assert pet.claim.read_text() == "{torn"
 
-    async def test_a_key_with_a_passphrase_is_refused_in_words(self, subject: Pets) -> None:
+    async def test_key_with_passphrase_is_rejected(self, subject: Pets) -> None:
         for locked in (OPENSSH_LOCKED, subject.key.export_private_key("pkcs8-pem", passphrase="sesame").decode()):
             order = subject.order(options={**only(subject, 1), "privateKey": locked})
             with pytest.raises(BadOptions, match="privateKey: the key has a passphrase"):
@@ -264,7 +264,7 @@ class TestLogin:
         ("[2001:db8::1]:22", Place("2001:db8::1", 22)),
     ],
 )
-def test_where_a_server_is(text: str, found: Place) -> None:
+def test_address_is_parsed_with_default_port(text: str, found: Place) -> None:
     assert remote.place(text, 2222, "address") == found
     assert remote.place(str(found), 22, "address") == found
 
@@ -272,6 +272,6 @@ def test_where_a_server_is(text: str, found: Place) -> None:
 @pytest.mark.parametrize(
     "text", ["", "a b", "root@pet", "pet:ssh", "pet:0", "pet:65536", "a:b:c", "[pet", "http://pet"]
 )
-def test_what_is_no_server_is_refused_by_the_name_of_its_option(text: str) -> None:
+def test_invalid_address_is_rejected_by_option_name(text: str) -> None:
     with pytest.raises(BadOptions, match=r"^address: "):
         remote.place(text, 22, "address")

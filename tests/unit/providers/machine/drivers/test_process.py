@@ -51,7 +51,7 @@ async def remove(subject: Processes, order: Order) -> None:
     assert await subject.things() == []
 
 
-async def test_a_host_is_told_who_and_where_it_is_and_nothing_of_the_job(
+async def test_host_gets_its_own_environment_and_none_of_job(
     subject: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", "/secret")
@@ -70,7 +70,7 @@ async def test_a_host_is_told_who_and_where_it_is_and_nothing_of_the_job(
     assert folder.parent.stat().st_mode & 0o777 == 0o700
 
 
-async def test_the_limits_of_the_job_are_not_the_hosts(subject: Processes) -> None:
+async def test_host_does_not_inherit_job_resource_limits(subject: Processes) -> None:
     before, most = resource.getrlimit(resource.RLIMIT_DATA)
     resource.setrlimit(resource.RLIMIT_DATA, (8 << 30, most))
     try:
@@ -80,7 +80,7 @@ async def test_the_limits_of_the_job_are_not_the_hosts(subject: Processes) -> No
     assert (folder / "root" / "soft").read_text() == (folder / "root" / "hard").read_text()
 
 
-async def test_the_real_agent_keeps_its_host_running_until_it_is_removed(subject: Processes) -> None:
+async def test_real_agent_runs_until_host_is_removed(subject: Processes) -> None:
     agent = subject.directory / "remuda-agent.pyz"
     agent.write_bytes(agent_zipapp())
     script = f"CATTLE_REMOTE_ENABLED=false CATTLE_LOCAL_ENABLED=true exec {sys.executable} {agent} install"
@@ -93,13 +93,13 @@ async def test_the_real_agent_keeps_its_host_running_until_it_is_removed(subject
     await remove(subject, order)
 
 
-async def test_what_the_script_prints_is_said_and_a_failure_ends_with_its_last_words(subject: Processes) -> None:
+async def test_script_output_is_logged_and_ends_failure_message(subject: Processes) -> None:
     with pytest.raises(DriverError, match=r"ended with 7\. Last output: one / the server says 401$"):
         await host_of(subject, "echo one; echo the server says 401 >&2; exit 7")
     assert subject.said[-2:] == ["one", "the server says 401"]
 
 
-async def test_a_script_that_failed_is_run_again_as_it_is_by_then(subject: Processes) -> None:
+async def test_failed_script_is_rerun_with_new_content(subject: Processes) -> None:
     order = subject.order()
     with pytest.raises(DriverError, match=r"ended with 1\. It printed nothing"):
         await subject.act(order).create(order, b"#!/bin/sh\nexit 1\n")
@@ -110,12 +110,12 @@ async def test_a_script_that_failed_is_run_again_as_it_is_by_then(subject: Proce
     assert (await subject.act(order).create(order, better)).state == "running"
 
 
-async def test_a_script_that_leaves_nothing_running_has_made_no_host(subject: Processes) -> None:
+async def test_script_that_leaves_no_process_fails(subject: Processes) -> None:
     with pytest.raises(DriverError, match="succeeded, but left no process running"):
         await host_of(subject, "exit 0")
 
 
-async def test_a_script_that_takes_too_long_is_said_to(subject: Processes) -> None:
+async def test_script_timeout_is_reported(subject: Processes) -> None:
     for seconds in (1, 10, 100):  # on a slow machine it may have said nothing by then
         with pytest.raises(DriverError, match=rf"is still running after {seconds} s \(timeoutSeconds\)\. ") as told:
             await host_of(subject, "echo waiting; sleep 1000", options={"timeoutSeconds": seconds})
@@ -124,7 +124,7 @@ async def test_a_script_that_takes_too_long_is_said_to(subject: Processes) -> No
     assert "Last output: waiting" in str(told.value)
 
 
-async def test_a_job_that_is_killed_leaves_the_script_running_and_the_next_one_waits_for_it(subject: Processes) -> None:
+async def test_killed_job_leaves_script_running_for_next_job(subject: Processes) -> None:
     gate = subject.directory / "gate"
     os.mkfifo(gate)
     script = f"#!/bin/sh\necho begun >>{subject.directory}/begun\ncat {gate}\nsleep 1000 {IN_BACKGROUND}\n"
@@ -152,7 +152,7 @@ async def test_a_job_that_is_killed_leaves_the_script_running_and_the_next_one_w
     assert (subject.directory / "begun").read_text() == "begun\n"
 
 
-async def test_a_host_whose_processes_have_ended_is_stopped_and_create_starts_it_again(subject: Processes) -> None:
+async def test_stopped_host_is_started_again_by_create(subject: Processes) -> None:
     order, _ = await host_of(subject, f"sleep 1000 {IN_BACKGROUND}")
     subject.end()
     while processes_below(subject.hosts):
@@ -163,14 +163,14 @@ async def test_a_host_whose_processes_have_ended_is_stopped_and_create_starts_it
     assert (await subject.act(order).create(order, subject.user_data)).state == "running"
 
 
-async def test_data_that_is_no_script_is_refused_in_words(subject: Processes) -> None:
+async def test_user_data_that_is_no_script_is_rejected(subject: Processes) -> None:
     order = subject.order()
     with pytest.raises(DriverError, match="needs a script"):
         await subject.act(order).create(order, b"#cloud-config\n")
     assert await subject.things() == []
 
 
-async def test_what_ignores_a_kind_word_is_killed(subject: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_process_ignoring_sigterm_is_killed(subject: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_GRACE_SECONDS", 0.3)
     script = f"(trap '' TERM; : >$REMUDA_HOST_ROOT/deaf; while :; do sleep 0.05; done) {IN_BACKGROUND}"
     order, folder = await host_of(subject, script)
@@ -187,9 +187,7 @@ def lives(pid: int) -> bool:
         return False
 
 
-async def test_what_has_shed_its_environment_ends_too_however_long_it_takes(
-    subject: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_process_without_environment_is_ended(subject: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_GRACE_SECONDS", 0.3)
     deaf = f"env -i /bin/sh -c 'trap \"\" TERM; : >deaf; while :; do sleep 0.05; done' {IN_BACKGROUND}"
     order, folder = await host_of(subject, f"{deaf}\nsleep 1000 {IN_BACKGROUND}\necho $! >pid")
@@ -204,7 +202,7 @@ async def test_what_has_shed_its_environment_ends_too_however_long_it_takes(
     assert [pid for pid in found if lives(pid)] == []
 
 
-async def test_a_script_that_is_just_being_started_is_waited_for_and_ended(subject: Processes) -> None:
+async def test_remove_waits_for_starting_script_and_ends_script(subject: Processes) -> None:
     """A Job killed while it starts the script leaves a process that holds the lock and tells nothing of itself."""
     order, folder = await host_of(subject, f"sleep 1000 {IN_BACKGROUND}")
     late = f"flock 9; echo held; read line; REMUDA_HOST_ROOT={folder}/root exec sleep 1000"
@@ -227,7 +225,7 @@ async def test_a_script_that_is_just_being_started_is_waited_for_and_ended(subje
     assert await subject.things() == []
 
 
-async def test_somebody_who_looks_at_the_host_or_runs_something_for_it_keeps_his_shell(subject: Processes) -> None:
+async def test_remove_spares_foreign_shell_in_host_folder(subject: Processes) -> None:
     order, folder = await host_of(subject, f"sleep 1000 {IN_BACKGROUND}")
     root = folder / "root"
     script = f"REMUDA_HOST_ROOT={root} sleep 1000 & echo ready; read line"
@@ -247,7 +245,7 @@ async def test_somebody_who_looks_at_the_host_or_runs_something_for_it_keeps_his
         shell.communicate()
 
 
-async def test_a_pid_that_has_been_given_to_another_is_not_hit(subject: Processes) -> None:
+async def test_reused_pid_is_not_signalled(subject: Processes) -> None:
     other = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     try:
         proc._signal(proc._Process(other.pid, 1, other.pid, "12", True), signal.SIGKILL)
@@ -273,7 +271,7 @@ def details(name: str, *, owner: str = "us", address: str = "") -> Details:
     return Details(name=name, hostname=name, address=address, tags=tags)
 
 
-def test_an_address_follows_from_name_and_owner_and_no_two_hosts_share_one(tmp_path: Path) -> None:
+def test_address_is_derived_from_name_and_owner_and_unique(tmp_path: Path) -> None:
     first, again = Hosts(tmp_path / "a"), Hosts(tmp_path / "b")
     address = first.claim(details("one"), NETWORK).address
     assert address.startswith("127.")
@@ -287,14 +285,14 @@ def test_an_address_follows_from_name_and_owner_and_no_two_hosts_share_one(tmp_p
         many.claim(details("host-6"), tight)
 
 
-def test_an_address_that_was_asked_for_belongs_to_one(tmp_path: Path) -> None:
+def test_requested_address_belongs_to_one_host(tmp_path: Path) -> None:
     hosts = Hosts(tmp_path)
     assert hosts.claim(details("one", address="127.0.0.9"), NETWORK).address == "127.0.0.9"
     with pytest.raises(Taken, match=r"127\.0\.0\.9 belongs to another host"):
         hosts.claim(details("two", address="127.0.0.9"), NETWORK)
 
 
-async def test_a_name_cannot_lead_out_of_the_directory(subject: Processes) -> None:
+async def test_host_name_cannot_escape_directory(subject: Processes) -> None:
     for name in ("../out", "a/b", ".", "", "-x"):
         order = msgspec.structs.replace(subject.order(), name=name)
         for act in (subject.act(order).check(order), subject.act(order).remove(order), subject.act(order).find(order)):
@@ -302,9 +300,7 @@ async def test_a_name_cannot_lead_out_of_the_directory(subject: Processes) -> No
                 await act
 
 
-async def test_elsewhere_than_on_linux_it_says_what_it_needs(
-    subject: Processes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_create_requires_linux(subject: Processes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proc, "_PROC", Path("/nowhere"))
     order = subject.order()
     with pytest.raises(DriverError, match="process hosts need Linux"):

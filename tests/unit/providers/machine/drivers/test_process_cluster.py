@@ -69,7 +69,7 @@ async def test_hosts_and_balancers_never_share_an_address_and_are_not_taken_for_
     assert list(await hosts.act(machine).owned(order.owner)) == []
 
 
-async def test_a_balancer_that_was_killed_comes_back_at_the_same_address(subject: Balancers) -> None:
+async def test_killed_balancer_restarts_at_same_address(subject: Balancers) -> None:
     order = subject.order()
     made = await subject.act(order).ensure(order)
     for pid in processes_below(subject.hosts):
@@ -82,7 +82,7 @@ async def test_a_balancer_that_was_killed_comes_back_at_the_same_address(subject
     assert await subject.stands(order, again) == list(BACKENDS)
 
 
-async def test_a_port_that_is_taken_is_told(subject: Balancers, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_port_in_use_is_reported(subject: Balancers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(balancer_process, "_PATIENCE_SECONDS", 0.0)
     async with Greeters(["127.0.61.9"]).serving() as somebody:
         order = subject.order(options={"address": "127.0.61.9"}, ports=(somebody.port,))

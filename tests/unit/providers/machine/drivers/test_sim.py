@@ -57,20 +57,20 @@ async def failing(subject: SimInFile, **options: object) -> tuple[list[str], int
             return said, servers
 
 
-async def test_so_many_attempts_fail_and_make_nothing(tmp_path: Path) -> None:
+async def test_configured_failures_create_no_server(tmp_path: Path) -> None:
     said, servers = await failing(SimInFile(tmp_path), failures=2)
     assert (len(said), servers) == (2, 0)
     assert said[1] == "the simulated cloud did not create conformance-1: attempt 2 of 2 that fail"
 
 
-async def test_an_answer_that_is_lost_has_made_the_server(tmp_path: Path) -> None:
+async def test_lost_answer_still_creates_server(tmp_path: Path) -> None:
     subject = SimInFile(tmp_path)
     said, servers = await failing(subject, failures=1, answersLost=1)
     assert (len(said), servers, len(await subject.servers())) == (2, 1, 1)
     assert "connection was lost" in said[1]
 
 
-async def test_a_removal_that_fails_keeps_the_server(tmp_path: Path) -> None:
+async def test_failed_removal_keeps_server(tmp_path: Path) -> None:
     subject = SimInFile(tmp_path)
     order = subject.order(options={**subject.options, "removeFailures": 1})
     await subject.act(order).create(order, b"")
@@ -81,12 +81,12 @@ async def test_a_removal_that_fails_keeps_the_server(tmp_path: Path) -> None:
     assert await subject.servers() == []
 
 
-async def test_a_server_that_never_boots_stays_on_its_way(cloud: SimCloud | FileCloud) -> None:
+async def test_server_that_never_boots_does_not_run(cloud: SimCloud | FileCloud) -> None:
     server = await cloud.create(wish(boot_seconds=None))
     assert (server.runs_at, server.runs) == (None, False)
 
 
-async def test_a_number_is_never_used_twice(cloud: SimCloud | FileCloud) -> None:
+async def test_server_numbers_are_never_reused(cloud: SimCloud | FileCloud) -> None:
     first = await cloud.create(wish("a"))
     await cloud.remove("server-a", "a")
     second = await cloud.create(wish("b"))
@@ -94,7 +94,7 @@ async def test_a_number_is_never_used_twice(cloud: SimCloud | FileCloud) -> None
     assert second.address != first.address
 
 
-async def test_a_torn_line_is_as_if_nobody_had_asked(tmp_path: Path) -> None:
+async def test_torn_journal_line_is_discarded(tmp_path: Path) -> None:
     path = tmp_path / "cloud.jsonl"
     await FileCloud(path).create(wish("a"))
     whole = path.read_bytes()
@@ -123,7 +123,7 @@ async def agents() -> Agents:
     return Agents()
 
 
-async def test_a_listener_hears_of_each_boot_with_its_user_data_and_of_each_end(agents: Agents) -> None:
+async def test_listener_is_notified_of_boots_and_removals(agents: Agents) -> None:
     cloud = SimCloud(keeps_user_data=False)
     cloud.listen(agents)
     await cloud.create(wish("late", boot_seconds=3600))
@@ -141,7 +141,7 @@ async def test_a_listener_hears_of_each_boot_with_its_user_data_and_of_each_end(
     assert cloud._booting == {}
 
 
-async def test_user_data_that_has_been_handed_over_is_forgotten_where_nobody_wants_to_look_at_it(
+async def test_delivered_user_data_is_dropped_unless_kept(
     agents: Agents,
 ) -> None:
     for keeps, left in ((True, b"script"), (False, b"")):
@@ -154,7 +154,7 @@ async def test_user_data_that_has_been_handed_over_is_forgotten_where_nobody_wan
         assert [server.user_data for server in await cloud.servers()] == [left]
 
 
-async def test_thousands_of_servers(agents: Agents) -> None:
+async def test_cloud_handles_thousands_of_servers(agents: Agents) -> None:
     cloud = SimCloud()
     for number in range(5000):
         await cloud.create(wish(str(number)))

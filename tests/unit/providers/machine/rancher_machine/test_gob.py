@@ -17,21 +17,21 @@ POINT = bytes.fromhex("1fff8103010105506f696e7401ff82000102010158010400010159010
 POINT_VALUE = bytes.fromhex("07ff82012c014200")
 
 
-def test_a_struct_defines_itself_and_is_read() -> None:
+def test_struct_type_is_defined_once_and_decoded() -> None:
     decoder = Decoder()
     assert list(decoder.feed(POINT)) == []
     assert list(decoder.feed(POINT_VALUE)) == [{"X": 22, "Y": 33}]
     assert list(decoder.feed(POINT_VALUE)) == [{"X": 22, "Y": 33}], "a type is defined once"
 
 
-def test_a_stream_may_come_byte_by_byte() -> None:
+def test_decoder_accepts_stream_byte_by_byte() -> None:
     decoder = Decoder()
     stream = POINT + POINT_VALUE
     found = [value for place in range(len(stream)) for value in decoder.feed(stream[place : place + 1])]
     assert found == [{"X": 22, "Y": 33}]
 
 
-def test_the_first_call_defines_its_types_and_later_ones_are_numbered() -> None:
+def test_first_call_defines_types_and_calls_are_numbered() -> None:
     encoder = Encoder()
     first = encoder.call("RPCServerDriver.GetVersion")
     assert first.hex() == (
@@ -63,17 +63,17 @@ def _interface_stream(pieces: bool) -> bytes:
 
 
 @pytest.mark.parametrize("pieces", [True, False], ids=["in the next message", "in the same message"])
-def test_a_value_goes_on_after_a_definition_in_its_middle(pieces: bool) -> None:
+def test_value_continues_after_embedded_type_definition(pieces: bool) -> None:
     assert list(Decoder().feed(_interface_stream(pieces))) == [[Named("*Flag", {"Name": "x"})]]
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 255, 256, 2**31, 2**64 - 1])
-def test_unsigned_numbers_go_there_and_back(value: int) -> None:
+def test_unsigned_numbers_round_trip(value: int) -> None:
     assert gob._Reader(gob.unsigned(value)).unsigned() == value
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
-def test_signed_numbers_go_there_and_back(value: int) -> None:
+def test_signed_numbers_round_trip(value: int) -> None:
     assert gob._Reader(gob.signed(value)).signed() == value
 
 
@@ -91,12 +91,12 @@ def test_signed_numbers_go_there_and_back(value: int) -> None:
         (POINT + POINT, "cannot be defined"),
     ],
 )
-def test_what_is_no_gob_is_said_to_be_none(stream: bytes, complaint: str) -> None:
+def test_malformed_stream_raises_gob_error(stream: bytes, complaint: str) -> None:
     with pytest.raises(GobError, match=complaint):
         list(Decoder().feed(stream))
 
 
-def test_a_type_that_contains_itself_ends_somewhere() -> None:
+def test_recursive_type_nesting_is_limited() -> None:
     nested = gob.signed(-65) + b"\x02\x01\x02" + gob.signed(65) + b"\x00\x01" + gob.signed(65) + b"\x00\x00"
     deep = gob.signed(65) + b"\x00" + b"\x01" * 5000
     with pytest.raises(GobError, match="nested too deeply"):
@@ -105,7 +105,7 @@ def test_a_type_that_contains_itself_ends_somewhere() -> None:
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.one_of(st.binary(max_size=60).map(_message), st.binary(max_size=60)), max_size=8), st.booleans())
-def test_no_stream_crashes_hangs_or_grows(pieces: list[bytes], known: bool) -> None:
+def test_arbitrary_streams_stay_within_time_and_memory_limits(pieces: list[bytes], known: bool) -> None:
     decoder = Decoder()
     started = time.process_time()
     tracemalloc.start()

@@ -50,19 +50,19 @@ def _tar(*names: str) -> bytes:
     return made.getvalue()
 
 
-async def test_one_that_is_built_in_is_rancher_machine_itself(machine: str, tmp_path: Path) -> None:
+async def test_built_in_driver_uses_rancher_machine(machine: str, tmp_path: Path) -> None:
     found = await obtain("digitalocean", "local://", "", machine=machine, directory=tmp_path)
     assert (found.driver, str(found.machine), found.plugin) == ("digitalocean", machine, None)
 
 
-async def test_without_rancher_machine_the_way_to_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_rancher_machine_error_names_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv(MACHINE_VARIABLE, raising=False)
     with pytest.raises(Unobtainable, match="--rancher-machine"):
         await obtain("digitalocean", "local://", "", directory=tmp_path)
 
 
-async def test_a_plugin_by_its_path_is_checked(machine: str, tmp_path: Path) -> None:
+async def test_local_plugin_checksum_is_verified(machine: str, tmp_path: Path) -> None:
     plugin = _program(tmp_path / "docker-machine-driver-x")
     found = await obtain("x", str(plugin), _sha256(PROGRAM), machine=machine, directory=tmp_path)
     assert found.plugin == plugin
@@ -112,7 +112,7 @@ async def test_a_plugin_by_its_url_is_fetched_once(content: bytes, machine: str,
 
 
 @pytest.mark.parametrize("url", ["ftp://x/y", "javascript:alert(1)"])
-async def test_other_places_are_refused(url: str, machine: str, tmp_path: Path) -> None:
+async def test_unsupported_url_schemes_are_rejected(url: str, machine: str, tmp_path: Path) -> None:
     with pytest.raises(Unobtainable, match="cannot load a driver from"):
         await obtain("x", url, "", machine=machine, directory=tmp_path)
 
@@ -133,6 +133,6 @@ def test_programs_of_an_archive_share_the_limit(monkeypatch: pytest.MonkeyPatch)
         (b"<html>", "not a program"),
     ],
 )
-def test_what_is_no_driver_is_refused(content: bytes, complaint: str) -> None:
+def test_content_without_driver_program_is_rejected(content: bytes, complaint: str) -> None:
     with pytest.raises(Unobtainable, match=complaint):
         unpack(content, "it")

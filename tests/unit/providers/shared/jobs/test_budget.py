@@ -29,17 +29,17 @@ def test_the_first_attempt_is_made_at_once() -> None:
     assert judge(RULES, Attempts(), Pool(), [], NOW, "x") == GO
 
 
-def test_waits_double_up_to_a_limit() -> None:
+def test_back_off_doubles_up_to_limit() -> None:
     waits = [budget.back_off(RULES, failures, "x") for failures in range(1, 12)]
     for wait, whole in zip(waits, [10, 20, 40, 80, 160, 300, 300, 300, 300, 300, 300], strict=True):
         assert 0.8 * whole <= wait <= whole
 
 
-def test_different_machines_do_not_meet() -> None:
+def test_back_off_differs_between_machines() -> None:
     assert len({budget.back_off(RULES, 3, f"m{number}") for number in range(50)}) == 50
 
 
-def test_a_wait_says_since_when_and_how_long() -> None:
+def test_wait_message_names_attempt_and_delay() -> None:
     verdict = judge(RULES, Attempts(failures=2, last_failure=NOW), Pool(), [], NOW, "x")
     assert isinstance(verdict, Wait)
     assert verdict.message == "attempt 2 of 5 failed; the controller retries within 20 s of the last failure"
@@ -51,7 +51,7 @@ def test_bad_options_are_not_tried_again() -> None:
     assert verdict.reason == budget.BAD_OPTIONS
 
 
-def test_a_pool_that_fails_lets_one_try_and_the_others_say_who() -> None:
+def test_failing_pool_allows_one_attempt_and_names_its_machine() -> None:
     pool = Pool(failures=3, last_failure=NOW - 1000)
     assert judge(RULES, Attempts(), pool, [], NOW, "x") == GO
     verdict = judge(RULES, Attempts(), pool, ["m-2", "m-1"], NOW, "x")
@@ -71,7 +71,7 @@ def test_a_wait_is_never_longer_than_the_limit(
 
 
 @given(rules, attempts, pools, others, st.floats(0, 2 * NOW), st.text())
-def test_in_an_open_circuit_nobody_tries_beside_another(
+def test_open_circuit_allows_no_concurrent_attempts(
     rules: Rules, machine: Attempts, pool: Pool, trying: list[str], now: float, salt: str
 ) -> None:
     if pool.failures >= rules.pool_failures and trying:
@@ -79,7 +79,7 @@ def test_in_an_open_circuit_nobody_tries_beside_another(
 
 
 @given(rules, attempts, pools, others, st.floats(0, 2 * NOW), st.text())
-def test_a_spent_budget_is_spent(
+def test_exhausted_budget_stalls(
     rules: Rules, machine: Attempts, pool: Pool, trying: list[str], now: float, salt: str
 ) -> None:
     spent = machine.hopeless or machine.failures >= rules.machine_failures
@@ -87,7 +87,9 @@ def test_a_spent_budget_is_spent(
 
 
 @given(rules, attempts, pools, st.floats(0, NOW), st.text())
-def test_who_waits_as_long_as_told_may_go(rules: Rules, machine: Attempts, pool: Pool, now: float, salt: str) -> None:
+def test_waiting_machine_eventually_proceeds(
+    rules: Rules, machine: Attempts, pool: Pool, now: float, salt: str
+) -> None:
     """No machine waits for ever: each wait ends in an attempt or in the next wait, and there are two at most."""
     for _ in range(3):
         verdict = judge(rules, machine, pool, [], now, salt)

@@ -24,7 +24,7 @@ class Some(Options):
 
 
 @given(secret=st.text(min_size=5).filter(lambda text: len(text.strip()) >= 5), around=st.text(max_size=20))
-def test_a_secret_is_never_said(secret: str, around: str) -> None:
+def test_secret_is_always_redacted(secret: str, around: str) -> None:
     said = Scrubber([secret])(f"{around}{secret}{around}")
     for line in secret.splitlines():
         if len(line.strip()) >= 5 and not line.startswith("-----"):
@@ -39,11 +39,11 @@ def test_a_key_is_hidden_line_by_line() -> None:
     assert "AAAABG5v" not in said
 
 
-def test_what_is_short_or_empty_hides_nothing() -> None:
+def test_short_or_empty_secrets_redact_nothing() -> None:
     assert Scrubber(["", "a", " "])("a banana") == "a banana"
 
 
-def test_of_two_secrets_the_longer_one_goes_first() -> None:
+def test_longer_secret_is_redacted_first() -> None:
     assert Scrubber(["sesame", "sesame-open"])("it is sesame-open") == f"it is {HIDDEN}"
 
 

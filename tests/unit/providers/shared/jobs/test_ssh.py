@@ -33,7 +33,7 @@ def heard() -> Heard:
     return Heard()
 
 
-async def test_the_script_runs_and_its_output_is_heard(heard: Heard, tmp_path: Path) -> None:
+async def test_script_runs_and_its_output_is_logged(heard: Heard, tmp_path: Path) -> None:
     host = Host()
     async with host.serving():
         await run_script(
@@ -52,7 +52,7 @@ async def test_a_failing_script_is_an_error_with_its_last_lines(heard: Heard) ->
     assert len(str(error.value).splitlines()) < 20
 
 
-async def test_another_host_key_than_the_pinned_one_is_not_spoken_to(heard: Heard, tmp_path: Path) -> None:
+async def test_changed_host_key_is_rejected(heard: Heard, tmp_path: Path) -> None:
     host = Host()
     async with host.serving():
         login = host.login(host_keys=[Host().public])
@@ -61,7 +61,7 @@ async def test_another_host_key_than_the_pinned_one_is_not_spoken_to(heard: Hear
     assert not (tmp_path / "done").exists()
 
 
-async def test_a_host_with_keys_of_several_sorts_shows_the_pinned_one(heard: Heard) -> None:
+async def test_host_with_several_keys_offers_pinned_key(heard: Heard) -> None:
     host = Host()
     host.more_host_keys = [asyncssh.generate_private_key(kind) for kind in ("ssh-rsa", "ecdsa-sha2-nistp256")]
     async with host.serving():
@@ -69,7 +69,7 @@ async def test_a_host_with_keys_of_several_sorts_shows_the_pinned_one(heard: Hea
     assert heard.lines == ["hello"]
 
 
-async def test_the_first_key_seen_is_pinned_before_anything_is_sent(heard: Heard, tmp_path: Path) -> None:
+async def test_first_host_key_is_pinned_before_script_runs(heard: Heard, tmp_path: Path) -> None:
     host = Host()
 
     async def pin(login: Login) -> None:
@@ -84,7 +84,7 @@ async def test_the_first_key_seen_is_pinned_before_anything_is_sent(heard: Heard
     assert host_keys(known_hosts(pinned)) == [host.public]
 
 
-async def test_sshd_is_waited_for(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_ssh_connection_is_retried_until_server_is_up(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ssh, "_RETRY_SECONDS", 0.05)
     host = Host()
     async with host.serving():
@@ -99,7 +99,7 @@ async def test_sshd_is_waited_for(heard: Heard, monkeypatch: pytest.MonkeyPatch)
     assert heard.lines[-1] == "up"
 
 
-async def test_a_key_that_is_not_taken_is_said(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_rejected_login_key_is_reported(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ssh, "_RETRY_SECONDS", 0.05)
     monkeypatch.setattr(ssh, "_LOGIN_SECONDS", 0.1)
     host = Host()
@@ -109,24 +109,24 @@ async def test_a_key_that_is_not_taken_is_said(heard: Heard, monkeypatch: pytest
             await run_script(host.login(private_key=other), b"echo", heard.say, heard.pin)
 
 
-async def test_a_line_of_any_length_does_no_harm(heard: Heard) -> None:
+async def test_long_output_lines_are_split(heard: Heard) -> None:
     host = Host()
     async with host.serving():
         await run_script(host.login(), b"head -c 1000000 /dev/zero | tr '\\0' x", heard.say, heard.pin)
     assert max(map(len, heard.lines)) <= 4096
 
 
-def test_the_likeliest_address_comes_first() -> None:
+def test_external_address_is_tried_first() -> None:
     addresses = [Address("Hostname", "h"), Address("InternalIP", "10.0.0.1"), Address("ExternalIP", "192.0.2.1")]
     assert reachable([*addresses, Address("InternalIP", "192.0.2.1")]) == ["192.0.2.1", "10.0.0.1", "h"]
 
 
-def test_known_hosts_are_as_openssh_has_them() -> None:
+def test_known_hosts_has_openssh_format() -> None:
     login = Login(addresses=["192.0.2.1"], port=2222, user="u", private_key="", host_keys=["ssh-ed25519 AAAA"])
     assert known_hosts(login) == "[192.0.2.1]:2222 ssh-ed25519 AAAA\n"
 
 
-def test_a_key_that_cannot_be_read_is_not_shown() -> None:
+def test_unreadable_private_key_is_not_shown_in_error() -> None:
     with pytest.raises(DriverError) as error:
         ssh._options(Login(addresses=["a"], port=22, user="u", private_key="hush-hush"))
     assert "hush" not in str(error.value)

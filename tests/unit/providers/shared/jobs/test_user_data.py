@@ -44,7 +44,7 @@ def test_a_script_of_the_user_runs_first() -> None:
     assert content(entry) == b"echo mine\n\n\n" + SCRIPT
 
 
-def test_a_cloud_config_of_the_user_is_kept() -> None:
+def test_user_cloud_config_is_merged() -> None:
     own = "#cloud-config\nhostname: theirs\npackages: [jq]\nruncmd: [ls]\nwrite_files:\n- {path: /a, content: b}\n"
     config = read(compose(SCRIPT, "ours", own))
     assert config["packages"] == ["jq"]
@@ -62,13 +62,13 @@ def test_a_cloud_config_of_the_user_is_kept() -> None:
         ("#cloud-config\nruncmd: ls\n", "runcmd must be a list"),
     ],
 )
-def test_what_cannot_be_used_is_refused_without_being_shown(own: str, words: str) -> None:
+def test_invalid_user_data_is_rejected_without_leaking_content(own: str, words: str) -> None:
     with pytest.raises(BadOptions, match=words) as refused:
         compose(SCRIPT, "h", own)
     assert "hush" not in str(refused.value)
 
 
-def test_it_is_compressed_when_it_must_be_and_refused_when_that_does_not_help() -> None:
+def test_large_user_data_is_compressed_or_rejected() -> None:
     assert fit(b"a" * 100, 100) == b"a" * 100
     assert gzip.decompress(fit(b"a" * 1000, 100)) == b"a" * 1000
     with pytest.raises(BadOptions, match="the limit is 10"):

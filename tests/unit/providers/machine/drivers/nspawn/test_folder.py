@@ -26,7 +26,7 @@ def _start_of(pid: int) -> str:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
 
 
-def test_what_is_written_is_read_again_and_is_nobody_elses(folder: Folder) -> None:
+def test_folder_files_round_trip_with_private_modes(folder: Folder) -> None:
     folder.keep_key("secret")
     assert (folder.read(), folder.key()) == (about(), "secret")
     modes = {path.name: path.stat().st_mode & 0o777 for path in folder.path.iterdir()}
@@ -41,19 +41,19 @@ def test_folder_without_an_owner_is_deleted(folder: Folder) -> None:
     folder.delete_unowned()
 
 
-def test_folder_that_holds_anything_else_is_kept(folder: Folder) -> None:
+def test_owned_folder_is_not_deleted(folder: Folder) -> None:
     folder.keep_key("secret")
     folder.delete_unowned()
     assert folder.read() == about()
 
 
-def test_a_damaged_one_is_told_of(folder: Folder) -> None:
+def test_damaged_host_file_is_reported(folder: Folder) -> None:
     (folder.path / "host.json").write_text("{")
     with pytest.raises(DriverError, match=r"host.json is damaged"):
         folder.read()
 
 
-def test_the_machine_runs_as_long_as_its_own_process_does(folder: Folder) -> None:
+def test_leader_is_valid_only_with_matching_start_time(folder: Folder) -> None:
     assert (folder.leader, folder.started) == (0, False)
     (folder.path / "leader").write_text(f"{os.getpid()} {_start_of(os.getpid())}\n")
     assert (folder.leader, folder.started) == (os.getpid(), True)
@@ -63,13 +63,13 @@ def test_the_machine_runs_as_long_as_its_own_process_does(folder: Folder) -> Non
     assert folder.leader == 0
 
 
-def test_two_folders_are_two_machines_whose_interfaces_have_room_for_their_names(tmp_path: Path) -> None:
+def test_machine_names_are_unique_and_fit_interface_names(tmp_path: Path) -> None:
     names = {Folder(tmp_path / f"a-rather-long-name-of-a-host-{number}").machine for number in range(100)}
     assert len(names) == 100
     assert {len(f"vb-{name}") for name in names} == {15}
 
 
-def test_its_last_words_are_plain(folder: Folder) -> None:
+def test_console_tail_is_plain_text(folder: Folder) -> None:
     assert folder.last_words() == "its console is empty"
     lines = [f"line {number}" for number in range(20)]
     (folder.path / "console.log").write_text("\n".join([*lines, "[\x1b[0;32m  OK  \x1b[0m] Reached\r\r", "", " "]))
@@ -77,7 +77,7 @@ def test_its_last_words_are_plain(folder: Folder) -> None:
     assert "line 8 " not in folder.last_words()
 
 
-def test_what_it_is_goes_last(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_file_is_deleted_last(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.keep_key("secret")
     gone: list[str] = []
     unlink = Path.unlink

@@ -21,14 +21,14 @@ _HYBRID_OWN = "4:memory:/jobs/one\n2:cpu,cpuacct:/\n1:name=systemd:/supervisor\n
 _UNIFIED_MOUNTS = "30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 
 
-def test_hosts_lie_beside_us_but_may_not_use_more_than_we_may() -> None:
+def test_hybrid_hierarchies_respect_own_memory_limit() -> None:
     found = hierarchies(_HYBRID_MOUNTS, _HYBRID_OWN)
     assert found.tracking == [Path("/sys/fs/cgroup/systemd"), Path("/sys/fs/cgroup/unified")]
     processors = Path("/sys/fs/cgroup/cpu,cpuacct")
     assert found.single == {"memory": Path("/sys/fs/cgroup/memory/jobs/one"), "cpu": processors, "cpuacct": processors}
 
 
-def test_version_2_has_one_hierarchy_for_everything() -> None:
+def test_cgroup_v2_has_single_hierarchy() -> None:
     found = hierarchies(_UNIFIED_MOUNTS, "0::/user.slice/session-1.scope\n")
     assert found == Hierarchies([Path("/sys/fs/cgroup")], {})
 
@@ -39,7 +39,7 @@ def unified(tmp_path: Path) -> Hierarchies:
     return Hierarchies([tmp_path], {})
 
 
-def test_version_2_limits_the_group_that_holds_both(unified: Hierarchies, tmp_path: Path) -> None:
+def test_cgroup_v2_limits_apply_to_host_group(unified: Hierarchies, tmp_path: Path) -> None:
     made = make("rm-one", Limits(memory=512, cpus=2), unified)
     assert (tmp_path / "rm-one/memory.max").read_text() == str(512 * 1024 * 1024)
     assert (tmp_path / "rm-one/cpu.max").read_text() == "200000 100000"
@@ -48,7 +48,7 @@ def test_version_2_limits_the_group_that_holds_both(unified: Hierarchies, tmp_pa
     assert made.machine == [tmp_path / "rm-one/machine"]
 
 
-def test_version_1_limits_in_hierarchies_of_their_own(tmp_path: Path) -> None:
+def test_cgroup_v1_limits_apply_per_controller(tmp_path: Path) -> None:
     for name in ("systemd", "memory", "cpu"):
         (tmp_path / name).mkdir()
     single = {name: tmp_path / name for name in ("memory", "cpu")}
@@ -58,7 +58,7 @@ def test_version_1_limits_in_hierarchies_of_their_own(tmp_path: Path) -> None:
     assert made.keeper == [tmp_path / "systemd/rm-one/keeper", tmp_path / "memory/rm-one", tmp_path / "cpu/rm-one"]
 
 
-def test_version_1_has_a_group_in_every_hierarchy_that_can_be_entered_and_goes_from_all(tmp_path: Path) -> None:
+def test_cgroup_v1_creates_and_removes_group_in_every_hierarchy(tmp_path: Path) -> None:
     for name in ("systemd", "cpuset", "cpu,cpuacct"):
         (tmp_path / name).mkdir()
     for file, text in (("cpuset.cpus", "0-1\n"), ("cpuset.mems", "0\n")):
@@ -79,14 +79,14 @@ def test_version_1_has_a_group_in_every_hierarchy_that_can_be_entered_and_goes_f
     assert list(tmp_path.rglob("rm-one")) == []
 
 
-def test_what_cannot_be_limited_is_said_and_the_host_is_made(tmp_path: Path) -> None:
+def test_unavailable_limit_is_reported_and_host_created(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("pids\n")
     made = make("rm-one", Limits(memory=512), Hierarchies([tmp_path], {}))
     assert [complaint.split(":")[0] for complaint in made.complaints] == ["cannot limit memory on this machine"]
     assert made.keeper
 
 
-def test_without_limits_nothing_is_limited(unified: Hierarchies, tmp_path: Path) -> None:
+def test_host_without_limits_has_no_limit_files(unified: Hierarchies, tmp_path: Path) -> None:
     make("rm-one", Limits(), unified)
     assert not list((tmp_path / "rm-one").glob("*.max"))
 
@@ -101,14 +101,14 @@ def test_all_processes_of_a_host_are_found_and_no_others(unified: Hierarchies, t
     assert processes("rm-two", unified) == set()
 
 
-def test_groups_go_with_all_that_is_below_them(tmp_path: Path) -> None:
+def test_remove_deletes_nested_groups(tmp_path: Path) -> None:
     os.makedirs(tmp_path / "rm-one/machine/payload/system.slice")
     remove("rm-one", Hierarchies([tmp_path], {}))
     remove("rm-one", Hierarchies([tmp_path], {}))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_processes_are_found_while_the_host_makes_and_removes_groups_of_its_own(tmp_path: Path) -> None:
+def test_processes_tolerates_concurrent_group_changes(tmp_path: Path) -> None:
     kept = tmp_path / "host" / "machine" / "init.scope"
     kept.mkdir(parents=True)
     (kept / "cgroup.procs").write_text("17\n")

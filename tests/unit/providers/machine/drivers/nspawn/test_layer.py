@@ -24,7 +24,7 @@ def layer(tmp_path: Path) -> Layer:
     return Layer(tmp_path / "upper", tmp_path / "lower")
 
 
-def test_folders_look_as_they_do_below_and_files_as_they_are_told_to(layer: Layer, tmp_path: Path) -> None:
+def test_layer_keeps_directory_modes_and_sets_file_modes(layer: Layer, tmp_path: Path) -> None:
     layer.write("etc/ssh/key", "content", mode=0o600, owner=ME)
     layer.write("/etc/ssh/key", b"other", mode=0o640, owner=ME)
     layer.link("etc/units/a.service", "/dev/null")
@@ -34,7 +34,7 @@ def test_folders_look_as_they_do_below_and_files_as_they_are_told_to(layer: Laye
     assert os.readlink(tmp_path / "upper/etc/units/a.service") == "/dev/null"
 
 
-def test_what_is_not_there_need_not_be_hidden(layer: Layer, tmp_path: Path) -> None:
+def test_hiding_missing_file_changes_nothing(layer: Layer, tmp_path: Path) -> None:
     layer.hide("etc/fstab")
     assert list((tmp_path / "upper").iterdir()) == []
 
@@ -49,7 +49,7 @@ def _contents(**changes: object) -> contents.Contents:
     return contents.Contents(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def test_an_image_is_refused_for_what_it_lacks(layer: Layer, tmp_path: Path) -> None:
+def test_image_without_required_program_is_rejected(layer: Layer, tmp_path: Path) -> None:
     said = []
     for program in ("usr/lib/systemd/systemd", "usr/lib/systemd/systemd-networkd", "usr/sbin/sshd"):
         with pytest.raises(BadOptions) as caught:

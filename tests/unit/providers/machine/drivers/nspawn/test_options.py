@@ -11,7 +11,7 @@ from remuda.providers.shared.drivers.nspawn.options import NspawnOptions, bind_f
 from remuda.providers.shared.drivers.spi import BadOptions
 
 
-def test_the_defaults_are_good() -> None:
+def test_default_options_are_valid() -> None:
     judge(NspawnOptions())
     assert str(net(NspawnOptions(), {}).subnet) == "198.18.0.0/24"
 
@@ -39,13 +39,13 @@ def test_the_defaults_are_good() -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_refused_by_name(options: NspawnOptions, said: str) -> None:
+def test_invalid_option_is_rejected_by_name(options: NspawnOptions, said: str) -> None:
     with pytest.raises(BadOptions) as caught:
         judge(options)
     assert said in str(caught.value)
 
 
-def test_folders_are_seen_where_they_are_wished_for(tmp_path: Path) -> None:
+def test_binds_become_nspawn_flags(tmp_path: Path) -> None:
     binds = [str(tmp_path), f"{tmp_path}:/there", f"{tmp_path}:/there:ro"]
     assert bind_flags(NspawnOptions(binds=binds)) == [
         f"--bind={tmp_path}:{tmp_path}",
@@ -54,14 +54,14 @@ def test_folders_are_seen_where_they_are_wished_for(tmp_path: Path) -> None:
     ]
 
 
-def test_hosts_are_on_the_bridge_of_their_cluster_unless_they_name_another() -> None:
+def test_cluster_bridge_is_used_unless_option_overrides() -> None:
     of_cluster = {"bridge": "rm-0123", "subnet": "198.19.7.0/24"}
     assert net(NspawnOptions(), of_cluster) == ("rm-0123", ipaddress.IPv4Network("198.19.7.0/24"))
     own = NspawnOptions(bridge="mine", subnet="10.0.0.0/24")
     assert net(own, of_cluster) == ("mine", ipaddress.IPv4Network("10.0.0.0/24"))
 
 
-def test_system_calls_are_given_to_systemd_nspawn_in_one_word() -> None:
+def test_system_calls_become_one_nspawn_flag() -> None:
     assert system_call_flags(NspawnOptions()) == []
     allowed = system_call_flags(NspawnOptions(system_calls=["keyctl", "@keyring"]))
     assert allowed == ["--system-call-filter=keyctl @keyring"]

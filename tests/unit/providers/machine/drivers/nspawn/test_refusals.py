@@ -63,27 +63,27 @@ async def _refusal(driver: Nspawn) -> str:
     return str(caught.value)
 
 
-async def test_a_machine_that_has_everything_is_fine(driver: Nspawn) -> None:
+async def test_check_passes_on_complete_machine(driver: Nspawn) -> None:
     await driver.check(ORDER)
 
 
-async def test_hosts_need_root(driver: Nspawn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_check_requires_root(driver: Nspawn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert "need root: run Remuda as root, or use the driver process" in await _refusal(driver)
 
 
-async def test_hosts_need_linux(driver: Nspawn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_check_requires_linux(driver: Nspawn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert await _refusal(driver) == "hosts in systemd-nspawn need Linux"
 
 
-async def test_what_is_not_installed_is_named(driver: Nspawn, tmp_path: Path) -> None:
+async def test_check_names_missing_programs(driver: Nspawn, tmp_path: Path) -> None:
     (tmp_path / "programs" / "systemd-nspawn").unlink()
     (tmp_path / "programs" / "ip").unlink()
     assert (await _refusal(driver)).startswith("this machine has no systemd-nspawn, ip; install systemd-container")
 
 
-async def test_a_kernel_without_overlays_is_told_of(
+async def test_check_reports_missing_overlay_file_system(
     driver: Nspawn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modprobe = tmp_path / "programs" / "modprobe"
@@ -93,19 +93,21 @@ async def test_a_kernel_without_overlays_is_told_of(
     assert "has no overlay file system" in await _refusal(driver)
 
 
-async def test_a_machine_in_several_file_systems_is_no_image(driver: Nspawn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_check_rejects_root_image_spread_over_file_systems(
+    driver: Nspawn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(nspawn.contents, "lacking", lambda: ["/var"])
     assert (await _refusal(driver)).startswith("image: /var of this machine are on separate file systems")
 
 
 @pytest.mark.parametrize("name", ["", "../one", ".images", "a/b"])
-async def test_a_name_that_leads_elsewhere_is_refused(driver: Nspawn, name: str) -> None:
+async def test_invalid_host_name_is_rejected(driver: Nspawn, name: str) -> None:
     for act in (driver.find, driver.remove):
         with pytest.raises(BadOptions, match=r"is not a valid host name"):
             await act(msgspec.structs.replace(ORDER, name=name))
 
 
-async def test_nothing_is_removed_without_root_and_found_where_nothing_is(
+async def test_remove_and_find_succeed_without_root_when_nothing_exists(
     driver: Nspawn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
@@ -114,9 +116,7 @@ async def test_nothing_is_removed_without_root_and_found_where_nothing_is(
     assert await driver.owned("us") == []
 
 
-async def test_a_host_that_only_root_may_see_is_not_taken_for_none(
-    driver: Nspawn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unreadable_host_folder_is_an_error(driver: Nspawn, monkeypatch: pytest.MonkeyPatch) -> None:
     (driver.context.directory / "nspawn" / "one").mkdir(parents=True)
 
     def forbidden(path: Path) -> bytes:
