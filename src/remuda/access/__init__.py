@@ -6,3 +6,7 @@
 Users, tokens and grants are resources (`types`). Controllers write the resulting RBAC objects on the management plane
 and in the cluster. They use the same transports, so that clusters need not accept connections.
 """
+
+
+class AccessError(Exception):
+    """Base class of the exceptions of this package."""

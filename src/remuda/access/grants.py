@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.access import bindings
+from remuda.access import AccessError, bindings
 from remuda.access.admission import grant_complaints
 from remuda.access.clusters import Clusters
 from remuda.access.owners import belongs_to, owned_by
@@ -61,7 +61,7 @@ _BY_CLUSTER, _BY_USER = "cluster id", "user"
 _NAMESPACE_SECONDS = 1.0
 
 
-class _Waits(Exception):
+class _Waits(AccessError):
     """Reason why a grant is not Ready, with the condition that reports it."""
 
     def __init__(self, reason: str, on: str, message: str, check_after: float | None = None) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.access import AccessError
 from remuda.access.interfaces import Caller
 from remuda.access.owners import belongs_to
 from remuda.access.types import DIGEST_PREFIX, TOKEN, USER, Token
@@ -89,7 +90,7 @@ def expired(token: Token, now: float) -> bool:
         return True
 
 
-class NotGood(Exception):
+class NotGood(AccessError):
     """Reason why a token is invalid, for the log."""
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from remuda.access import AccessError
 from remuda.access.audit import Audit
 from remuda.access.clusters import Clusters
 from remuda.capi import remote
@@ -45,7 +46,7 @@ class _Kept(NamedTuple):
     key: bytes
 
 
-class _Refused(Exception):
+class _Refused(AccessError):
     """Reason why a tunnel is denied, for the log."""
 
 

@@ -4,3 +4,7 @@ It runs on hosts that have nothing of ours: the standard library only, Python 3.
 """
 
 PYTHON = (3, 9)  # the oldest it runs on
+
+
+class AgentError(Exception):
+    """Base class of the exceptions of this package."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 
-from remuda.agent import disk, log
+from remuda.agent import AgentError, disk, log
 from remuda.agent.plan import DELETE, File
 
 _FILE_MODE = 0o600
 _FOLDER_MODE = 0o755
 
 
-class FileError(Exception):
+class FileError(AgentError):
     """A file of the plan cannot be had; names it and says why."""
 
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from typing import IO
 
-from remuda.agent import log
+from remuda.agent import AgentError, log
 from remuda.agent.config import Config
 from remuda.agent.formats import MOST_OUTPUT
 from remuda.agent.layout import search_path
@@ -31,11 +31,11 @@ _MOST_LINE = 4096
 _MOST_LOGGED = 1 << 20
 
 
-class Stopped(Exception):
+class Stopped(AgentError):
     """The agent is to stop, or something newer is to run: the instruction did not finish."""
 
 
-class InstructionError(Exception):
+class InstructionError(AgentError):
     """Instruction that could not be started; the text says why."""
 
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from remuda.agent import formats, web
+from remuda.agent import AgentError, formats, web
 from remuda.agent.connection import Identity
 
 _SECONDS = 15.0
@@ -29,7 +29,7 @@ _PIECE = 1 << 16
 _LONGEST_TOKEN = 32  # characters of a literal, an escape or a number that the end of a piece has cut
 
 
-class ApiError(Exception):
+class ApiError(AgentError):
     """Error response of the server, with its message."""
 
     def __init__(self, code: int, message: str, retry_after: float | None = None) -> None:

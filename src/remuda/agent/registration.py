@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
-from remuda.agent import connection, disk, formats, web
+from remuda.agent import AgentError, connection, disk, formats, web
 from remuda.agent.config import ConfigError
 from remuda.agent.kube import Api, ApiError
 from remuda.agent.layout import Layout
@@ -27,11 +27,11 @@ _PAUSE_SECONDS = 5.0
 _ANSWER_SECONDS = 90.0
 
 
-class InstallError(Exception):
+class InstallError(AgentError):
     """Failed installation; the text says what to do."""
 
 
-class RegistrationRefused(Exception):
+class RegistrationRefused(AgentError):
     """The server refused the registration."""
 
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from remuda.agent import AgentError
 from remuda.tunnel.proxies import is_exempt
 
 USER_AGENT = "remuda-agent"
@@ -26,7 +27,7 @@ _NOT_YET_VALID, _EXPIRED = 9, 10  # how OpenSSL counts
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-class Unreachable(Exception):
+class Unreachable(AgentError):
     """No answer; the text says what was tried and why it failed."""
 
 

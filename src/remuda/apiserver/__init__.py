@@ -5,3 +5,7 @@ From the disk outwards: `storage` keeps bytes and revisions, `registry` gives th
 `auth` says who may do what; `upkeep` is what kube-controller-manager would do. `server` joins them.
 It knows nothing of provisioning and can be lifted out together with `remuda.kube`.
 """
+
+
+class ApiServerError(Exception):
+    """Base class of the exceptions of this package."""

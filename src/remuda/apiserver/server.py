@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from remuda.apiserver import clock_check
+from remuda.apiserver import ApiServerError, clock_check
 from remuda.apiserver.auth import pki as pki_module
 from remuda.apiserver.auth.authenticate import Authenticator
 from remuda.apiserver.auth.impersonate import Impersonation
@@ -76,7 +76,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     webhook_records: bool = False  # webhook configurations are stored though nobody is called: for tests of registering
 
 
-class StartRefused(Exception):
+class StartRefused(ApiServerError):
     """The server cannot start; the text tells the person why."""
 
 

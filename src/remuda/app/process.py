@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from remuda.app import tracing
+from remuda.app import AppError, tracing
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings, set_up
 from remuda.app.tracing import TracingUnavailable
 from remuda.runtime import guard
@@ -27,7 +27,7 @@ _SWITCH_SECONDS = 0.0005
 _COLLECT_AFTER = (20_000, 20, 50)
 
 
-class StartRefused(Exception):
+class StartRefused(AppError):
     """The command cannot start or continue; the text tells the user why, and what to do."""
 
 

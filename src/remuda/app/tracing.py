@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
+from remuda.app import AppError
 from remuda.runtime import tracing
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
-class TracingUnavailable(Exception):
+class TracingUnavailable(AppError):
     """An exporter is configured, but its packages are not installed."""
 
 

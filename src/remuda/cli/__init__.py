@@ -1,1 +1,5 @@
 """The `remuda` command."""
+
+
+class CliError(Exception):
+    """Base class of the exceptions of this package."""

@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from remuda.cli import CliError
+
 _MODE = 0o600
 
 
-class AlreadyThere(Exception):
+class AlreadyThere(CliError):
     """The file exists and may not be overwritten."""
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
+from remuda.cli import CliError
 from remuda.cli.kinds import CLUSTERS, Kinds, Resource, discover
 from remuda.kube.errors import Conflict, NotFound, StatusError
 from remuda.kube.objects import Key
@@ -38,7 +39,7 @@ _POLL_SECONDS = 0.5
 _ORDER = ("Namespace", "CustomResourceDefinition", "NodeDriver", "ServiceAccount", "Secret", "ConfigMap")
 
 
-class ApplyRefused(Exception):
+class ApplyRefused(CliError):
     """Manifests that the server rejected, with one sentence for each reason."""
 
     def __init__(self, sentences: Sequence[str]) -> None:

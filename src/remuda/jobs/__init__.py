@@ -15,3 +15,7 @@ ROOT_VARIABLE = (
 )
 DIRECTORY_VARIABLE = "REMUDA_JOB_DIRECTORY"  # where drivers whose servers live on this machine keep them
 TERMINATION_LOG = "/dev/termination-log"
+
+
+class JobRunnerError(Exception):
+    """Base class of the exceptions of this package."""

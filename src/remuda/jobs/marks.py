@@ -26,6 +26,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.jobs import JobRunnerError
 from remuda.kube import clock
 from remuda.kube.quantity import QuantityError, canonical_quantity
 
@@ -62,7 +63,7 @@ _CONTAINER_DEFAULTS: Json = {
 _VOLUME_DEFAULTS: Json = {"defaultMode": 0o644, "type": ""}
 
 
-class BadMark(Exception):
+class BadMark(JobRunnerError):
     """The Job is not one that the manager made; the text says what is wrong."""
 
 

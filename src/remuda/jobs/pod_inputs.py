@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.jobs import JobRunnerError
 from remuda.jobs.marks import Mark, digest, input_name
 from remuda.jobs.types import Item, Job, Mount, Volume
 from remuda.kube.client import Client, Target
@@ -23,11 +24,11 @@ from remuda.kube.errors import NotFound
 _MODE = 0o644
 
 
-class NotReady(Exception):
+class NotReady(JobRunnerError):
     """An object that the Job refers to does not exist yet."""
 
 
-class NotRunnable(Exception):
+class NotRunnable(JobRunnerError):
     """The Job asks for something that is not supported, or the manager did not make it."""
 
 

@@ -2,3 +2,7 @@
 
 Knows nothing of clusters and imports nothing of ours.
 """
+
+
+class KubeError(Exception):
+    """Base class of the exceptions of this package."""

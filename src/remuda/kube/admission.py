@@ -14,13 +14,14 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from remuda.kube import KubeError
 from remuda.kube.authorization import Access, Subject
 from remuda.kube.errors import FieldError
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 
-class Unseen(Exception):
+class Unseen(KubeError):
     """Raised when the admission function has no cache of that kind and cannot know whether an object exists."""
 
 

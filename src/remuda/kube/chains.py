@@ -15,11 +15,11 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from remuda.kube import certificates
+from remuda.kube import KubeError, certificates
 from remuda.kube.http.tls import load_pair
 
 
-class Unfit(Exception):
+class Unfit(KubeError):
     """Certificate chain that cannot be used for serving; the message says why and what to do."""
 
 

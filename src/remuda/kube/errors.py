@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 
+from remuda.kube import KubeError
 from remuda.kube.go_quote import quoted, shortened
 
 _MOST_CAUSES = 128
@@ -109,7 +110,7 @@ def too_many(path: str, actual: int, limit: int) -> FieldError:
     return FieldError(TOO_MANY, path, actual, f"must have at most {limit} {'item' if limit == 1 else 'items'}")
 
 
-class StatusError(Exception):
+class StatusError(KubeError):
     """A request refused: what a client receives as `kind: Status`.
 
     Constructing one yields the subclass for its code and reason, where there is one."""

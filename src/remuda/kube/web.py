@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import parse_qs, unquote
 
+from remuda.kube import KubeError
 from remuda.kube.errors import bad_request
 
 MAX_BODY = 3 * 1024 * 1024
@@ -151,7 +152,7 @@ class Sink(Protocol):
         """Returns when the client has taken enough of what was written."""
 
 
-class CutShort(Exception):
+class CutShort(KubeError):
     """Source of a stream that ended early, where the stream itself cannot report an error.
 
     The connection is cut, so that the response does not look complete.

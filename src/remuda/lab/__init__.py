@@ -4,3 +4,7 @@ nano/                 a distribution that is outwardly a K3s or an RKE2, and run
 simulator/            models of servers, workload clusters and etcd, and providers for them
 driver_conformance/   the suite that every driver of machines passes
 """
+
+
+class LabError(Exception):
+    """Base class of the exceptions of this package."""

@@ -28,7 +28,7 @@ from remuda.kube.objects import Key, Kind, Object
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP_TEMPLATE
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
-from remuda.provisioning import apply, generate, management, removal, stale_hosts, status
+from remuda.provisioning import ProvisioningError, apply, generate, management, removal, stale_hosts, status
 from remuda.provisioning.admission import cluster as judging
 from remuda.provisioning.consequence import Consequence
 from remuda.provisioning.generate import CannotBeMade
@@ -64,7 +64,7 @@ _LOOK_AGAIN_SECONDS = 15.0  # at what cannot be watched: a credential
 _NAMESPACE_SECONDS = 1.0
 
 
-class _Stopped(Exception):
+class _Stopped(ProvisioningError):
     """Stop this reconcile because of a problem."""
 
     def __init__(self, problem: Problem) -> None:

@@ -18,7 +18,7 @@ from remuda.providers.shared import author, names
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP_TEMPLATE
 from remuda.providers.shared.types.controlplane import INIT_NODE_MACHINE_ID, RKE_CONTROL_PLANE
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
-from remuda.provisioning import machine_templates, pools
+from remuda.provisioning import ProvisioningError, machine_templates, pools
 from remuda.provisioning.machine_templates import Material
 from remuda.provisioning.types import IN_PLACE_ONLY, Cluster, MachinePool, ObjectReference
 
@@ -33,7 +33,7 @@ _NOT_CONFIGURATION = frozenset({"machinePools", "machinePoolDefaults", "infrastr
 _COPIED = ("agentEnvVars", "localClusterAuthEndpoint", "kubernetesVersion")
 
 
-class CannotBeMade(Exception):
+class CannotBeMade(ProvisioningError):
     """The objects of a Cluster cannot be made; the text says why, for users."""
 
 

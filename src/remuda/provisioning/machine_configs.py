@@ -19,7 +19,7 @@ from remuda.kube.core import SECRETS
 from remuda.kube.errors import NotFound
 from remuda.providers.shared import credentials, names
 from remuda.providers.shared.credentials import BadReference
-from remuda.provisioning import pools
+from remuda.provisioning import ProvisioningError, pools
 from remuda.provisioning.generate import CannotBeMade, credential, takes_config
 from remuda.provisioning.machine_templates import Material, known_options, pinned_options
 from remuda.provisioning.types import CLUSTER, Cluster, MachinePool
@@ -30,7 +30,7 @@ from remuda.runtime.steps import step
 OWN_CONFIG = step("provisioningcluster.own-config", "sets a Cluster as owner of a <Driver>Config that it uses")
 
 
-class _Problem(Exception):
+class _Problem(ProvisioningError):
     """Problem of one pool, as text for users."""
 
 

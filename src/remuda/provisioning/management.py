@@ -19,6 +19,7 @@ from remuda.kube.conditions import UNKNOWN, condition
 from remuda.kube.core import NAMESPACES
 from remuda.kube.errors import AlreadyExists, Conflict, NotFound, ignore_not_found
 from remuda.kube.objects import Condition, Key
+from remuda.provisioning import ProvisioningError
 from remuda.provisioning.status import REMOTE_PROBE
 from remuda.provisioning.types import (
     CLUSTER,
@@ -58,7 +59,7 @@ _BY_PROVISIONING = "provisioning cluster"
 _NAMESPACE_SECONDS = 1.0
 
 
-class BadName(Exception):
+class BadName(ProvisioningError):
     """Error with a message for users."""
 
 

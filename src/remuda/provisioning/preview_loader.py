@@ -27,7 +27,7 @@ from remuda.providers.controlplane.references import Resolved
 from remuda.providers.shared import names
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP, RKEBootstrap
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
-from remuda.provisioning import generate, machine_templates, pools
+from remuda.provisioning import ProvisioningError, generate, machine_templates, pools
 from remuda.provisioning.consequence import Standing
 from remuda.provisioning.generate import CannotBeMade
 from remuda.provisioning.machine_templates import Material
@@ -40,7 +40,7 @@ _TRIES = 5
 _KEPT = ("apiVersion", "kind", "metadata", "status")
 
 
-class PreviewRefused(Exception):
+class PreviewRefused(ProvisioningError):
     """The server would deny the manifests, or they are incomplete; the message says why."""
 
 

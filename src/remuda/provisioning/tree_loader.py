@@ -15,7 +15,7 @@ from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK,
 from remuda.kube.client import Client, Target, list_all
 from remuda.kube.core import NAMESPACES
 from remuda.kube.errors import Forbidden, NotFound
-from remuda.provisioning import tree, troubles
+from remuda.provisioning import ProvisioningError, tree, troubles
 from remuda.provisioning.tree import Branch
 from remuda.provisioning.types import CLUSTER
 
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 T = TypeVar("T")
 
 
-class NoSuchCluster(Exception):
+class NoSuchCluster(ProvisioningError):
     """Error with a message for users."""
 
 

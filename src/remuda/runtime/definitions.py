@@ -18,6 +18,7 @@ from remuda.kube import conditions
 from remuda.kube.client import Client
 from remuda.kube.definitions import DEFINITION, OWNER, OWNERSHIP_LABEL
 from remuda.kube.errors import AlreadyExists, Conflict, Gone, NotFound
+from remuda.runtime import ControllerRuntimeError
 from remuda.runtime.queue import Backoff
 from remuda.runtime.steps import note_write, step
 
@@ -27,7 +28,7 @@ _RACES = Backoff(first=0.01, most=1.0)
 _OURS = f"{OWNERSHIP_LABEL}={OWNER}"
 
 
-class ForeignDefinitions(Exception):
+class ForeignDefinitions(ControllerRuntimeError):
     """These definitions are there already and are not ours."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -38,7 +39,7 @@ class ForeignDefinitions(Exception):
         self.names = tuple(names)
 
 
-class NotEstablished(Exception):
+class NotEstablished(ControllerRuntimeError):
     """The server does not serve these definitions."""
 
     def __init__(self, reasons: dict[str, str]) -> None:

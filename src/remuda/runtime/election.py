@@ -21,6 +21,7 @@ from remuda.kube import clock, random_source
 from remuda.kube.client import Client
 from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from remuda.kube.objects import Key, Kind, Object, Part
+from remuda.runtime import ControllerRuntimeError
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
@@ -57,7 +58,7 @@ class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-class LeadershipLost(Exception):
+class LeadershipLost(ControllerRuntimeError):
     """Raised when another replica may be the leader: everything that acts on the outside world must stop at once."""
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
+from remuda.runtime import ControllerRuntimeError
+
 
 class Done(msgspec.Struct, frozen=True):
     """Nothing to do until the next event."""
@@ -38,11 +40,11 @@ Outcome = Done | Again | Blocked
 DONE = Done()
 
 
-class Retryable(Exception):
+class Retryable(ControllerRuntimeError):
     """Error that a retry may fix."""
 
 
-class Terminal(Exception):
+class Terminal(ControllerRuntimeError):
     """Error that no retry can fix until the object changes."""
 
 

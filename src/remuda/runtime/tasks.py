@@ -7,6 +7,7 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from remuda.runtime import ControllerRuntimeError
 from remuda.runtime.reconcile_context import detached
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ class Tasks:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-class Stopped(Exception):
+class Stopped(ControllerRuntimeError):
     """Raised if this process is stopped before the work is done."""
 
 

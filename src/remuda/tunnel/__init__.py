@@ -9,3 +9,7 @@ TRAVELLING = (
     *("__init__", "__main__", "allow", "client", "dialer", "handshake", "local", "mux", "protocol", "proxies"),
     *("session", "streams", "local_readiness", "websocket", "websocket_client"),
 )
+
+
+class TunnelError(Exception):
+    """Base class of the exceptions of this package."""

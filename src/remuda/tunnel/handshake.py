@@ -11,16 +11,18 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 
+from remuda.tunnel import TunnelError
+
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _LONGEST_HEAD = 64 * 1024
 _LONGEST_TEXT = 4 * 1024
 
 
-class HandshakeError(Exception):
+class HandshakeError(TunnelError):
     """Error for a request or an answer that does not lead to a WebSocket."""
 
 
-class HandshakeRefused(Exception):
+class HandshakeRefused(TunnelError):
     """The server responded and refused the connection."""
 
     def __init__(self, status: int, text: str, retry_after: float | None) -> None:

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from remuda.tunnel import protocol, websocket
+from remuda.tunnel import TunnelError, protocol, websocket
 from remuda.tunnel.protocol import Buffer, ProtocolError
 from remuda.tunnel.streams import Limits, Stream
 
@@ -27,7 +27,7 @@ _FIRST_NUMBER = 1 << 32
 _MAX_REPORTED = 1024  # stream numbers that were reported as unknown
 
 
-class TunnelLost(Exception):
+class TunnelLost(TunnelError):
     """The session is over; the text says why."""
 
 

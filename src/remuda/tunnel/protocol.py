@@ -13,6 +13,8 @@ import struct
 from collections.abc import Iterable
 from typing import NamedTuple, Union
 
+from remuda.tunnel import TunnelError
+
 Buffer = Union[bytes, bytearray, memoryview]  # noqa: UP007  # Python 3.9
 
 DATA, CONNECT, ERROR, ADD, REMOVE, PAUSE, RESUME, SYNC = range(1, 9)
@@ -25,7 +27,7 @@ _DEADLINE = b"\xb0\xea\x01"  # 15,000 ms, the value that all implementations sen
 _LONGEST_VARINT = 10
 
 
-class ProtocolError(Exception):
+class ProtocolError(TunnelError):
     """The other end broke the protocol; the text says how."""
 
 

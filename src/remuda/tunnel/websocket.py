@@ -15,6 +15,8 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Union
 
+from remuda.tunnel import TunnelError
+
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 NORMAL, GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED, TOO_BIG = 1000, 1001, 1002, 1003, 1009
 
@@ -29,7 +31,7 @@ Unmask = Callable[[bytes, bytearray], None]
 """Function that applies a mask of four bytes to a buffer in place."""
 
 
-class WebSocketError(Exception):
+class WebSocketError(TunnelError):
     """The peer broke the protocol; `code` is what a close frame should tell it."""
 
     def __init__(self, code: int, reason: str) -> None:

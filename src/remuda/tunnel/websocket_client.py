@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from remuda.tunnel import TunnelError
 from remuda.tunnel.dialer import describe_error
 from remuda.tunnel.handshake import ClientHandshake, HandshakeError, HandshakeRefused
 from remuda.tunnel.proxies import is_exempt
@@ -21,7 +22,7 @@ _CHUNK = 16 * 1024
 _LONGEST_PROXY_ANSWER = 64 * 1024
 
 
-class Unreachable(Exception):
+class Unreachable(TunnelError):
     """Failed connection; the text says where and why. `retry_after`: seconds that the server asks to wait."""
 
     def __init__(self, text: str, retry_after: float | None = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from remuda.agent import AgentError
 
-class ImageError(Exception):
+
+class ImageError(AgentError):
     """The image could not be staged. The text never holds a credential."""

@@ -15,7 +15,7 @@ import socket
 import subprocess
 import time
 
-from remuda.agent import disk, log
+from remuda.agent import AgentError, disk, log
 from remuda.agent.signals import Signals
 from remuda.agent.supervise import started
 from remuda.agent.units import processes
@@ -30,7 +30,7 @@ _TICK_SECONDS = 0.1
 _STOP, _ANEW, _ENDED, _READY, _LATE = "stop", "anew", "ended", "ready", "late"
 
 
-class _Interrupted(Exception):
+class _Interrupted(AgentError):
     """A signal arrived while a command was running."""
 
     def __init__(self, what: str) -> None:
@@ -38,7 +38,7 @@ class _Interrupted(Exception):
         self.what = what
 
 
-class _Failed(Exception):
+class _Failed(AgentError):
     """Failure of the unit; the text says why."""
 
     def __init__(self, words: str, code: int | None = None) -> None:

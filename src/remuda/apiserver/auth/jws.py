@@ -18,6 +18,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
+from remuda.apiserver import ApiServerError
+
 # Ours are about 1 KB; with the longest names and many audiences still well below.
 LONGEST_TOKEN = 32 * 1024
 
@@ -25,7 +27,7 @@ PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 
 
-class InvalidToken(Exception):
+class InvalidToken(ApiServerError):
     """Not a token signed by one of our keys."""
 
 

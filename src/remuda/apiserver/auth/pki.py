@@ -22,6 +22,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.auth.user import MASTERS
 from remuda.kube import certificates
 from remuda.kube.names import dns1123_subdomain
@@ -35,7 +36,7 @@ _STANDARD_NAMES = ("localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.de
 TokenKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
-class PkiError(Exception):
+class PkiError(ApiServerError):
     """The folder holds something we must not replace and cannot use."""
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.auth.messages import quote_list
 
 ALL = "*"
@@ -181,7 +182,7 @@ def _covering_resources(resource: str) -> Iterator[str]:
         yield f"*/{subresource}"
 
 
-class TooManyPermissions(Exception):
+class TooManyPermissions(ApiServerError):
     """Rules whose lists multiply to more single permissions than anybody means, or than a server should check."""
 
     def __init__(self) -> None:

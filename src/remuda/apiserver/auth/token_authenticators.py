@@ -18,6 +18,7 @@ from typing import Protocol
 
 import msgspec
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.auth import tokens
 from remuda.apiserver.auth.jws import KeySet
 from remuda.apiserver.auth.tokens import Claims, Lookup, TokenSettings
@@ -124,7 +125,7 @@ class StaticTokens:
         return Authenticated(found, common)
 
 
-class TokenFileError(Exception):
+class TokenFileError(ApiServerError):
     """The token file is unusable. Says where, never what."""
 
 

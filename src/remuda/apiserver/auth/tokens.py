@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.auth.jws import InvalidToken, KeySet, Signer
 from remuda.apiserver.auth.messages import quote_list
 from remuda.apiserver.auth.user import (
@@ -34,7 +35,7 @@ _LEEWAY = 60.0  # seconds by which clocks may differ, and for which a deletion i
 Lookup = Callable[[str, str, str], Entry | None]  # (table, namespace, name), as Store.get
 
 
-class TokenRejected(Exception):
+class TokenRejected(ApiServerError):
     """A token that is meant for us and is not good; the text is safe to show."""
 
 

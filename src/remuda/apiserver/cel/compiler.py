@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import dataclass, field
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.cel import types as t
 from remuda.apiserver.cel.check import Checked, check
 from remuda.apiserver.cel.cost import CRD_ESTIMATE_LIMIT, MAX_UNITS, RULE_ESTIMATE_LIMIT
@@ -227,7 +228,7 @@ class _Compiler:
         self.errors.append(forbidden(path, _over_budget(name, self.total, CRD_ESTIMATE_LIMIT)))
 
 
-class _Wrong(Exception):
+class _Wrong(ApiServerError):
     """Expression that cannot be used, and why; `stage` is the word that upstream puts before the reason."""
 
     def __init__(self, stage: str, why: str) -> None:

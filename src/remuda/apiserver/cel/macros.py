@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.cel.ast import Bind, Call, Constant, Fold, FoldKind, Ident, Node, Select
 
 Complain = Callable[[int, str], None]
@@ -16,7 +17,7 @@ ACCUMULATOR = "__result__"
 _SORT_INPUT = "@__sortBy_input__"
 
 
-class _Misuse(Exception):
+class _Misuse(ApiServerError):
     def __init__(self, at: int, text: str) -> None:
         super().__init__(text)
         self.at = at

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.cel.cost import OBJECT_BUDGET
 from remuda.apiserver.cel.declared import Declared
 from remuda.apiserver.cel.list_types import key_of
@@ -97,7 +98,7 @@ class RuleSet:
         return run.errors
 
 
-class _OutOfBudget(Exception):
+class _OutOfBudget(ApiServerError):
     """No further rule runs."""
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from remuda.apiserver import ApiServerError
+
 MAX_COMPLAINTS = 100
 
 
-class CelSyntaxError(Exception):
+class CelSyntaxError(ApiServerError):
     """The text is no expression, or one that does not fit its types. `str()` is what the user is shown."""
 
 

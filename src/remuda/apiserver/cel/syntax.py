@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.cel import lexer, macros
 from remuda.apiserver.cel.ast import Call, Constant, Entry, Ident, ListOf, MapOf, Message, Node, Select, children
 from remuda.apiserver.cel.lexer import LiteralError, Token
@@ -72,7 +73,7 @@ def too_deep(root: Node) -> bool:
     return True
 
 
-class _Stop(Exception):
+class _Stop(ApiServerError):
     """A token nothing can be made of; the complaint is noted."""
 
 

@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from remuda.apiserver import ApiServerError
+
 INT_MIN = -(1 << 63)
 INT_MAX = (1 << 63) - 1
 UINT_MAX = (1 << 64) - 1
 
 
-class CelError(Exception):
+class CelError(ApiServerError):
     """An expression failed while it ran; && and || may still absorb it."""
 
 
-class CostExceeded(Exception):
+class CostExceeded(ApiServerError):
     """An expression used up what it may cost; nothing absorbs that."""
 
 

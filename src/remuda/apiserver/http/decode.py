@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.http.negotiate import JSON, PROTOBUF, YAML, body_media_type
 from remuda.apiserver.http.numbers import NumberTooLarge, decode_numbers, settled
 from remuda.apiserver.http.yaml_body import YamlError, decode_yaml
@@ -303,7 +304,7 @@ def repeated_fields(body: bytes, value: Any) -> list[str]:
     return [f'duplicate field "{path}"' for path in dict.fromkeys(paths)]
 
 
-class _Repeated(Exception):
+class _Repeated(ApiServerError):
     pass
 
 

@@ -13,13 +13,15 @@ from typing import Any
 
 import msgspec
 
+from remuda.apiserver import ApiServerError
+
 _SAME_DIGITS = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER = b"0" * 19  # the shortest that may not fit into 64 bits
 _EXACT = 1 << 53
 _NEVER_WITHOUT_EXPONENT = 1e21
 
 
-class NumberTooLarge(Exception):
+class NumberTooLarge(ApiServerError):
     """No float64 holds it; the text is the number."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httptools
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.http.limits import Limits
 from remuda.kube.web import Request
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-class Malformed(Exception):
+class Malformed(ApiServerError):
     """Request that could not be parsed, with the HTTP status that rejects it."""
 
     def __init__(self, status: int) -> None:
@@ -28,7 +29,7 @@ class Malformed(Exception):
         self.status = status
 
 
-class UnknownMethod(Exception):
+class UnknownMethod(ApiServerError):
     """A request line whose method the parser does not know."""
 
 

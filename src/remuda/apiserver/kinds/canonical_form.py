@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.kinds.idl import Field, Form, MessageType, message, resolve
 from remuda.apiserver.resource import Obj
 from remuda.kube import clock
@@ -110,7 +111,7 @@ def normalizer(type_: MessageType) -> Callable[[Obj], None]:
     return normalize
 
 
-class _Malformed(Exception):
+class _Malformed(ApiServerError):
     """A value that no struct field can hold."""
 
 

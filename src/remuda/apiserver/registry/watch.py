@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.registry.calls import WatchLine
 from remuda.apiserver.registry.objects import decode, encode_at
 from remuda.apiserver.registry.selection import Selection
@@ -150,5 +151,5 @@ class RegistryWatch:
         return WatchLine("BOOKMARK", msgspec.json.encode(body))
 
 
-class _PastUnknown(Exception):
+class _PastUnknown(ApiServerError):
     """A selector needs the state before an event, and it was lost with a restart: the client must list again."""

@@ -26,6 +26,7 @@ from typing import IO
 import apsw
 import msgspec
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.storage import rows
 from remuda.apiserver.storage.directory import DATABASE, LOCK, DirectoryLock, sync_directory
 from remuda.apiserver.storage.disk import REVISIONS_SKIPPED, Disk
@@ -48,7 +49,7 @@ _COPY_BYTES = 1 << 20
 _PLAIN_NAME = re.compile(r"(?!\.\.?(/|$))[^/\\\0]+(/(?!\.\.?(/|$))[^/\\\0]+)*")
 
 
-class ArchiveError(Exception):
+class ArchiveError(ApiServerError):
     """The backup or restore was refused or failed; nothing has changed. The message is for the person who asked."""
 
 

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple, NewType
 
 import msgspec
 
+from remuda.apiserver import ApiServerError
 from remuda.kube.errors import StatusError
 
 Revision = NewType("Revision", int)
@@ -101,7 +102,7 @@ class Event:
 Listener = Callable[[Sequence[Event]], None]
 
 
-class Compacted(Exception):
+class Compacted(ApiServerError):
     """The asked-for revision is older than the history kept, or is not of this history at all."""
 
     def __init__(self, asked: int, oldest: int, newest: int | None = None) -> None:
@@ -113,7 +114,7 @@ class Compacted(Exception):
         self.oldest = oldest
 
 
-class WriteConflict(Exception):
+class WriteConflict(ApiServerError):
     """The entry changed (or appeared, or vanished) since the caller read it; read `latest` and decide again."""
 
 
@@ -169,11 +170,11 @@ class ObjectsDamaged(StatusError):
         )
 
 
-class FeedOverflow(Exception):
+class FeedOverflow(ApiServerError):
     """A watcher fell so far behind that its buffer was dropped; it must start over from a list."""
 
 
-class StoreUnusable(Exception):
+class StoreUnusable(ApiServerError):
     """The store cannot be opened; the message is written for the person who started the server."""
 
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from remuda.capi import CapiError
 from remuda.capi.machine import drain_rules, volumes
 from remuda.capi.machine.deletion import Facts, deadline
 from remuda.capi.machine.drain_rules import Refusal, Surroundings
@@ -151,7 +152,7 @@ def _warn_of_losses(world: MachineDependencies, scope: Scope, pod: Pod) -> None:
         world.events.warning(scope.machine, "EvictedPod", f"Pod {pod.key} was evicted: {'; '.join(losses)}")
 
 
-class PodGone(Exception):
+class PodGone(CapiError):
     """Raised if the Pod does not exist any more."""
 
 

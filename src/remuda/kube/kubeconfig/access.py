@@ -12,10 +12,12 @@ from typing import Any, Literal
 
 import msgspec
 
+from remuda.kube import KubeError
+
 Pem = bytes | Path  # the text itself, or the file that has it
 
 
-class KubeconfigError(Exception):
+class KubeconfigError(KubeError):
     """A kubeconfig that cannot be used; the text names the file, the context and what is wrong."""
 
 

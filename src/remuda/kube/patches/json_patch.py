@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.kube import errors
+from remuda.kube import KubeError, errors
 from remuda.kube.cost import LIMITS, marks
 from remuda.kube.errors import StatusError
 from remuda.kube.patches.go_text import json_type
@@ -26,7 +26,7 @@ _MAX_SEGMENTS = 500
 _is_index = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
 
 
-class _DoesNotApply(Exception):
+class _DoesNotApply(KubeError):
     """Failure of one operation. The message is for debugging and is not sent to clients."""
 
 

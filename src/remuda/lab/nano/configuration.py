@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
+from remuda.lab import LabError
 from remuda.lab.nano import arguments
 from remuda.lab.nano.arguments import ArgumentType
 from remuda.lab.nano.flavour import NANO, Flavour
@@ -22,7 +23,7 @@ from remuda.lab.nano.host import Host
 Role = Literal["server", "agent"]
 
 
-class FatalError(Exception):
+class FatalError(LabError):
     """The program cannot run; the message says why."""
 
 

@@ -12,6 +12,7 @@ import logging
 
 import msgspec
 
+from remuda.lab import LabError
 from remuda.lab.nano import membership_client
 from remuda.lab.nano.configuration import FatalError
 from remuda.lab.nano.layout import Layout, write_file
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 REMOVED = "this node has been removed from the cluster: remove {} to let it join again as a new member"
 
 
-class Moved(Exception):
+class Moved(LabError):
     """This server keeps the data from now on: it must start anew as that."""
 
 

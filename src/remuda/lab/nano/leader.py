@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from remuda.lab import LabError
 from remuda.lab.nano import membership_client
 from remuda.lab.nano.layout import Layout
 from remuda.lab.nano.members import NO_LEADER, Member, MemberRefused, Members
@@ -22,7 +23,7 @@ CATCH_UP_SECONDS = 1.0  # a learner that has reported for so long has caught up
 STALL_SECONDS = 300.0  # one that has not for so long is given up: it would keep everybody else from joining
 
 
-class Removed(Exception):
+class Removed(LabError):
     """Error for a report from a server that is no longer a member."""
 
 

@@ -13,13 +13,15 @@ from typing import Any
 
 import msgspec
 
+from remuda.lab import LabError
+
 NO_LEADER = "etcdserver: no leader"
 TOO_MANY_LEARNERS = "etcdserver: too many learner members in cluster"
 NOT_ENOUGH_STARTED = "etcdserver: re-configuration failed due to not enough started members"
 NOT_FOUND = "etcdserver: member not found"
 
 
-class MemberRefused(Exception):
+class MemberRefused(LabError):
     """In etcd's words."""
 
 

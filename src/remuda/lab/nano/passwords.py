@@ -17,13 +17,14 @@ import msgspec
 
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import AlreadyExists, NotFound, ignore_not_found
+from remuda.lab import LabError
 
 SECRETS = Target("v1", "secrets")
 NAMESPACE = "kube-system"
 _COST = {"n": 2**14, "r": 8, "p": 1}
 
 
-class WrongPassword(Exception):
+class WrongPassword(LabError):
     pass
 
 

@@ -18,6 +18,7 @@ import msgspec
 from yarl import URL
 
 from remuda.kube.http.tls import client_context
+from remuda.lab import LabError
 from remuda.lab.nano import tokens
 from remuda.lab.nano.configuration import FatalError
 from remuda.lab.nano.tokens import Token
@@ -29,11 +30,11 @@ _ANSWER_SECONDS = 30.0
 _MOST = 16 << 20
 
 
-class NoAnswer(Exception):
+class NoAnswer(LabError):
     """Server that is unreachable, perhaps only now: worth a retry."""
 
 
-class Answered(Exception):
+class Answered(LabError):
     """Something else than what was hoped for."""
 
     def __init__(self, code: int, text: str) -> None:

@@ -13,11 +13,12 @@ from typing import Literal, Protocol
 import msgspec
 
 from remuda.kube import clock
+from remuda.lab import LabError
 
 HostState = Literal["booting", "running"]
 
 
-class CloudError(Exception):
+class CloudError(LabError):
     """The cloud did not do it, this time."""
 
 

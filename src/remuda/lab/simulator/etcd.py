@@ -13,9 +13,10 @@ from collections.abc import Callable
 import msgspec
 
 from remuda.kube import clock
+from remuda.lab import LabError
 
 
-class EtcdRefused(Exception):
+class EtcdRefused(LabError):
     """etcd does not do it, with its words for why."""
 
 

@@ -14,6 +14,7 @@ from remuda.kube import conditions
 from remuda.kube.client import Client
 from remuda.kube.errors import Conflict, Gone, NotFound
 from remuda.kube.objects import Condition, Key, Kind, Object
+from remuda.providers import ProviderError
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.queue import Backoff
@@ -25,7 +26,7 @@ RACE = Backoff(first=0.01, most=1.0)  # what the winner wrote may not be there t
 T = TypeVar("T", bound=Object)
 
 
-class Contested(Exception):
+class Contested(ProviderError):
     """Error for an object that other writers change too often to be updated."""
 
 

@@ -18,6 +18,7 @@ from remuda.kube.conditions import condition
 from remuda.kube.core import SECRET, SECRETS, Secret
 from remuda.kube.errors import AlreadyExists, Conflict
 from remuda.kube.objects import Key
+from remuda.providers import ProviderError
 from remuda.providers.bootstrap import clusters, custom, objects, tokens
 from remuda.providers.bootstrap.custom import BadRequest
 from remuda.providers.bootstrap.tokens import Token
@@ -36,7 +37,7 @@ RETRY_SECONDS = 5.0
 _UNKNOWN = "unknown or expired token"
 
 
-class Refusal(Exception):
+class Refusal(ProviderError):
     """Refusal of a host's request. The text is for the reader of the host's log. `retry_after` is in seconds; 0 means
     that a retry does not help."""
 

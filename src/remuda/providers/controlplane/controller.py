@@ -22,6 +22,7 @@ from remuda.kube import conditions
 from remuda.kube.errors import Conflict, StatusError
 from remuda.kube.objects import Key
 from remuda.kube.wait import Wait
+from remuda.providers import ProviderError
 from remuda.providers.controlplane import admission, installation, kubeconfig, removal, status, status_writer, wakeups
 from remuda.providers.controlplane.apply_decision import Acts
 from remuda.providers.controlplane.gather import Gathered, Gatherer, Silence
@@ -196,7 +197,7 @@ class RKEControlPlaneController:
         return kept
 
 
-class _Undecided(Exception):
+class _Undecided(ProviderError):
     """Exception that names what is missing before the planner can decide anything."""
 
     def __init__(self, wait: Wait, check_after: float | None = None) -> None:

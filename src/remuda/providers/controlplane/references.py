@@ -25,6 +25,7 @@ from remuda.kube.core import CONFIG_MAPS, SECRETS
 from remuda.kube.objects import Key
 from remuda.kube.selectors import SelectorError
 from remuda.kube.wait import Wait
+from remuda.providers import ProviderError
 from remuda.providers.controlplane.planner.observation import ExtraFile, ExtraFiles, RegistryAccess, S3Access
 from remuda.providers.controlplane.referenced_objects import CONFIG_MAP, Held, Named
 from remuda.providers.shared import author, credentials
@@ -122,7 +123,7 @@ class Resolved(msgspec.Struct, kw_only=True):
         return "<Resolved>"
 
 
-class _Problem(Exception):
+class _Problem(ProviderError):
     def __init__(self, on: str, missing: str, then: str = "") -> None:
         super().__init__(missing)
         self.wait = Wait(reason="MissingInput", on=on, missing=missing, then=then)

@@ -13,12 +13,13 @@ from remuda.kube.client import Client, list_all
 from remuda.kube.core import JOBS, SECRET, SECRETS
 from remuda.kube.errors import Forbidden, NotFound
 from remuda.kube.objects import Key
+from remuda.providers import ProviderError
 from remuda.providers.shared import names
 from remuda.providers.shared.jobs import login, manifests, state
 from remuda.providers.shared.jobs.state import KNOWN_HOSTS, PRIVATE_KEY, State
 
 
-class NoAccess(Exception):
+class NoAccess(ProviderError):
     """Error with a message for users."""
 
 

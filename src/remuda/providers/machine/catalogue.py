@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from remuda.providers import ProviderError
 from remuda.providers.machine import options
 from remuda.providers.machine.options import BadModel
 from remuda.providers.machine.scope import FoundDriver
@@ -25,7 +26,7 @@ PROGRAM = "remuda.dev/driver-program"  # annotation: "rancher-machine" takes its
 _RANCHER_MACHINE = "rancher-machine"
 
 
-class NotAvailable(Exception):
+class NotAvailable(ProviderError):
     """The driver cannot be used; the message says why. `reason`: the failed step, in one word."""
 
     def __init__(self, reason: str, message: str) -> None:

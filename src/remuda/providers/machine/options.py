@@ -13,6 +13,7 @@ from typing import Any, Literal
 import msgspec
 
 from remuda.kube.definitions import schema
+from remuda.providers import ProviderError
 from remuda.providers.shared.drivers.spi import Driver
 
 FlagType = Literal["string", "integer", "boolean", "strings"]
@@ -26,7 +27,7 @@ _NAME = re.compile(r"[a-z][A-Za-z0-9]*")
 _RESERVED = frozenset({"common", "providerID", "apiVersion", "kind", "metadata", "spec", "status"})
 
 
-class BadModel(Exception):
+class BadModel(ProviderError):
     """Invalid description of a driver's options: no schema can be generated from it. The text says why."""
 
 

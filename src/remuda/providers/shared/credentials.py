@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from remuda.kube.objects import Key
+from remuda.providers import ProviderError
 
 SHARED_NAMESPACES = frozenset({"cattle-global-data"})
 _SUFFIX = "-credentials"
 
 
-class BadReference(Exception):
+class BadReference(ProviderError):
     """Error with a message for users."""
 
 

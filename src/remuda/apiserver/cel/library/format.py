@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from remuda.apiserver import ApiServerError
 from remuda.apiserver.cel.library.conversions import double_text
 from remuda.apiserver.cel.times import duration_text, timestamp_text
 from remuda.apiserver.cel.values import CelError, Duration, Timestamp, TypeValue, Uint, from_key, type_name
@@ -22,7 +23,7 @@ MAX_PRECISION = 1000
 _DEFAULT_PRECISION = 6
 
 
-class FormatError(Exception):
+class FormatError(ApiServerError):
     """A format string that cannot be right, whatever the arguments."""
 
 

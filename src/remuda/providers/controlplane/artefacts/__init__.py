@@ -22,6 +22,8 @@ from pathlib import Path
 
 import msgspec
 
+from remuda.providers import ProviderError
+
 SUMS = "SHA256SUMS"
 
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}", re.ASCII)
@@ -31,7 +33,7 @@ _NEW = ".new-"
 _PIECE = 1024 * 1024
 
 
-class BadArtefact(Exception):
+class BadArtefact(ProviderError):
     """Error for an artefact that cannot be stored; the message gives the reason."""
 
 

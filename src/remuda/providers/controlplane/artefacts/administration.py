@@ -28,6 +28,7 @@ import msgspec
 from remuda.kube import clock
 from remuda.kube.errors import StatusError, bad_request, no_such_path
 from remuda.kube.web import Request
+from remuda.providers import ProviderError
 from remuda.providers.controlplane.artefacts import Artefact, BadArtefact, WrongChecksum, file_names
 from remuda.providers.controlplane.artefacts.nano_bundles import DISTRO, Packing
 from remuda.providers.shared.distros import BadVersion, parse_version
@@ -43,7 +44,7 @@ _MOST_BODY = 64 * 1024
 _INSUFFICIENT_STORAGE = 507
 
 
-class WrongOffset(Exception):
+class WrongOffset(ProviderError):
     """The piece does not continue what is there."""
 
     def __init__(self, present: int) -> None:
@@ -51,7 +52,7 @@ class WrongOffset(Exception):
         self.present = present
 
 
-class NoSpace(Exception):
+class NoSpace(ProviderError):
     """In words."""
 
 

@@ -17,6 +17,7 @@ from remuda.capi.types.shared import Selector, SelectorRequirement
 from remuda.kube.definitions import peel
 from remuda.kube.errors import FieldError, forbidden
 from remuda.kube.objects import Part
+from remuda.providers import ProviderError
 from remuda.providers.shared.types import configuration as c
 from remuda.providers.shared.types.controlplane import RKEControlPlaneSpec
 
@@ -102,7 +103,7 @@ CONTROL_PLANE: Table = {
 }
 
 
-class Undecided(Exception):
+class Undecided(ProviderError):
     """Error for a field that has no entry in the table."""
 
 

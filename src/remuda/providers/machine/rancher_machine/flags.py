@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from remuda.providers import ProviderError
 from remuda.providers.machine.options import Flag, FlagType
 from remuda.providers.machine.rancher_machine.gob import Decoder, Encoder, GobError, Named
 from remuda.providers.machine.rancher_machine.program import Program
@@ -40,7 +41,7 @@ _TYPES: dict[str, FlagType] = {
 }
 
 
-class NoFlags(Exception):
+class NoFlags(ProviderError):
     """The program does not report its options; the message says what it did instead."""
 
 

@@ -12,6 +12,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from remuda.providers import ProviderError
+
 MAX_MESSAGE = 4 * 1024 * 1024
 _MAX_DEPTH = 64
 _MAX_TYPES = 4096
@@ -23,7 +25,7 @@ _WIRE_TYPE, _ARRAY_TYPE, _COMMON_TYPE, _SLICE_TYPE, _STRUCT_TYPE, _FIELD_TYPE, _
 _FIRST_OWN_TYPE = 64
 
 
-class GobError(Exception):
+class GobError(ProviderError):
     """The data is not gob, or exceeds a limit."""
 
 
@@ -222,11 +224,11 @@ def _defined(wire: Mapping[str, Any]) -> _Type:
     return _Opaque()
 
 
-class _TooShort(Exception):
+class _TooShort(ProviderError):
     """The message ends before its value does."""
 
 
-class _GoesOn(Exception):
+class _GoesOn(ProviderError):
     """The value goes on in a message that is not there yet."""
 
 

@@ -21,6 +21,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from remuda.providers import ProviderError
+
 BUILT_IN = "local://"
 MACHINE = "rancher-machine"
 MACHINE_VARIABLE = "REMUDA_RANCHER_MACHINE"  # where it is, when it is not on the PATH
@@ -30,7 +32,7 @@ _MOST_BYTES = 512 * 1024 * 1024
 _DOWNLOAD_SECONDS = 300.0
 
 
-class Unobtainable(Exception):
+class Unobtainable(ProviderError):
     """The program is not available; the message says why and what to do."""
 
 

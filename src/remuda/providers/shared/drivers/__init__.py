@@ -9,12 +9,13 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from remuda.providers import ProviderError
 from remuda.providers.shared.drivers.spi import ClusterDriver, Driver
 
 ENTRY_POINTS = "remuda.drivers"
 
 
-class NoSuchDriver(Exception):
+class NoSuchDriver(ProviderError):
     """No installed package has the driver, or the package cannot be imported; the message says which."""
 
 

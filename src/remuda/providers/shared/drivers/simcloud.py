@@ -20,10 +20,11 @@ from typing import Literal, Protocol
 import msgspec
 
 from remuda.kube import clock
+from remuda.providers import ProviderError
 from remuda.providers.shared.drivers.spi import TAG_OWNER, TAG_UID
 
 
-class CloudRefused(Exception):
+class CloudRefused(ProviderError):
     """The cloud refused a request, temporarily or permanently."""
 
 

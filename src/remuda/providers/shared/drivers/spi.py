@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 import msgspec
 
 from remuda.kube.objects import Key, Part
+from remuda.providers import ProviderError
 
 ServerState = Literal["starting", "running", "stopped", "failed"]
 AddressType = Literal["InternalIP", "ExternalIP", "InternalDNS", "ExternalDNS", "Hostname"]
@@ -30,7 +31,7 @@ TAG_MACHINE = "remuda-machine"  # namespace/name of its <Driver>Machine
 TAG_UID = "remuda-uid"  # of its <Driver>Machine: what makes a create idempotent
 
 
-class DriverError(Exception):
+class DriverError(ProviderError):
     """The infrastructure refused or failed; a retry may succeed. The message is for users."""
 
 

@@ -19,6 +19,7 @@ from remuda.kube.client import Client, Propagation, Target
 from remuda.kube.core import JOBS, NAMESPACES, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.errors import AlreadyExists, NotFound, ignore_not_found
 from remuda.kube.objects import Key, Kind, Object
+from remuda.providers import ProviderError
 from remuda.providers.shared import author, credentials
 from remuda.providers.shared.drivers.spi import ClusterOrder, Needs, Order
 from remuda.providers.shared.jobs import manifests, protection
@@ -39,7 +40,7 @@ _RIGHTS_SECONDS = 60.0  # until an author's rights are asked about again
 _HEAD = Kind("", "", "", Object)
 
 
-class Missing(Exception):
+class Missing(ProviderError):
     """An input of the Job is missing; the message is for users."""
 
     def __init__(self, reason: str, on: str, message: str, check_after: float = 15.0) -> None:

@@ -14,6 +14,7 @@ import shlex
 
 import msgspec
 
+from remuda.providers import ProviderError
 from remuda.providers.shared.drivers.spi import TAG_CLUSTER, TAG_MACHINE, TAG_OWNER, TAG_UID, Order
 
 _PLACE = """
@@ -97,7 +98,7 @@ class Sight(msgspec.Struct, frozen=True):
     foreign: bool = False  # somebody has it who writes no claims
 
 
-class Unreadable(Exception):
+class Unreadable(ProviderError):
     """The server's answer cannot be decoded."""
 
 

@@ -29,6 +29,7 @@ from typing import ParamSpec, TypeVar
 
 import msgspec
 
+from remuda.providers import ProviderError
 from remuda.providers.shared.drivers import proc
 from remuda.providers.shared.drivers.spi import (
     TAG_CLUSTER,
@@ -67,7 +68,7 @@ for each in -d -v; do ulimit -S "$each" "$(ulimit -H "$each")"; done 2>/dev/null
 """
 
 
-class Taken(Exception):
+class Taken(ProviderError):
     """Error: another host or balancer already has the name or the address."""
 
 
