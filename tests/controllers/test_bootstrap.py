@@ -54,7 +54,7 @@ async def test_rkecluster_is_provisioned_once_owned_and_sets_no_endpoint(yard: Y
         alone = await yard.engine.until(
             RKE_CLUSTER.target, yard.namespace, "alone", lambda obj: condition(obj, "Ready").get("status") == "False"
         )
-        assert "no Cluster owns it" in condition(alone, "Ready")["message"]
+        assert "waiting for an owner: the Cluster that names this object" in condition(alone, "Ready")["message"]
         await yard.cluster()
         await yard.engine.until(
             CLUSTER.target,
