@@ -27,6 +27,7 @@ _LOG_METHODS = frozenset(("debug", "info", "warning", "error", "exception"))
 _WAITS = frozenset(("Blocked", "Again", "Retryable", "Terminal", "warning_event", "step"))
 _OF_EACH = 6
 _SHORTEST = 20
+_FEWEST_WORDS = 3
 
 
 def pages(folder: Path) -> Iterator[str]:
@@ -36,7 +37,7 @@ def pages(folder: Path) -> Iterator[str]:
         for paragraph in prose.split("\n\n"):
             if paragraph.lstrip().startswith(("#", "|", "<")):
                 continue
-            for sentence in re.split(r"(?<=[.:])\s+", " ".join(paragraph.split())):
+            for sentence in re.split(r"(?<=\.)\s+", " ".join(paragraph.split())):
                 yield sentence.removeprefix("- ")
 
 
@@ -91,9 +92,14 @@ def sample(seed: int) -> Iterator[tuple[str, str]]:
         "test": test_names(_TESTS),
     }
     for kind, found in texts.items():
-        candidates = sorted({text for text in found if len(text) >= _SHORTEST and (" " in text or kind == "test")})
+        candidates = sorted({text for text in found if kind == "test" or _is_sentence(text)})
         for text in chance.sample(candidates, _OF_EACH):
             yield kind, text
+
+
+def _is_sentence(text: str) -> bool:
+    """Return whether a text says something: names of objects and fragments do not."""
+    return len(text) >= _SHORTEST and len(re.sub(r"\{[^}]*\}|%s", "", text).split()) >= _FEWEST_WORDS
 
 
 def main() -> None:
