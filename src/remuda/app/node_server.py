@@ -130,7 +130,11 @@ class NodeServer:
             try:
                 await self._renew()
             except Exception as error:
-                log.warning("cannot renew the certificate for hosts: %s; retrying in %.0f s", error, _RETRY_SECONDS)
+                log.warning(
+                    "cannot renew the serving certificate of the node endpoint: %s; retrying in %.0f s",
+                    error,
+                    _RETRY_SECONDS,
+                )
                 await asyncio.sleep(_RETRY_SECONDS)
 
 
