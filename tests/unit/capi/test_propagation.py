@@ -53,7 +53,9 @@ class TestHandDown:
         given=st.dictionaries(st.sampled_from("abcd"), st.sampled_from("12")),
         stale=st.sets(st.sampled_from("abcd")),
     )
-    def test_propagation_removes_stale_labels_and_sets_template_labels(self, present: Json, given: Json, stale: set[str]) -> None:
+    def test_propagation_removes_stale_labels_and_sets_template_labels(
+        self, present: Json, given: Json, stale: set[str]
+    ) -> None:
         changed = draft(present)
         propagation.hand_down(changed, given, {}, Keys(frozenset(stale)))
         assert changed.metadata["labels"] == {k: v for k, v in present.items() if k not in stale} | given

@@ -41,7 +41,9 @@ from remuda.runtime.steps import step
 
 NAME = "rkecontrolplane"
 PREPARE = step("rkecontrolplane.prepare", "writes a control plane's finalizer and the choices that its plans keep")
-UNDECIDED = step("rkecontrolplane.publish-wait", "writes what a control plane waits for before the planner can run")
+UNDECIDED = step(
+    "rkecontrolplane.publish-wait", "writes to the status of a control plane why the planner cannot run yet"
+)
 
 Decide = Callable[[Observed], Decision]
 
