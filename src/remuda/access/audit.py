@@ -123,7 +123,9 @@ class Entry:
             "remuda.through": self.through,
         }
         seconds = self._loop.time() - self._began
-        tracing.record("proxy request", seconds, attributes, failed=code >= 500, traceparent=self._traceparent)
+        # An anonymous client may neither join a trace of others nor have its requests sampled.
+        joined = self._traceparent if self.caller.name else None
+        tracing.record("proxy request", seconds, attributes, failed=code >= 500, traceparent=joined)
 
 
 def id_of(request: Request) -> str:

@@ -12,11 +12,15 @@ import pytest_asyncio
 from aiohttp import web
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from remuda.access.audit import Audit
+from remuda.access.interfaces import Caller
 from remuda.app import tracing as export
 from remuda.kube.objects import Key
+from remuda.kube.web import Request
 from remuda.runtime import tracing
 from remuda.runtime.reconcile_context import Running, current, detached
 from remuda.runtime.steps import Step
+from tests.unit.access.test_authorization import Peer
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -133,3 +137,16 @@ async def test_missing_exporter_refuses_the_start(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(export.TracingUnavailable, match=r"OTEL_EXPORTER_OTLP_ENDPOINT is set.*remuda\[otel\]"):
         export.start("up", {ENDPOINT: "http://x"})
+
+
+@pytest.mark.parametrize(("user", "joins"), [("u-1", True), ("", False)])
+async def test_only_an_authenticated_caller_joins_a_proxied_request_to_its_trace(
+    collector: Collector, user: str, joins: bool
+) -> None:
+    stop = export.start("up")
+    asked = Request(Peer(), "GET", "/k8s/clusters/c/version", {b"traceparent": PARENT.encode()})
+    entry = Audit().request(asked)
+    entry.caller = Caller(name=user)
+    entry.end(200)
+    await asyncio.to_thread(stop)
+    assert (collector.spans["proxy request"].trace_id.hex() == PARENT.split("-")[1]) is joins
