@@ -125,7 +125,7 @@ class Tenant:
             await self.engine.gone(NAMESPACES, "", name)
 
     async def left_elsewhere(self) -> list[str]:
-        """What there still is in the manager's own namespace."""
+        """Return the objects of removals that are left in the manager's own namespace."""
         found: list[str] = []
         for target in (JOBS, SECRETS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS):
             for obj in await self.engine.list(target, OURS, REMOVAL_OF):

@@ -1,4 +1,4 @@
-"""What `remuda why` finds in real objects: the blocker of a deletion, of a pool, of a machine, and what helps."""
+"""`remuda why` on real objects: the blocker of a deletion, a pool or a machine, and advice that works."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def butte(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tu
 
 
 def manage_users(host: CustomHost) -> None:
-    """Its users are its owner's: no program adds one."""
+    """Make a host whose owner manages the users: programs that add users fail."""
     (host.root / "etc").mkdir()
     write_users(host, "root:x:0:0::/root:/bin/sh\n")
     for name in ("useradd", "groupadd"):

@@ -63,7 +63,7 @@ class Host:
 
     @property
     def url(self) -> str:
-        """Of the supervisor."""
+        """URL of the supervisor."""
         return f"https://{self.address}:{self.flavour.supervisor_port}"
 
     @property

@@ -17,7 +17,7 @@ _ENDS_SECONDS = 0.05
 
 
 class _Start(NamedTuple):
-    """How a host's first program was started: no service manager starts it again when the host has died."""
+    """Command of a host's first program, which no service manager restarts after the host's death."""
 
     command: list[str]
     environment: dict[str, str]

@@ -220,7 +220,7 @@ class ProvisioningClusterRef(Part):
 
 
 class ManagementClusterInfo(Part):
-    """What is known of it from its provisioning Cluster."""
+    """Status of a management Cluster, copied from its provisioning Cluster."""
 
     machine_provider: Annotated[str, Field("The driver of the first pool, or custom.")] = ""
     kubernetes_version: Annotated[str, Field("The desired version.")] = ""

@@ -145,13 +145,13 @@ class OldSimulatedControlPlaneSpec(ControlPlaneSpec):
 
 
 class Provisioned(Part):
-    """What has happened once, and is never taken back."""
+    """Facts that are set once and never reset."""
 
     provisioned: Annotated[bool, Field("It exists and can be used.")] = False
 
 
 class SimulatedClusterStatus(Part):
-    """What was found."""
+    """Observed state."""
 
     initialization: Provisioned = Provisioned()
     failure_domains: Annotated[Sequence[FailureDomain], Field(list_type="map", list_map_keys=("name",))] = ()
@@ -159,7 +159,7 @@ class SimulatedClusterStatus(Part):
 
 
 class SimulatedMachineStatus(Part):
-    """What was found."""
+    """Observed state."""
 
     initialization: Provisioned = Provisioned()
     failure_domain: FailureDomainName = ""
@@ -168,13 +168,13 @@ class SimulatedMachineStatus(Part):
 
 
 class DataSecretCreated(Part):
-    """What has happened once, and is never taken back."""
+    """Facts that are set once and never reset."""
 
     data_secret_created: Annotated[bool, Field("The Secret exists.")] = False
 
 
 class SimulatedBootstrapStatus(Part):
-    """What was found."""
+    """Observed state."""
 
     initialization: DataSecretCreated = DataSecretCreated()
     data_secret_name: str = ""
@@ -182,13 +182,13 @@ class SimulatedBootstrapStatus(Part):
 
 
 class ControlPlaneInitialized(Part):
-    """What has happened once, and is never taken back."""
+    """Facts that are set once and never reset."""
 
     control_plane_initialized: Annotated[bool, Field("The API has answered once.")] = False
 
 
 class SimulatedControlPlaneStatus(Part):
-    """What was found."""
+    """Observed state."""
 
     initialization: ControlPlaneInitialized = ControlPlaneInitialized()
     selector: str = ""
@@ -210,7 +210,7 @@ class SimulatedRemediationStatus(Part):
 
 
 class OldStatus(Part):
-    """What was found."""
+    """Observed state."""
 
     ready: Annotated[bool, Field("It can be used.")] = False
     conditions: OldConditions = ()
@@ -226,25 +226,25 @@ class OldFailureDomain(Part):
 
 
 class OldSimulatedClusterStatus(OldStatus):
-    """What was found."""
+    """Observed state."""
 
     failure_domains: Mapping[str, OldFailureDomain] = {}
 
 
 class OldSimulatedMachineStatus(OldStatus):
-    """What was found."""
+    """Observed state."""
 
     addresses: Annotated[Sequence[MachineAddress], Field(list_type="atomic")] = ()
 
 
 class OldSimulatedBootstrapStatus(OldStatus):
-    """What was found."""
+    """Observed state."""
 
     data_secret_name: str = ""
 
 
 class OldSimulatedControlPlaneStatus(OldStatus):
-    """What was found."""
+    """Observed state."""
 
     initialized: Annotated[bool, Field("The API has answered once.")] = False
     selector: str = ""

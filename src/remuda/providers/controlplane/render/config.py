@@ -227,7 +227,7 @@ def _token_settings(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def fingerprint(authority: bytes) -> str:
-    """As distributions reckon it: of the file if it is one certificate, else of the root the first one leads to."""
+    """Return the fingerprint that distributions compute: of the file if it is one certificate, else of its root."""
     certificates = x509.load_pem_x509_certificates(authority)
     if len(certificates) == 1:
         return hashlib.sha256(authority).hexdigest()

@@ -19,7 +19,7 @@ READY = "Ready"
 
 
 class UserData(Part):
-    """What goes to the server besides our own script."""
+    """Additions to the bootstrap script of a server."""
 
     inline_userdata: Annotated[
         str, Field("A #cloud-config whose write_files, runcmd and other keys are kept beside ours.")
@@ -72,7 +72,7 @@ class RKEBootstrapTemplateSpec(Part):
 
 
 class RKEBootstrapTemplate(Object):
-    """What the RKEBootstraps of a set of machines are made from."""
+    """Template of the RKEBootstraps of a set of machines."""
 
     spec: RKEBootstrapTemplateSpec = RKEBootstrapTemplateSpec()
 

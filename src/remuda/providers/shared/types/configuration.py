@@ -55,7 +55,7 @@ class DrainHook(Part):
 
 
 class DrainOptions(Part):
-    """How Pods are moved away before a node is restarted."""
+    """Drain of a node before its services restart."""
 
     enabled: Annotated[bool, Field("Whether nodes are drained.")] = False
     force: Annotated[bool, Field("Also drain Pods without a controller.")] = False
@@ -172,7 +172,7 @@ class Registries(Part):
 
 
 class S3(Part):
-    """Where snapshots go besides the node's own disk."""
+    """S3 bucket for snapshots, in addition to the node's own disk."""
 
     endpoint: Annotated[str, Field("Of the service; the credential's default if unset.")] = ""
     endpoint_ca: Annotated[str, Field("A path ending in .crt, PEM, or base64 of PEM.")] = msgspec.field(

@@ -53,13 +53,13 @@ class ControlPlaneInitialization(Part):
 
 
 class Renderer(Part):
-    """What plans are made with: pinned, so that a new release of the manager changes no plan by itself."""
+    """Pinned inputs of plans: a new release of the manager changes no plan by itself."""
 
     version: Annotated[int, Field("Version of the plan format.", minimum=1)] = 1
 
 
 class Installer(Part):
-    """Where nodes get a version of the distribution from: decided once per version."""
+    """Source from which nodes install a version of the distribution: decided once per version."""
 
     version: Annotated[str, Field("Version of the distribution.")] = ""
     image: Annotated[str, Field("An installer image that nodes pull, or …")] = ""

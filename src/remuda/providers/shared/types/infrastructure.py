@@ -22,7 +22,7 @@ ENDPOINT_MACHINE = "remuda.dev/endpoint-machine"  # annotation: the Machine whos
 
 
 class Infrastructure(Part):
-    """What a driver makes for the cluster as a whole, before its first machine: a network, a balancer."""
+    """Infrastructure that a driver creates for the whole cluster, before its first machine: network, load balancer."""
 
     driver: Annotated[str, Field("Driver that creates the infrastructure.", required=True, min_length=1)] = ""
     options: Annotated[Mapping[str, Any], Field("Options of the driver.", preserve_unknown=True)] = {}
@@ -47,7 +47,7 @@ class RKEClusterInitialization(Part):
 
 
 class InfrastructureStatus(Part):
-    """How far a driver is with it."""
+    """State of the infrastructure that a driver creates."""
 
     driver: Annotated[str, Field("Driver that creates the infrastructure.")] = ""
     id: Annotated[str, Field("Id of the infrastructure, set by the driver.")] = ""

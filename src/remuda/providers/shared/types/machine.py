@@ -56,7 +56,7 @@ class Taint(Part):
 
 
 class Common(Part):
-    """What every driver's machines have, outside the driver's own options."""
+    """Fields of every driver's machines, besides the driver's own options."""
 
     labels: Annotated[Mapping[str, str], Field("Labels of the pool's nodes.")] = {}
     taints: Annotated[Sequence[Taint], Field("Taints of the pool's nodes.", list_type="atomic")] = ()
@@ -114,7 +114,7 @@ class DriverMachineTemplateSpec(Part):
 
 
 class DriverMachineTemplate(Object):
-    """What the machines of a pool are made from."""
+    """Template of the machines of a pool."""
 
     spec: Annotated[DriverMachineTemplateSpec, Field(required=True)] = DriverMachineTemplateSpec()
 
