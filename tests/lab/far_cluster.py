@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from remuda.kube import kubeconfig
 from tests.lab.certificates import Authority, write
+from tests.lab.ports import free_port
 
 
 class Seen(NamedTuple):
@@ -62,7 +63,7 @@ class FarCluster:
         self.seen: list[Seen] = []
         self.connections = 0
         self.answer: Answer = plainly
-        self.port = 0
+        self.port = free_port()  # it keeps its port when it is started again
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -75,7 +76,6 @@ class FarCluster:
         context.load_verify_locations(cadata=self.authority.pem.decode())
         context.verify_mode = ssl.CERT_REQUIRED
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=context)
-        self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         if self._server is not None:

@@ -19,6 +19,7 @@ import aiohttp
 
 from tests.lab.certificates import Authority, write
 from tests.lab.peers import require_peer
+from tests.lab.ports import free_port
 from tests.lab.programs import Program
 from tests.lab.server import tail
 from tests.lab.tunnel_services import WAIT
@@ -162,12 +163,10 @@ class Stable:
     async def end_all(self) -> None:
         await self._exits.aclose()
 
-    async def server(
-        self, kind: str, *, listen: str = "127.0.0.1:0", allow: Sequence[str] = (), **settings: float
-    ) -> End:
+    async def server(self, kind: str, *, listen: str = "", allow: Sequence[str] = (), **settings: float) -> End:
         arguments = [
             "--listen",
-            listen,
+            listen or f"127.0.0.1:{free_port()}",  # not any port: a test may start a server again at its address
             "--certificate",
             str(self.files["certificate"]),
             "--key",

@@ -20,6 +20,7 @@ from remuda.tunnel.session_table import Event, Key, Sessions
 from remuda.tunnel.streams import Limits
 from tests.lab.certificates import Authority, write
 from tests.lab.limits import LIMIT_SECONDS
+from tests.lab.ports import free_port
 
 WAIT = LIMIT_SECONDS
 LIVELY = Timing(ping_every=0.2, heard_within=WAIT, sent_within=WAIT)
@@ -41,7 +42,7 @@ class Place:
         self.authority = Authority("tunnels")
         self.events: list[Event] = []
         self.sessions = Sessions(self.events.append)
-        self.port = 0
+        self.port = free_port()  # it keeps its port when it is started again
         self._listener: Listener | None = None
         self._clients: list[tuple[Client, threading.Thread]] = []
         self._services: list[asyncio.Server] = []
@@ -67,7 +68,6 @@ class Place:
         tls.load_cert_chain(files["certificate"], files["key"])
         self._listener = Listener(tunnel_handler(server))
         await self._listener.start("127.0.0.1", self.port, tls)
-        self.port = self._listener.port
 
     async def stop_serving(self) -> None:
         if self._listener is not None:
