@@ -12,14 +12,12 @@ from contextlib import contextmanager
 import pytest
 
 from tests.e2e.scenarios import declared, labels, roles
-from tests.lab.clusters import MACHINES, SETS, Declared, Fleet, is_ready, pool
+from tests.lab.clusters import BUDGETS, MACHINES, PODS, SETS, Declared, Fleet, is_ready, pool
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.up import Json
 
 TAINT = {"key": "herd", "value": "wild", "effect": "NoSchedule"}
 OTHER = {"key": "herd", "value": "tame", "effect": "PreferNoSchedule"}
-PODS = "/api/v1/namespaces/default/pods"
-BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 DELETE_ME = "cluster.x-k8s.io/delete-machine"
 
 
@@ -124,17 +122,7 @@ def _scale_workers(cluster: Declared, number: int) -> None:
 @contextmanager
 def guarded_pod(cluster: Declared, node: str) -> Iterator[None]:
     """A Pod there that may not be evicted; at the end it may."""
-    pod: Json = {
-        "metadata": {"name": "mare", "labels": {"app": "mare"}},
-        "spec": {"nodeName": node, "containers": [{"name": "mare", "image": "mare"}]},
-    }
-    budget: Json = {
-        "metadata": {"name": "mare"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "mare"}}},
-    }
-    for path, obj in ((PODS, pod), (BUDGETS, budget)):
-        reply = cluster.ask("POST", path, obj)
-        assert reply.code == 201, reply
+    cluster.run_guarded_pod("mare", node)
     yield
     assert cluster.ask("GET", f"{PODS}/mare").code == 200, "it is still there while its budget says so"
     assert cluster.ask("DELETE", f"{BUDGETS}/mare").code == 200
@@ -151,7 +139,7 @@ def test_deleted_machine_is_removed_only_after_drain(ranch: Declared) -> None:
         ranch.apply()
         ranch.until(lambda: _cordoned(ranch, node), "the Node is cordoned")
         ranch.until(lambda: "mare" in str(ranch.machines()[victim]["status"]), "the Machine names the Pod")
-        assert is_ready(ranch.nodes()[node]), "its host runs"
+        ranch.until(lambda: is_ready(ranch.nodes().get(node) or {}), "its host runs")
     ranch.has_nodes(3)
     assert victim not in ranch.machines()
     _scale_workers(ranch, 3)

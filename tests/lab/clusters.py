@@ -34,6 +34,8 @@ MACHINES = f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/machines"
 DEPLOYMENTS = f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/machinedeployments"
 SETS = f"/apis/cluster.x-k8s.io/v1beta2/namespaces/{NAMESPACE}/machinesets"
 CONTROL_PLANES = f"/apis/rke.cattle.io/v1/namespaces/{NAMESPACE}/rkecontrolplanes"
+PODS = "/api/v1/namespaces/default/pods"  # of the workload cluster, as BUDGETS
+BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 FLEET_SECRETS = f"/api/v1/namespaces/{NAMESPACE}/secrets"
 
 _APPLY = {"Content-Type": "application/apply-patch+yaml"}
@@ -253,6 +255,25 @@ class Declared:
         except OSError:
             return {}
         return {one["metadata"]["name"]: one for one in reply.body["items"]} if reply.code == 200 else {}
+
+    def run_guarded_pod(self, name: str, node: str) -> None:
+        """Run a Pod on the Node, with a budget that refuses its eviction until the budget is deleted."""
+        pod: Json = {
+            "metadata": {"name": name, "labels": {"app": name}},
+            "spec": {"nodeName": node, "containers": [{"name": name, "image": name}]},
+        }
+        budget: Json = {
+            "metadata": {"name": name},
+            "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": name}}},
+        }
+        for path, obj in ((PODS, pod), (BUDGETS, budget)):
+            reply = self.ask("POST", path, obj)
+            assert reply.code in (201, 409), reply  # 409 when an earlier attempt was carried out and its answer lost
+
+        def running() -> bool:
+            return bool((self.ask("GET", f"{PODS}/{name}").body.get("status") or {}).get("phase") == "Running")
+
+        self.until(running, f"Pod {name} runs: an eviction asks no budget before that")
 
     def why(self) -> tuple[int, str]:
         done = self.fleet.remuda("why", self.name, "-n", NAMESPACE)

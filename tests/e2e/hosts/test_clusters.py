@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.lab.clusters import NAMESPACE, NEWER, VERSION, Fleet, is_ready, pool
+from tests.lab.clusters import BUDGETS, NAMESPACE, NEWER, PODS, VERSION, Fleet, is_ready, pool
 from tests.lab.drivers import processes_below
 from tests.lab.hosts import Network, interfaces, machines, open_network
 from tests.lab.nano_plans import version_of
@@ -29,9 +29,7 @@ HEALTH = {"unhealthyNodeTimeout": "15m", "nodeStartupTimeout": "30m"}
 SOON_UNHEALTHY = {**HEALTH, "unhealthyNodeTimeout": "5s"}
 QUICK_TO_NOTICE = {"kube-controller-manager-arg": ["node-monitor-grace-period=20s"]}
 TAINT = {"key": "herd", "value": "wild", "effect": "NoSchedule"}
-PODS = "/api/v1/namespaces/default/pods"
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
-BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 RKE_CLUSTERS = f"/apis/rke.cattle.io/v1/namespaces/{NAMESPACE}/rkeclusters"
 HEALING_SECONDS = 800.0  # a host that cannot answer is given two minutes to stop its services
 
@@ -127,13 +125,7 @@ def test_labels_and_taints_of_a_pool_change_in_place(prairie: OnHosts) -> None:
 
 def test_version_upgrade_in_place_waits_for_pod_disruption_budget(prairie: OnHosts) -> None:
     occupied = prairie.node_of(min(prairie.machines(WORKERS)))
-    pod = {
-        "metadata": {"name": "busy", "labels": {"app": "busy"}},
-        "spec": {"nodeName": occupied, "containers": [{"name": "one", "image": "one"}]},
-    }
-    budget = {"metadata": {"name": "busy"}, "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "busy"}}}}
-    assert prairie.ask("POST", PODS, pod).code == 201
-    assert prairie.ask("POST", BUDGETS, budget).code == 201
+    prairie.run_guarded_pod("busy", occupied)
     before = (prairie.standing(), prairie.running())
     prairie.version = NEWER
     prairie.config["upgradeStrategy"] = {
