@@ -22,6 +22,7 @@ DURATIONS = Path(__file__).resolve().parents[1] / "durations.json"
 
 _UNKNOWN_SECONDS = 0.01  # of a test in a file without an entry
 _RECORDED_SECONDS = 1.0  # a file that takes less has no entry
+_FORECAST_SHARE = 0.02  # of the work: after less, the time left would be a guess
 _TERMINAL_SECONDS, _LOG_SECONDS = 1.0, 15.0  # between two progress lines
 
 
@@ -139,7 +140,7 @@ def weights(ids: Iterable[str], seconds: dict[str, float]) -> dict[str, float]:
 def progress(done: int, total: int, failed: int, elapsed: float, share: float) -> str:
     """Return one line: `share` is the part of the work that is done, from 0 to 1."""
     failures = f", {failed} failed" if failed else ""
-    left = f"about {_duration(elapsed / share - elapsed)} left" if share > 0 else "time left unknown"
+    left = f"about {_duration(elapsed / share - elapsed)} left" if share >= _FORECAST_SHARE else "time left unknown"
     return f"{done:,} of {total:,} tests ({share:.0%} of the work){failures}; {_duration(elapsed)} so far, {left}"
 
 

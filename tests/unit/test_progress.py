@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.lab.progress import arranged, progress, weights
 
 
@@ -31,5 +33,6 @@ def test_progress_line_shows_failure_count() -> None:
     assert "(10% of the work), 3 failed; 5 s so far, about 45 s left" in progress(1, 10, 3, 5.0, 0.1)
 
 
-def test_time_left_is_unknown_before_the_first_test_has_ended() -> None:
-    assert progress(0, 10, 0, 5.0, 0.0).endswith("time left unknown")
+@pytest.mark.parametrize("share", [0.0, 0.01])
+def test_time_left_is_unknown_while_little_is_done(share: float) -> None:
+    assert progress(0, 10, 0, 5.0, share).endswith("time left unknown")
