@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from remuda.apiserver.auth import tokens as service_accounts
 from remuda.apiserver.auth.jws import KeySet, encode_segment
-from remuda.apiserver.registry.continuation import parse_continuation
+from remuda.apiserver.registry.reads import parse_continuation
 from remuda.kube.errors import StatusError
 from remuda.providers.bootstrap import custom
 from remuda.providers.bootstrap import tokens as join_tokens

@@ -1,17 +1,20 @@
 """Check of an applied configuration against its schema: whether it fits closely enough to be applied.
 
 This is not validation, which runs later on the merged object. It rejects what nobody could own: unknown fields, values
-of the wrong kind, list items without their key, and repeated items. The wording follows the real server, which prints
-Go values here and answers with an unspecific 500.
+of the wrong kind, list items without their key, and repeated items. The wording follows the real server, which answers
+with an unspecific 500 and shows a misplaced value with Go's `%v` or `%#v` of the wrapper that it keeps it in. Limits:
+only JSON values, and no more of Go's formatting than these messages need.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from remuda.apiserver.apply.element import shown
-from remuda.apiserver.apply.go_format import boxed, boxed_literal, type_name
 from remuda.apiserver.apply.shape import ItemError, Shape
+from remuda.kube.go_quote import quoted
 
 _MOST_ERRORS = 100  # a hostile configuration has no right to an answer larger than itself
 
@@ -124,3 +127,43 @@ def _check_list(value: list[Any], shape: Shape, path: str, errors: list[str]) ->
                 _say(errors, path, f"duplicate entries for key {place}")
             seen.add(element)
         _check(item, item_shape, path + place, errors)
+
+
+def _bare(value: Any) -> str:
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{_bare(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(_bare(item) for item in value) + "]"
+    if value is None:
+        return "<nil>"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, dict):
+        return "map[string]interface {}{" + ", ".join(f"{quoted(k)}:{_literal(value[k])}" for k in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(_literal(item) for item in value) + "}"
+    if value is None:
+        return "interface {}(nil)"
+    return quoted(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def boxed(value: Any) -> str:
+    """`%v` of the wrapper: `&{x}`."""
+    return f"&{{{_bare(value)}}}"
+
+
+def boxed_literal(value: Any) -> str:
+    """`%#v` of the wrapper."""
+    return f"&value.valueUnstructured{{Value:{_literal(value)}}}"
+
+
+def type_name(value: Any) -> str:
+    """`%T` of a decoded JSON value."""
+    if isinstance(value, dict):
+        return "map[string]interface {}"
+    if isinstance(value, list):
+        return "[]interface {}"
+    names = {str: "string", bool: "bool", int: "int64", float: "float64"}
+    return names.get(type(value), "<nil>")

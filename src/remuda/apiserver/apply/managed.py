@@ -8,6 +8,9 @@ What must stay true: a write that changes nothing leaves managedFields as they w
 by comparing objects. The functions change nothing in the objects passed in, except the managedFields of `new`. No input
 can make `on_update` fail; it does not track what cannot be tracked. Versions of a kind share their schema, so an entry
 of another version is read with this version's schema.
+
+An object remembers a limited number of updaters; appliers do not count. Past the limit `on_update` joins the oldest
+entries of one API version into one entry of a manager that stands for all of them.
 """
 
 from __future__ import annotations
@@ -15,9 +18,19 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-from remuda.apiserver.apply.entries import UPDATE, BadEntries, Entries, Entry, received, stored
-from remuda.apiserver.apply.fieldset import LEAF, Fields, difference, overlaid
-from remuda.apiserver.apply.manager_limit import cap_updaters
+from remuda.apiserver.apply.entries import (
+    MOST_UPDATERS,
+    OLD_UPDATES,
+    UPDATE,
+    BadEntries,
+    Entries,
+    Entry,
+    Key,
+    identifier,
+    received,
+    stored,
+)
+from remuda.apiserver.apply.fieldset import LEAF, Fields, difference, overlaid, union
 from remuda.apiserver.apply.ownership import (
     Obj,
     changes,
@@ -101,6 +114,32 @@ def _update(
         entries[own.key] = own
         cap_updaters(entries)
     return bool(changed) or touched
+
+
+def cap_updaters(entries: Entries) -> None:
+    """Joins the oldest updates until no more than the allowed number are left."""
+    if len(entries) <= MOST_UPDATERS:
+        return
+    updaters = [key for key, entry in entries.items() if entry.operation == UPDATE]
+    surplus = len(updaters) - MOST_UPDATERS
+    updaters.sort(key=lambda key: (entries[key].time, identifier(key)))
+    oldest: dict[str, Key] = {}
+    for key in updaters:
+        if surplus <= 0:
+            return
+        version = entries[key].api_version
+        if version not in oldest:
+            oldest[version] = key
+            continue
+        _join(entries, oldest[version], entries.pop(key))
+        surplus -= 1
+
+
+def _join(entries: Entries, first: Key, joining: Entry) -> None:
+    bucket = Entry(OLD_UPDATES, UPDATE, joining.api_version, "", joining.time, joining.fields)
+    present = entries.get(bucket.key) or entries.pop(first)
+    bucket.fields = union(joining.fields, present.fields)
+    entries[bucket.key] = bucket
 
 
 def keep_times(live: Obj, new: Obj) -> None:

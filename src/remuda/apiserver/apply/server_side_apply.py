@@ -2,7 +2,8 @@
 
 Ownership is judged before anything is written: fields that others own and the configuration would change are a
 conflict unless forced, fields with equal values are shared, and fields that the applier no longer mentions go away
-unless someone else owns them. An object that nobody tracked so far gets an owner for what it already has.
+unless someone else owns them. The 409 of a conflict lists every contested field with its manager. An object that nobody
+tracked so far gets an owner for what it already has.
 """
 
 from __future__ import annotations
@@ -12,9 +13,19 @@ from typing import Any
 
 from remuda.apiserver.apply import last_applied
 from remuda.apiserver.apply.check import complaints
-from remuda.apiserver.apply.conflicts import Contested, contested_fields, refusal
-from remuda.apiserver.apply.entries import APPLY, UPDATE, Entries, Entry, stored
-from remuda.apiserver.apply.fieldset import LEAF, Fields, difference, intersection, recursive_difference, union
+from remuda.apiserver.apply.entries import APPLY, UPDATE, Entries, Entry, Key, identifier, stored
+from remuda.apiserver.apply.fieldset import (
+    LEAF,
+    Fields,
+    Path,
+    difference,
+    has,
+    intersection,
+    members,
+    recursive_difference,
+    shown_path,
+    union,
+)
 from remuda.apiserver.apply.merge import fitted, merge, prune
 from remuda.apiserver.apply.ownership import (
     UNOWNED,
@@ -26,10 +37,13 @@ from remuda.apiserver.apply.ownership import (
 )
 from remuda.apiserver.apply.shape import ItemError, Shape, shape_of
 from remuda.apiserver.apply.walk import alike, claimed
-from remuda.kube.errors import StatusError, bad_request
+from remuda.kube.errors import StatusError, apply_conflict, bad_request
+from remuda.kube.go_quote import quoted
 from remuda.kube.schema import Schema
 
 BEFORE_FIRST_APPLY = "before-first-apply"
+
+Contested = dict[Key, Fields]  # by manager, what it owns and the applier would change
 
 
 def apply(
@@ -191,6 +205,47 @@ class _Application:
         if self.applier.manager == last_applied.MANAGER:
             last_applied.refresh(out, self.config)
         return out
+
+
+def contested_fields(contested: Contested) -> Fields:
+    whole: Fields = LEAF
+    for fields in contested.values():
+        whole = union(whole, fields)
+    return whole
+
+
+def _listed(contested: Contested) -> list[tuple[Key, Path]]:
+    keys = sorted(contested, key=identifier)
+    return [(key, path) for key in keys for path in members(contested[key])]
+
+
+def _shown_manager(key: Key) -> str:
+    manager, operation, version, subresource = key
+    text = quoted(manager)
+    if subresource:
+        text += f" with subresource {quoted(subresource)}"
+    return f"{text} using {version}" if operation == UPDATE else text
+
+
+def refusal(contested: Contested, allowed: Fields = LEAF) -> StatusError:
+    """The 409 that lists every contested field but those allowed."""
+    conflicts = [(key, shown_path(path)) for key, path in _listed(contested) if not has(allowed, path)]
+    causes = [(f"conflict with {_shown_manager(key)}", path) for key, path in conflicts]
+    return apply_conflict(_message(conflicts), causes)
+
+
+def _message(conflicts: list[tuple[Key, str]]) -> str:
+    if len(conflicts) == 1:
+        key, path = conflicts[0]
+        return f"Apply failed with 1 conflict: conflict with {_shown_manager(key)}: {path}"
+    lines: list[str] = []
+    shown: Key | None = None
+    for key, path in conflicts:
+        if key != shown:
+            lines.append(f"conflicts with {_shown_manager(key)}:")
+            shown = key
+        lines.append(f"- {path}")
+    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
 
 
 def _copied_without_nulls(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """Compiling the rules of one schema, with everything wrong about them.
 
-Complaints are worded, ordered and priced as upstream does it when a CRD is written.
+Complaints are worded, ordered and priced as upstream does it when a CRD is written. The `fieldPath` of a rule is a
+simple JSON path below the rule's own value: `.spec.name`, `.labels['a.b']`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from remuda.apiserver.cel.check import Checked, check
 from remuda.apiserver.cel.cost import CRD_ESTIMATE_LIMIT, MAX_UNITS, RULE_ESTIMATE_LIMIT
 from remuda.apiserver.cel.declared import MAX_REQUEST, Declared, declare, escape
 from remuda.apiserver.cel.estimate import estimate
-from remuda.apiserver.cel.field_path import InvalidPath, normalized
 from remuda.apiserver.cel.program import Program, build
 from remuda.apiserver.cel.rules import has_rules
 from remuda.apiserver.cel.ruleset import CompiledRule, RuleNode, RuleSet
@@ -154,7 +154,7 @@ class _Compiler:
         if _LINE_BREAK.search(field_path):
             self.shape_errors.append(invalid(path, field_path, "must not contain line breaks"))
         try:
-            normalized(field_path, schema)
+            normalized_field_path(field_path, schema)
         except InvalidPath:
             self.shape_errors.append(invalid(path, field_path, "must be a valid path"))
 
@@ -173,7 +173,7 @@ class _Compiler:
         self.check_transition(rule, place, path, transition)
         if len(self.errors) > before:
             return None
-        below = normalized(rule.field_path, schema) if rule.field_path else ""
+        below = normalized_field_path(rule.field_path, schema) if rule.field_path else ""
         return CompiledRule(rule, program, message, transition, below)
 
     def message(self, rule: Rule, variables: dict[str, t.Type], declared: Declared, path: str) -> Program | None:
@@ -287,3 +287,43 @@ def _over_budget(name: str, cost: int, limit: int) -> str:
         f"{name} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, maxProperties, "
         "and maxLength where arrays, maps, and strings are declared)"
     )
+
+
+class InvalidPath(ValueError):
+    """The path is malformed or leads to no field of the schema."""
+
+
+_STEP = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]", re.S)
+_ESCAPE = re.compile(r"\\(.)", re.S)
+_ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "'": "'", "\\": "\\"}
+
+
+def normalized_field_path(path: str, schema: Schema) -> str:
+    """The path as field errors write it, without a dot at the start."""
+    at = 0
+    written = ""
+    while at < len(path):
+        step = _STEP.match(path, at)
+        if step is None:
+            raise InvalidPath(f"expected [ or . but got: {path[at:]}")
+        name = step[1] if step[1] is not None else _ESCAPE.sub(_unescaped, step[2])
+        schema, part = _entered(schema, name)
+        written += part if part.startswith("[") or not written else f".{part}"
+        at = step.end()
+    return written
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1] not in _ESCAPED:
+        raise InvalidPath(f"invalid escape char {match[0]}")
+    return _ESCAPED[match[1]]
+
+
+def _entered(schema: Schema, name: str) -> tuple[Schema, str]:
+    if schema.properties:
+        if name not in schema.properties:
+            raise InvalidPath("does not refer to a valid field")
+        return schema.properties[name], name
+    if schema.additional is not None:
+        return schema.additional, f"[{name}]"
+    raise InvalidPath("does not refer to a valid field")

@@ -15,9 +15,8 @@ from itertools import count
 
 import msgspec
 
-from remuda.apiserver.http.lists import list_body
+from remuda.apiserver.http.lists import list_body, partial_list, partial_object
 from remuda.apiserver.http.negotiate import Form, plain_format, wants_pretty
-from remuda.apiserver.http.partial import partial_list, partial_object
 from remuda.apiserver.http.table import Tablers, included_object
 from remuda.apiserver.http.yaml_body import encode_yaml
 from remuda.apiserver.registry.calls import Page

@@ -18,9 +18,8 @@ import logging
 import re
 from collections import deque
 from collections.abc import Awaitable
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from remuda.apiserver.http.connection_owner import Owner
 from remuda.apiserver.http.request_parser import Malformed, RequestReader, UnknownMethod
 from remuda.apiserver.http.stream import GONE, ChunkSink, send
 from remuda.kube.errors import entity_too_large
@@ -35,6 +34,9 @@ from remuda.kube.web import (
     Stream,
     Upgrade,
 )
+
+if TYPE_CHECKING:
+    from remuda.apiserver.http.interfaces import ConnectionOwner
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +72,7 @@ class Connection(asyncio.Protocol):
         "write_deadline",
     )
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._transport = cast(asyncio.Transport, None)
         # It will refer to us: not before `connection_made`, which a failed handshake never sees.

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from remuda.apiserver.http.answers import COMPRESS_FROM, audit_header, finish, gzipped, takes_gzip
-from remuda.apiserver.http.negotiate import Form, aggregated_discovery_version, plain_format
-from remuda.apiserver.http.request_checks import require_get
+from remuda.apiserver.http.negotiate import Form, aggregated_discovery_version, plain_format, require_get
 from remuda.apiserver.registry.calls import ServedResources
 from remuda.apiserver.resource import Resource
 from remuda.kube.errors import no_such_path, not_acceptable

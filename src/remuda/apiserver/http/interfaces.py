@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from remuda.apiserver.auth.user import Attributes, Headers, User
+from remuda.apiserver.http.limits import Limits
 from remuda.apiserver.registry.calls import Call, Registry
 from remuda.apiserver.resource import Resource
-from remuda.kube.web import Request
+from remuda.kube.web import Handler, Request, Response
+
+if TYPE_CHECKING:
+    from remuda.apiserver.http.connection import Connection
 
 
 class ConnectingRegistry(Registry, Protocol):
@@ -30,6 +35,28 @@ class Impersonate(Protocol):
 class BuildOpenApi(Protocol):
     def __call__(self, resources: Sequence[Resource], /) -> dict[str, Any]:
         """The OpenAPI 3 document of one group-version."""
+
+
+class ConnectionOwner(Protocol):
+    """The listener that owns a connection, as the connection uses it."""
+
+    handler: Handler
+    limits: Limits
+    draining: bool
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def idle_timeout(self) -> float: ...
+
+    def opened(self, connection: Connection) -> bool: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+    def date_header(self) -> bytes: ...
+
+    def failed(self, request: Request, error: BaseException) -> Response: ...
+
+    def timed_out(self, request: Request) -> Response: ...
 
 
 class HeaderView(Mapping[str, Sequence[str]]):

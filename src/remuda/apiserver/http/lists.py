@@ -1,7 +1,8 @@
-"""List bodies: the items' bytes joined, never decoded.
+"""List bodies and PartialObjectMetadata: the bytes of stored objects, joined or cut, never decoded.
 
 Items of built-in lists carry no apiVersion and kind of their own, those of custom resources do. Objects are encoded
 with these two first (see `registry.objects`), so leaving them out is cutting off a prefix that all items share.
+PartialObjectMetadata and its list hold an object's metadata alone, cut out of its bytes.
 """
 
 from __future__ import annotations
@@ -65,3 +66,21 @@ def _untyped(item: bytes) -> dict[str, Any]:
     obj.pop("apiVersion", None)
     obj.pop("kind", None)
     return obj
+
+
+class _Metadata(msgspec.Struct):
+    metadata: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+_metadata_of = msgspec.json.Decoder(_Metadata).decode
+
+
+def partial_object(value: bytes, version: str = "v1") -> bytes:
+    head = b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%b","metadata":' % version.encode()
+    return b"%b%b}" % (head, bytes(_metadata_of(value).metadata))
+
+
+def partial_list(page: Page, version: str = "v1") -> bytes:
+    items = b",".join([partial_object(item, version) for item in page.items])
+    head = b'{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/%b","metadata":%b,"items":['
+    return b"%b%b]}" % (head % (version.encode(), list_metadata(page)), items)

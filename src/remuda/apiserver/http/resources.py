@@ -1,31 +1,37 @@
 """Requests about resources: find it, ask whether the caller may, read what was sent, call the verb, answer.
 
 The order matters: nothing of a body is read, and no option complained about, before the caller is known to be allowed
-the verb. Reads answer at once; writes are coroutines.
+the verb. Reads answer at once; writes are coroutines. Logs are answered as a stream of bytes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
 from remuda.apiserver.auth import messages
 from remuda.apiserver.auth.user import Authorizer, User
 from remuda.apiserver.http import options
-from remuda.apiserver.http.answers import Views, finish
+from remuda.apiserver.http.answers import Views, audit_header, finish
 from remuda.apiserver.http.decode import ObjectReader, read_patch
 from remuda.apiserver.http.flow_control import Turn
 from remuda.apiserver.http.interfaces import ConnectingRegistry
-from remuda.apiserver.http.negotiate import YAML, Form, negotiate, negotiate_stream, patch_kind
-from remuda.apiserver.http.request_checks import method_not_allowed, require_named
+from remuda.apiserver.http.negotiate import (
+    YAML,
+    Form,
+    method_not_allowed,
+    negotiate,
+    negotiate_stream,
+    patch_kind,
+    require_named,
+)
 from remuda.apiserver.http.routes import RequestInfo, attributes_of
-from remuda.apiserver.http.subresource_streams import log_stream
 from remuda.apiserver.http.watch import watch_stream
 from remuda.apiserver.registry.calls import Call, FieldValidation, ListOptions, WatchOptions
 from remuda.apiserver.resource import Obj, Resource
 from remuda.kube.errors import StatusError, bad_request, method_not_supported, no_such_path, not_found
-from remuda.kube.web import Request, Response, Result, text
+from remuda.kube.web import Request, Response, Result, Sink, Stream, header_block, text
 
 _STATUS_VERBS = ("get", "patch", "update")
 _STREAMED = frozenset({"attach", "exec", "log", "portforward", "proxy"})
@@ -33,6 +39,7 @@ _OF_COLLECTIONS = ("create",)
 _OF_OBJECTS = ("update", "patch")
 _OF_ALL_NAMESPACES = ("list", "watch")
 _SLOW_YAML = 16 * 1024  # YAML is read at about 1 MB/s: more than this goes to a thread
+_LOG_HEADERS = header_block([("Cache-Control", "no-cache, private"), ("Content-Type", "text/plain")])
 
 Answer = Result | Awaitable[Result]
 
@@ -270,3 +277,19 @@ def _select_name(wanted: WatchOptions, name: str) -> None:
     if wanted.field_selector not in ("", selector):
         raise bad_request("fieldSelector metadata.name doesn't match requested name")
     wanted.field_selector = selector
+
+
+async def log_stream(request: Request, chunks: AsyncIterator[bytes]) -> Stream:
+    """Waits for the first chunk, so that what goes wrong before it is an error and not an empty log."""
+    try:
+        first = await anext(chunks)
+    except StopAsyncIteration:
+        first = b""
+
+    async def produce(sink: Sink) -> None:
+        sink.write(first)
+        async for chunk in chunks:
+            sink.write(chunk)
+            await sink.drain()
+
+    return Stream(produce, audit_header(request) + _LOG_HEADERS)

@@ -11,7 +11,7 @@ import msgspec
 
 from remuda.apiserver.http.answers import audit_header, json_headers
 from remuda.apiserver.http.metrics import RequestMetrics
-from remuda.apiserver.http.request_checks import method_not_allowed, require_get
+from remuda.apiserver.http.negotiate import method_not_allowed, require_get
 from remuda.kube.web import TEXT_HEADERS, Request, Response, header_block, text
 
 log = logging.getLogger(__name__)

@@ -10,8 +10,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 from remuda.apiserver.http.answers import audit_header, is_status, warning_headers
+from remuda.apiserver.http.lists import partial_object
 from remuda.apiserver.http.negotiate import Form
-from remuda.apiserver.http.partial import partial_object
 from remuda.apiserver.http.table import Tabler, included_object
 from remuda.apiserver.registry.calls import Call, Watch, WatchLine
 from remuda.kube.web import Request, Sink, Stream, frame_chunk, header_block

@@ -2,6 +2,10 @@
 
 `Rules` are a kind's own functions. `declare` joins them with the behaviour of every built-in kind (the stored form of
 `canonical_form.py`) into the `Behaviour` that the registry runs.
+
+`declare` also computes the zero value of a kind: the fields that an object has before anybody has set anything. The
+real server holds built-in kinds in structs, and a struct is never quite empty: nested structs that are not pointers are
+written as `{}`, and fields that are always written as null, zero or an empty string. Nobody owns those.
 """
 
 from __future__ import annotations
@@ -11,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from remuda.apiserver.kinds import idl
-from remuda.apiserver.kinds.canonical_form import normalizer
-from remuda.apiserver.kinds.zero_values import blank
+from remuda.apiserver.kinds.canonical_form import ALWAYS_WRITTEN, ZERO, flattened, normalizer
+from remuda.apiserver.kinds.idl import Form, MessageType, resolve
 from remuda.apiserver.resource import Behaviour, Obj, Resource
 from remuda.kube import errors
 from remuda.kube.errors import FieldError
@@ -91,6 +95,28 @@ def declare(group: str, version: str, kind: str, plural: str, rules: Rules = NO_
 def schema(group: str, version: str, kind: str) -> Schema:
     """Return the schema of a kind that is not stored, such as the body of a subresource."""
     return idl.schema_of(idl.message(group, version, kind))
+
+
+_ABSENT: Any = object()
+
+
+def blank(type_: MessageType) -> Obj:
+    """Zero value without static defaults, which belong to the writer. Metadata is empty: the server fills it in."""
+    parts = {field.name: _blank_value(field.form) for field in flattened(type_)}
+    return {name: value for name, value in parts.items() if value is not _ABSENT}
+
+
+def _blank_value(form: Form) -> Any:
+    target = resolve(form.type)
+    if isinstance(target, MessageType) and not form.container and not form.pointer:
+        if form.omitzero:
+            return _ABSENT
+        return {} if target.ref == "ObjectMeta" else blank(target)
+    if form.pointer or form.container or form.type == "bytes":
+        return None if form.always else _ABSENT
+    if form.omitzero or not (form.always or form.type in ALWAYS_WRITTEN):
+        return _ABSENT
+    return "" if isinstance(target, tuple) else ZERO.get(form.type)
 
 
 def _default(normalize: Callable[[Obj], None], own: Callable[[Obj], None] | None) -> Callable[[Obj], None]:

@@ -2,15 +2,21 @@
 
 Stored bytes go to the wire unchanged unless the version differs, or the object was written before its custom schema
 last changed: then it is shown pruned and defaulted by the schema of today, as if it had just been written.
+
+The continue token of a paged list holds the revision of the first page and the last key returned. It is opaque to
+clients. Revision 0 marks the token offered with a 410: the rest of the list as it is now, no longer consistent with the
+first pages.
 """
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Sequence
 from typing import Literal
 
+import msgspec
+
 from remuda.apiserver.registry.calls import Call, ListOptions, Page, WatchOptions
-from remuda.apiserver.registry.continuation import Continuation, parse_continuation
 from remuda.apiserver.registry.objects import decode, encode, from_storage, is_stored_as_served
 from remuda.apiserver.registry.selection import Selection
 from remuda.apiserver.registry.served import Served
@@ -19,6 +25,7 @@ from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import Compacted, Entry, Revision
 from remuda.kube.errors import StatusError, bad_request, gone, invalid, not_found, too_large_revision
+from remuda.kube.malformed_json import json_complaint
 
 _STALE_PAGE = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -40,6 +47,41 @@ def parse_revision(text: str, *, refusal: int = 500) -> Revision:
     if refusal == 400:
         raise bad_request(f"invalid resource version: {complaint}")
     raise StatusError(500, "", str(complaint))
+
+
+class Continuation(msgspec.Struct, frozen=True):
+    """Continue token of a paged list."""
+
+    revision: int = msgspec.field(name="rv")
+    namespace: str = msgspec.field(name="ns")
+    name: str
+    version: str = msgspec.field(name="v", default="meta.k8s.io/v1")
+
+    def encode(self) -> str:
+        return base64.urlsafe_b64encode(msgspec.json.encode(self)).decode().rstrip("=")
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.namespace, self.name)
+
+
+def parse_continuation(token: str) -> Continuation:
+    try:
+        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    except ValueError as error:  # not base64, or not ASCII
+        raise _invalid_token(str(error)) from None
+    try:
+        found = msgspec.json.decode(raw, type=Continuation)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise _invalid_token(json_complaint(raw, str(error))) from None
+    if found.version != "meta.k8s.io/v1" or found.revision < 0:
+        why = f'server does not recognize this encoded version "{found.version}"'
+        raise _invalid_token(why)
+    return found
+
+
+def _invalid_token(why: str) -> StatusError:
+    return bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
 class Reader:

@@ -1,9 +1,13 @@
-"""Nulls and defaults: an object as its author meant it.
+"""Nulls, defaults and unknown fields: an object as its author meant it.
 
 A custom resource loses the nulls that its schema does not allow, or gets the default in their place. In built-in
 shapes (and the metadata of any object) null means absent, as it does to Go, and an empty string counts as absent
 where there is a default. Defaults go into objects that exist; they never create their parents. An integral float in
 an integer's place becomes the integer, since that is how Go would print it.
+
+`prune` removes the fields that a schema does not know and returns their paths for `unknown field "…"`.
+`x-kubernetes-preserve-unknown-fields` keeps them, but what is specified below is pruned again; through a list it
+reaches the items' own unknown fields, as upstream has it.
 """
 
 from __future__ import annotations
@@ -92,3 +96,42 @@ def _zero(schema: Schema) -> Any:
     if schema.type == "object" and not schema.preserve_unknown:
         return {}
     return _ZEROS.get(schema.type)
+
+
+def prune(schema: Schema, value: Any) -> list[str]:
+    """Changes the value in place and returns the paths removed, in the order the value had them."""
+    removed: list[str] = []
+    _prune(schema, value, "", schema.preserve_unknown, removed)
+    return removed
+
+
+def _prune(schema: Schema, value: Any, path: str, keep: bool, removed: list[str]) -> None:
+    if isinstance(value, dict):
+        _prune_fields(schema, value, path, keep, removed)
+    elif isinstance(value, list):
+        items = schema.items
+        if items is None:
+            if keep:
+                return
+            items = _NOTHING
+        for index, item in enumerate(value):
+            if isinstance(item, dict | list):
+                _prune(items, item, f"{path}[{index}]", keep or items.preserve_unknown, removed)
+
+
+def _prune_fields(schema: Schema, value: dict[str, Any], path: str, keep: bool, removed: list[str]) -> None:
+    properties, additional = schema.properties, schema.additional
+    unknown: list[str] = []
+    for name, item in value.items():
+        inner = properties.get(name) or additional
+        if inner is None:
+            if not keep:
+                unknown.append(name)
+        elif isinstance(item, dict | list):
+            _prune(inner, item, f"{path}.{name}" if path else name, inner.preserve_unknown, removed)
+    for name in unknown:
+        del value[name]
+        removed.append(f"{path}.{name}" if path else name)
+
+
+_NOTHING = Schema()

@@ -2,14 +2,19 @@
 
 A place is named twice: the field path of the cause, and again inside the sentence relative to the schema's root.
 Composite faults (oneOf and its like, numbers out of range) carry no field: the server prints `<nil>` for them.
+
+Values in sentences are printed and named as Go does it, as far as people grep for them. They are decoded JSON: dict,
+list, str, bool, int, float or None.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from remuda.apiserver.schema.go_text import json_text, number
+import msgspec
+
 from remuda.kube import errors
 from remuda.kube.errors import FieldError
 from remuda.kube.go_quote import quoted
@@ -112,3 +117,49 @@ class Complaints:
 def _as_printed(bad: Any) -> Any:
     """Go prints a float without a fraction as an integer."""
     return int(bad) if isinstance(bad, float) and abs(bad) < 1e21 and bad.is_integer() else bad
+
+
+def number(value: int | float) -> str:
+    """Go's %v of an int64 or float64."""
+    if isinstance(value, int):
+        return str(value)
+    if math.isinf(value):
+        return "+Inf" if value > 0 else "-Inf"
+    if value.is_integer() and abs(value) < 1e21:
+        return str(int(value))
+    text = repr(value)
+    mantissa, exponent_mark, exponent = text.partition("e")
+    if not exponent_mark:
+        return text
+    return f"{mantissa.removesuffix('.0')}e{exponent}"
+
+
+def json_text(value: Any) -> str:
+    """encoding/json of a value: keys sorted, no spaces."""
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def json_type(value: Any) -> str:
+    """The JSON schema word for a value."""
+    return _JSON_TYPES[type(value)]
+
+
+_JSON_TYPES = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    type(None): "null",
+}
+
+
+def decoder_word(value: Any) -> str:
+    """Return the word that Go's JSON decoder uses for a value it could not store."""
+    kind = type(value)
+    if kind is bool:
+        return "bool"
+    if kind is int or kind is float:
+        return "number"
+    return _JSON_TYPES[kind]

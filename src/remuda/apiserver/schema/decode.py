@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.apiserver.schema import facts
-from remuda.apiserver.schema.go_text import decoder_word
+from remuda.apiserver.schema.complaints import decoder_word
 from remuda.apiserver.schema.wire import MICRO_TIME, bytes_error, micro_time_error, time_error
 from remuda.kube import errors
 from remuda.kube.schema import Schema

@@ -18,10 +18,10 @@ from remuda.apiserver.schema import facts
 from remuda.apiserver.schema.coerce import clone
 from remuda.apiserver.schema.decode import integer_range
 from remuda.apiserver.schema.embedded import resource_errors
-from remuda.apiserver.schema.formats import string_format
-from remuda.apiserver.schema.patterns import BadPattern, matcher
+from remuda.apiserver.schema.formats import matcher, string_format
 from remuda.apiserver.schema.validate import Validation, fits_type
 from remuda.apiserver.schema.wire import MICRO_TIME, is_bytes, is_micro_time, is_time
+from remuda.kube.patterns import BadPattern
 from remuda.kube.schema import UNSET, Schema
 
 Check = Callable[[Any], bool]

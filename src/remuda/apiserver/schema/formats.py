@@ -1,7 +1,10 @@
-"""The string formats a schema may name, with the same idea of validity as kube-openapi's.
+"""The string formats and patterns a schema may name.
 
-A format nobody knows is ignored, as upstream ignores it. Names are compared without dashes: `date-time` is
-`datetime`. All checks are linear in the length of the text.
+Formats have the same idea of validity as kube-openapi's. A format nobody knows is ignored, as upstream ignores it.
+Names are compared without dashes: `date-time` is `datetime`. All checks are linear in the length of the text.
+
+A `pattern` is compiled once. Matching crosses into C and copies the text, so answers for short texts are remembered, a
+bounded number per pattern.
 """
 
 from __future__ import annotations
@@ -10,7 +13,10 @@ import ipaddress
 import re
 from collections.abc import Callable
 from datetime import date
+from functools import lru_cache
 from unicodedata import category
+
+from remuda.kube.patterns import compile_pattern
 
 FormatCheck = Callable[[str], bool]
 
@@ -274,3 +280,29 @@ _CHECKS: dict[str, FormatCheck] = {
     "k8sshortname": lambda text: len(text) <= 63 and _is_short_name(text) is not None,
     "k8slongname": lambda text: len(text) <= 253 and _is_long_name(text) is not None,
 }
+
+
+_REMEMBERED_LENGTH = 256
+_REMEMBERED_COUNT = 512
+
+Matcher = Callable[[str], bool]
+
+
+@lru_cache(maxsize=4096)
+def matcher(pattern: str) -> Matcher:
+    """Return a function that tests whether a text contains a match. Raises BadPattern."""
+    search = compile_pattern(pattern).search
+    known: dict[str, bool] = {}
+    lookup = known.get
+
+    def matches(text: str) -> bool:
+        answer = lookup(text)
+        if answer is None:
+            answer = search(text) is not None
+            if len(text) <= _REMEMBERED_LENGTH:
+                if len(known) >= _REMEMBERED_COUNT:
+                    known.clear()
+                known[text] = answer
+        return answer
+
+    return matches

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from remuda.apiserver.schema.patterns import BadPattern, matcher
+from remuda.apiserver.schema.formats import matcher
 from remuda.apiserver.schema.read import Props, clauses, texts
 from remuda.kube.errors import FieldError, forbidden, invalid, required
+from remuda.kube.patterns import BadPattern
 
 _ROOT, _ITEM, _FIELD = "at the root", "for specified array items", "for specified object fields"
 _INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]

@@ -2,19 +2,24 @@
 
 The root, and every embedded resource, gets apiVersion, kind and metadata as Kubernetes defines them; what a CRD says
 about metadata besides its shape is kept as that node's overlay. The result is a tree, at most `depth.MAX_DEPTH` deep.
+The defaults in a schema may have known fields only, and must satisfy the schema.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from remuda.apiserver.schema.coerce import clone, prune
 from remuda.apiserver.schema.conventions import convention_errors
-from remuda.apiserver.schema.default_values import default_errors
 from remuda.apiserver.schema.depth import TOO_DEEP, too_deep
+from remuda.apiserver.schema.embedded import embedded_errors
+from remuda.apiserver.schema.facts import identity
 from remuda.apiserver.schema.invariants import structural_errors, unsupported_keyword
 from remuda.apiserver.schema.read import Props, read_schema
+from remuda.apiserver.schema.validate import Validation
 from remuda.kube.errors import FieldError, forbidden, invalid
 from remuda.kube.schema import OBJECT_META, UNSET, Schema
 
@@ -92,6 +97,25 @@ def _root_errors(props: Props, path: str, has_status: bool) -> list[FieldError]:
     if props.get("nullable") is True:
         found.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     return found
+
+
+def default_errors(schema: Schema, path: str) -> Iterator[FieldError]:
+    """Yield the errors in the defaults of a node and all below it. As upstream, skips additionalProperties."""
+    if schema.default is not UNSET:
+        yield from _default_value_errors(schema, f"{path}.default")
+    if schema.items is not None:
+        yield from default_errors(schema.items, f"{path}.items")
+    for name, field in schema.properties.items():
+        yield from default_errors(field, f"{path}.properties[{name}]")
+
+
+def _default_value_errors(schema: Schema, path: str) -> Iterator[FieldError]:
+    pruned = clone(schema.default)
+    prune(schema, pruned)
+    if identity(pruned) != identity(schema.default):
+        yield invalid(path, schema.default, "must not have unknown fields")
+    found = embedded_errors(schema, schema.default, path)
+    yield from found or Validation(path).run(schema, schema.default)
 
 
 def _complete(schema: Schema, is_root: bool = False) -> None:

@@ -2,7 +2,8 @@
 
 It runs only when the quick check (`fast_path.py`) was not satisfied, so it favours fidelity over speed. Each node
 yields its complaints and a *match count*: how many checks held, by which anyOf and oneOf choose the alternative whose
-complaints are shown. With an old object, complaints about unchanged subtrees are dropped where upstream drops them.
+complaints are shown. The raw clauses of anyOf, oneOf, allOf and not become schemas that only check values, once per
+node. With an old object, complaints about unchanged subtrees are dropped where upstream drops them.
 """
 
 from __future__ import annotations
@@ -10,16 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable
 from itertools import islice
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from remuda.apiserver.schema import facts
-from remuda.apiserver.schema.complaints import Complaints
-from remuda.apiserver.schema.formats import string_format
-from remuda.apiserver.schema.go_text import json_type
-from remuda.apiserver.schema.junctors import alternatives
-from remuda.apiserver.schema.patterns import BadPattern, matcher
+from remuda.apiserver.schema.complaints import Complaints, json_type
+from remuda.apiserver.schema.formats import matcher, string_format
 from remuda.apiserver.schema.ratchet import Correlation
+from remuda.apiserver.schema.read import read_schema
 from remuda.kube.errors import FieldError
+from remuda.kube.patterns import BadPattern
 from remuda.kube.schema import Schema
 
 ERROR_LIMIT = 128  # of one object; one bad list may have thousands
@@ -249,6 +249,27 @@ class Validation:
         if valid != len(attempts):
             add(found, [self.say.not_all(place, valid)])
         return sum(count for _, count in attempts)
+
+
+class Alternatives(NamedTuple):
+    any_of: tuple[Schema, ...]
+    one_of: tuple[Schema, ...]
+    all_of: tuple[Schema, ...]
+    not_: Schema | None
+
+
+def alternatives(schema: Schema) -> Alternatives:
+    """Kept on the node itself, so that it lives exactly as long."""
+    known: Alternatives | None = schema.__dict__.get("_alternatives")
+    if known is None:
+        known = Alternatives(
+            tuple(read_schema(clause) for clause in schema.any_of),
+            tuple(read_schema(clause) for clause in schema.one_of),
+            tuple(read_schema(clause) for clause in schema.all_of),
+            read_schema(schema.not_) if schema.not_ is not None else None,
+        )
+        schema.__dict__["_alternatives"] = known
+    return known
 
 
 def add(found: list[FieldError], more: list[FieldError]) -> None:

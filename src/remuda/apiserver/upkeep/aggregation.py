@@ -1,23 +1,30 @@
-"""Aggregated ClusterRoles: their rules are those of the roles their selectors match.
+"""Aggregated ClusterRoles: their rules are those of all ClusterRoles their selectors match.
 
 Roles may aggregate aggregated roles: each write is seen as a change again, until nothing changes. A role whose selector
 cannot be read keeps the rules it has and does not keep others from theirs.
+
+`aggregated_rules` is a pure function. Its order is upstream's (selector by selector, roles by name, each rule once), so
+that the same roles always give the same bytes and an idle cluster writes nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from remuda.apiserver.auth.aggregation import aggregated_rules
+import msgspec
+
 from remuda.apiserver.registry.calls import WriteOptions
 from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
 from remuda.apiserver.storage.types import Event, ObjectsDamaged
 from remuda.apiserver.upkeep.duty import KeyedDuty
-from remuda.kube.selectors import SelectorError
+from remuda.kube.selectors import SelectorError, label_selector_from
+
+Rule = dict[str, Any]
 
 TABLE = "clusterroles.rbac.authorization.k8s.io"
 _ALL = ("all",)
@@ -62,3 +69,28 @@ def _wanted_rules(role: Obj, roles: Sequence[Obj]) -> list[Obj] | None:
         log.warning("ClusterRole %s aggregates nothing: %s", role["metadata"]["name"], error)
         return None
     return rules if rules != (role.get("rules") or []) else None
+
+
+def aggregated_rules(role: Mapping[str, Any], cluster_roles: Iterable[Mapping[str, Any]]) -> list[Rule] | None:
+    """The rules the ClusterRole should have; None when it does not aggregate. Raises SelectorError."""
+    aggregation = role.get("aggregationRule")
+    if aggregation is None:
+        return None
+    own_name = role["metadata"]["name"]
+    others = sorted(
+        (other for other in cluster_roles if other["metadata"]["name"] != own_name),
+        key=lambda other: other["metadata"]["name"],
+    )
+    rules: dict[bytes, Rule] = {}
+    for selector in map(label_selector_from, aggregation.get("clusterRoleSelectors") or ()):
+        for other in others:
+            if selector.matches(other["metadata"].get("labels") or {}):
+                for rule in other.get("rules") or ():
+                    rules.setdefault(_identity(rule), rule)
+    return list(rules.values())
+
+
+def _identity(rule: Rule) -> bytes:
+    """Equal for rules that mean the same list by list; an absent and an empty list are the same."""
+    present = {key: values for key, values in rule.items() if values}
+    return msgspec.json.encode(present, order="sorted")

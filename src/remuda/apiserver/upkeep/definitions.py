@@ -17,8 +17,7 @@ from remuda.apiserver.registry.crds import CLEANUP, TABLE, accept_names, is_esta
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
 from remuda.apiserver.storage.types import Entry, Event
-from remuda.apiserver.upkeep.conditions import Condition, condition, with_conditions
-from remuda.apiserver.upkeep.duty import KeyedDuty, modify
+from remuda.apiserver.upkeep.duty import Condition, KeyedDuty, condition, modify, with_conditions
 
 
 class _Status(msgspec.Struct):

@@ -1,20 +1,25 @@
-"""The shape of a duty: follow committed changes, repair keys."""
+"""The shape of a duty: follow committed changes, repair keys. Helpers of duties: writes as the server itself, and the
+conditions of the objects that they report on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol
 
 from remuda.apiserver.registry.calls import DeleteOptions, WriteOptions
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.types import Event
 from remuda.apiserver.upkeep.worker import Worker
+from remuda.kube import clock
 from remuda.kube.errors import ignore_not_found
 
 # Field owners of what upkeep writes: upstream some loops are the server's own, others run beside it.
 SERVER = "kube-apiserver"
 CONTROLLERS = "kube-controller-manager"
+
+Condition = dict[str, Any]
 
 
 class Duty(Protocol):
@@ -69,3 +74,18 @@ class KeyedDuty:
 
     async def close(self) -> None:
         await self.worker.close()
+
+
+def condition(kind: str, status: str, reason: str, message: str) -> Condition:
+    return {"type": kind, "status": status, "lastTransitionTime": clock.now(), "reason": reason, "message": message}
+
+
+def with_conditions(present: Iterable[Condition], new: Iterable[Condition]) -> list[Condition]:
+    """Conditions with some replaced or added; the time of one moves only when its status does."""
+    conditions = {one["type"]: one for one in present}
+    for one in new:
+        old = conditions.get(one["type"])
+        if old is not None and old["status"] == one["status"]:
+            one = {**one, "lastTransitionTime": old.get("lastTransitionTime")}
+        conditions[one["type"]] = one
+    return list(conditions.values())

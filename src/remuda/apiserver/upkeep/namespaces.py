@@ -16,8 +16,7 @@ from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.types import Entry, Event
-from remuda.apiserver.upkeep.conditions import Condition, condition, with_conditions
-from remuda.apiserver.upkeep.duty import CONTROLLERS, KeyedDuty, create, modify
+from remuda.apiserver.upkeep.duty import CONTROLLERS, Condition, KeyedDuty, condition, create, modify, with_conditions
 from remuda.kube.errors import StatusError
 
 FIRST_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")

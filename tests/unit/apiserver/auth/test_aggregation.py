@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.auth.aggregation import aggregated_rules
+from remuda.apiserver.upkeep.aggregation import aggregated_rules
 from remuda.kube.selectors import SelectorError
 
 from .fakes import rule

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.auth.aggregation import aggregated_rules
 from remuda.apiserver.auth.bootstrap_policy import AUTO_UPDATE, defaults, needed_changes, reconcile
 from remuda.apiserver.auth.rbac import RbacAuthorizer
 from remuda.apiserver.auth.rules import rules_from
 from remuda.apiserver.auth.user import Attributes, User
+from remuda.apiserver.upkeep.aggregation import aggregated_rules
 
 from .fakes import RBAC, FakeStore, group_subject, rule, user_subject
 

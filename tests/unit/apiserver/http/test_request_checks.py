@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.apiserver.http.request_checks import require_get, require_named
+from remuda.apiserver.http.negotiate import require_get, require_named
 from remuda.kube.errors import StatusError
 from remuda.kube.web import Request
 

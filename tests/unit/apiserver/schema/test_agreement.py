@@ -9,13 +9,11 @@ import jsonschema_rs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.apiserver.schema.coerce import clone
+from remuda.apiserver.schema.coerce import clone, prune
 from remuda.apiserver.schema.embedded import embedded_errors
-from remuda.apiserver.schema.lists import list_errors
 from remuda.apiserver.schema.parse import parse_crd_schema
-from remuda.apiserver.schema.prune import prune
 from remuda.apiserver.schema.validate import Validation
-from remuda.apiserver.schema.walk import Structural
+from remuda.apiserver.schema.walk import Structural, list_errors
 from tests.unit.apiserver.schema.helpers import PATH, an_object
 
 NAMES = st.sampled_from(["a", "b", "c", "d"])

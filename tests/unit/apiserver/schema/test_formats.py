@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from remuda.apiserver.schema.formats import _CHECKS, string_format
-from remuda.apiserver.schema.patterns import BadPattern, matcher
+from remuda.apiserver.schema.formats import _CHECKS, matcher, string_format
+from remuda.kube.patterns import BadPattern
 
 
 @pytest.mark.parametrize(

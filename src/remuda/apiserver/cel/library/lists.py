@@ -1,4 +1,5 @@
-"""Lists made from lists: slice, flatten, sort, reverse, distinct, and ranges of numbers.
+"""Lists made from lists (slice, flatten, sort, reverse, distinct, ranges of numbers), and lists taken as sets
+(sets.contains, sets.equivalent, sets.intersects).
 
 What would make a list larger than an expression may cost is refused before it is made.
 """
@@ -10,6 +11,7 @@ from typing import Any
 
 from remuda.apiserver.cel import cost
 from remuda.apiserver.cel.functions import Library
+from remuda.apiserver.cel.library.collections import in_list
 from remuda.apiserver.cel.library.k8s_lists import COMPARABLE
 from remuda.apiserver.cel.values import CelError, CostExceeded, compare, equal, size_of
 
@@ -73,6 +75,18 @@ def _distinct(items: list[Any]) -> list[Any]:
     return unique
 
 
+def _contains(items: list[Any], wanted: list[Any]) -> bool:
+    return all(in_list(item, items) for item in wanted)
+
+
+def _equivalent(a: list[Any], b: list[Any]) -> bool:
+    return _contains(a, b) and _contains(b, a)
+
+
+def _intersects(a: list[Any], b: list[Any]) -> bool:
+    return any(in_list(item, b) for item in a)
+
+
 LIBRARY.method("list(T).slice(int, int): list(T)", _slice, id="list_slice", cost=cost.of_result_list)
 LIBRARY.method("list(list(T)).flatten(): list(T)", _flatten, id="list_flatten", cost=_cost_of_flatten)
 LIBRARY.method("list(dyn).flatten(int): list(dyn)", _flatten, id="list_flatten_int", cost=_cost_of_flatten)
@@ -87,3 +101,6 @@ for _kind in COMPARABLE:
 LIBRARY.function("lists.range(int): list(int)", _range, id="lists_range", cost=cost.of_result_list)
 LIBRARY.method("list(T).reverse(): list(T)", _reverse, id="list_reverse", cost=cost.of_result_list)
 LIBRARY.method("list(T).distinct(): list(T)", _distinct, id="list_distinct", cost=cost.of_all_pairs(0))
+LIBRARY.function("sets.contains(list(T), list(T)): bool", _contains, id="sets_contains", cost=cost.of_product(1))
+LIBRARY.function("sets.equivalent(list(T), list(T)): bool", _equivalent, id="sets_equivalent", cost=cost.of_product(2))
+LIBRARY.function("sets.intersects(list(T), list(T)): bool", _intersects, id="sets_intersects", cost=cost.of_product(1))
