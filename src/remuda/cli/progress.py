@@ -53,11 +53,11 @@ def timeout_option(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    from remuda.kube import durations
+    from remuda.kube import clock
 
     try:
-        found = durations.parse(value)
-    except durations.BadDuration as error:
+        found = clock.parse_duration(value)
+    except clock.BadDuration as error:
         raise click.BadParameter(f"{value!r} {error}") from None
     if found <= 0:
         raise click.BadParameter(f"{value!r} must be more than zero")

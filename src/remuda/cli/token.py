@@ -23,13 +23,13 @@ _TOKEN, _KUBECONFIG = "token", "kubeconfig"
 
 def seconds(_: click.Context, __: click.Parameter, value: str) -> float | None:
     """Parse a duration; None: the token never expires."""
-    from remuda.kube import durations
+    from remuda.kube import clock
 
     if value == _NEVER:
         return None
     try:
-        found = durations.parse(value)
-    except durations.BadDuration as error:
+        found = clock.parse_duration(value)
+    except clock.BadDuration as error:
         raise click.BadParameter(f"{value!r} {error}, or {_NEVER}") from None
     if found <= 0:
         raise click.BadParameter(f"{value!r} must be more than zero")

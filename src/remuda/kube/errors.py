@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple, Self
 import msgspec
 
 from remuda.kube import KubeError
-from remuda.kube.go_quote import quoted, shortened
+from remuda.kube.go_text import quoted, shortened
 
 _MOST_CAUSES = 128
 _MOST_TEXT = 256 * 1024

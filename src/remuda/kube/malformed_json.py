@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 
 _AFTER = {
     "Expecting value": "looking for beginning of value",

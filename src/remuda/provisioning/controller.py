@@ -22,7 +22,6 @@ from remuda.capi.types import CLUSTER as CAPI_CLUSTER
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK, MACHINE_SET
 from remuda.capi.types import Cluster as CapiCluster
 from remuda.kube import clock, conditions
-from remuda.kube.durations import BadDuration
 from remuda.kube.errors import Conflict, StatusError, ignore_not_found
 from remuda.kube.objects import Key, Kind, Object
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP_TEMPLATE
@@ -143,7 +142,7 @@ class ProvisioningController:
         wrong = generate.complaints(cluster) or [str(one) for one in judging.complaints(cluster)]
         try:
             stale_hosts.grace_period(cluster)
-        except BadDuration as error:
+        except clock.BadDuration as error:
             wrong.append(f"the annotation {generate.DELETE_MISSING} {error}")
         if wrong:
             raise _Stopped(Problem("NotPossible", "; ".join(wrong)))

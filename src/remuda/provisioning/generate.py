@@ -13,7 +13,7 @@ import msgspec
 
 from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER as CAPI_CLUSTER
-from remuda.kube.durations import BadDuration
+from remuda.kube.clock import BadDuration
 from remuda.providers.shared import author, names
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP_TEMPLATE
 from remuda.providers.shared.types.controlplane import INIT_NODE_MACHINE_ID, RKE_CONTROL_PLANE

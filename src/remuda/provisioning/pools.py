@@ -14,7 +14,7 @@ import msgspec
 
 from remuda.capi import names as capi_names
 from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK
-from remuda.kube import durations
+from remuda.kube import clock
 from remuda.providers.shared import names
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP_TEMPLATE
 from remuda.provisioning.types import MachinePool
@@ -77,7 +77,7 @@ def machine_deployment(
     longest_host_name: int = 0,
     options_note: str | None = None,
 ) -> Json:
-    """`infrastructure`: the template's reference. Raises durations.BadDuration."""
+    """`infrastructure`: the template's reference. Raises clock.BadDuration."""
     name = deployment_name(cluster, pool.name)
     os = {names.OS: pool.machine_os or _LINUX}
     spec: Json = {
@@ -126,7 +126,7 @@ def machine_deployment(
 
 
 def machine_health_check(cluster: str, pool: MachinePool) -> Json | None:
-    """Return the MachineHealthCheck; None if remediation is off. Raises durations.BadDuration."""
+    """Return the MachineHealthCheck; None if remediation is off. Raises clock.BadDuration."""
     timeout = seconds(pool.unhealthy_node_timeout)
     if not timeout:
         return None
@@ -157,8 +157,8 @@ def machine_health_check(cluster: str, pool: MachinePool) -> Json | None:
 
 
 def seconds(text: str | None) -> int | None:
-    """Return a duration in whole seconds. Raises durations.BadDuration."""
-    return None if not text else max(0, min(int(durations.parse(text)), _LONGEST_SECONDS))
+    """Return a duration in whole seconds. Raises clock.BadDuration."""
+    return None if not text else max(0, min(int(clock.parse_duration(text)), _LONGEST_SECONDS))
 
 
 def _strategy(pool: MachinePool) -> Json:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from remuda.capi.types import Machine
-from remuda.kube import clock, conditions, durations
+from remuda.kube import clock, conditions
 from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE
 from remuda.provisioning.generate import DELETE_MISSING
 from remuda.provisioning.types import Cluster
@@ -24,9 +24,9 @@ class Missing(NamedTuple):
 
 
 def grace_period(cluster: Cluster) -> float | None:
-    """Return the seconds until Machines of missing hosts are deleted; None: never. Raises durations.BadDuration."""
+    """Return the seconds until Machines of missing hosts are deleted; None: never. Raises clock.BadDuration."""
     said = cluster.metadata.annotations.get(DELETE_MISSING)
-    return durations.parse(said) if said else None
+    return clock.parse_duration(said) if said else None
 
 
 def find(machines: Iterable[Machine], seconds: float, now: float) -> Missing:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from remuda.kube import clock, cron, durations, names, patterns
+from remuda.kube import clock, cron, names, patterns
 from remuda.kube.jsonpath import JSONPathError, compile_jsonpath, text_of
 from remuda.kube.quantity import Quantity, QuantityError, canonical_quantity
 from tests.fuzz.source import Source
@@ -92,8 +92,8 @@ def _check_quantity(text: str) -> None:
 def _check_time(text: str) -> None:
     assert isinstance(cron.complaint(text), str)
     try:
-        durations.parse(text)
-    except durations.BadDuration:
+        clock.parse_duration(text)
+    except clock.BadDuration:
         pass
     try:
         clock.parse(text)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remuda.kube.durations import BadDuration
+from remuda.kube.clock import BadDuration
 from remuda.provisioning import pools
 from tests.unit.provisioning.clusters import pool, typed
 

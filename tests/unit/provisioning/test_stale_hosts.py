@@ -8,7 +8,7 @@ import pytest
 
 from remuda.capi.types import Machine, MachineSpec, MachineStatus, Reference
 from remuda.kube import clock
-from remuda.kube.durations import BadDuration
+from remuda.kube.clock import BadDuration
 from remuda.kube.objects import Condition, ObjectMeta
 from remuda.provisioning import stale_hosts
 from tests.unit.provisioning.clusters import declared, read

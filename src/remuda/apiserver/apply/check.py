@@ -14,7 +14,7 @@ import msgspec
 
 from remuda.apiserver.apply.element import shown
 from remuda.apiserver.apply.shape import ItemError, Shape
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 
 _MOST_ERRORS = 100  # a hostile configuration has no right to an answer larger than itself
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 
 _needs_escape = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029]').search
 _ESCAPES = {

@@ -38,7 +38,7 @@ from remuda.apiserver.apply.ownership import (
 from remuda.apiserver.apply.shape import ItemError, Shape, shape_of
 from remuda.apiserver.apply.walk import alike, claimed
 from remuda.kube.errors import StatusError, apply_conflict, bad_request
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 from remuda.kube.schema import Schema
 
 BEFORE_FIRST_APPLY = "before-first-apply"

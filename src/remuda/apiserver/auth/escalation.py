@@ -18,7 +18,7 @@ from remuda.apiserver.auth.rbac_index import GROUP, RoleRef
 from remuda.apiserver.auth.rules import PolicyRule, Strings, TooManyPermissions, rules_from, uncovered
 from remuda.apiserver.auth.user import MASTERS, Attributes, User
 from remuda.kube import errors
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 
 _EVERYTHING = (PolicyRule(("*",), ("*",), ("*",)), PolicyRule(("*",), non_resource_urls=("*",)))
 _LEFT_TO_THE_COLLECTOR = ("ownerReferences", "finalizers", "selfLink", "managedFields")

@@ -31,7 +31,7 @@ from remuda.apiserver.auth.user import (
     with_group,
 )
 from remuda.kube import errors, names
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 
 GROUP = "authentication.k8s.io"
 NODES = "system:nodes"

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from remuda.apiserver.auth.user import Attributes, User
 from remuda.kube import errors
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 
 _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 

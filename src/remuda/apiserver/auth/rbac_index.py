@@ -15,7 +15,7 @@ import msgspec
 from remuda.apiserver.auth.rules import CompiledRules, PolicyRule
 from remuda.apiserver.auth.user import User, service_account_username
 from remuda.apiserver.storage.types import Entry
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 
 GROUP = "rbac.authorization.k8s.io"
 ROLES = f"roles.{GROUP}"

@@ -16,7 +16,7 @@ from remuda.apiserver.auth.jws import Signer
 from remuda.apiserver.auth.tokens import KubernetesClaim, Lookup, Ref, TokenSettings
 from remuda.apiserver.schema.walk import Structural
 from remuda.kube import clock, errors
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 from remuda.kube.schema import OBJECT_META, Schema
 
 GROUP = "authentication.k8s.io"

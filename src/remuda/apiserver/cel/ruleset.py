@@ -15,7 +15,7 @@ from remuda.apiserver.cel.list_types import key_of
 from remuda.apiserver.cel.program import Program
 from remuda.apiserver.cel.values import NO_OVERLOAD, NONE, CelError, CostExceeded, Optional
 from remuda.kube.errors import DUPLICATE, FORBIDDEN, INVALID, OMITTED, REQUIRED, FieldError
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 from remuda.kube.schema import Rule, Schema
 
 _MAX_MESSAGE = 5 * 1024

@@ -18,8 +18,8 @@ from remuda.apiserver.registry.validation import decode_strictly
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.walk import Structural
 from remuda.kube.errors import StatusError, internal, invalid, invalid_object
+from remuda.kube.go_text import go_value
 from remuda.kube.patches import apply_json_patch, apply_merge_patch, apply_strategic_patch
-from remuda.kube.patches.go_text import go_value
 from remuda.kube.schema import Schema
 
 Refuse = Callable[[str], StatusError]

@@ -11,7 +11,7 @@ from remuda.apiserver.registry.calls import Call
 from remuda.apiserver.registry.objects import at_path, metadata, set_path
 from remuda.apiserver.resource import Obj, Path, ScalePaths
 from remuda.kube.errors import FieldError, bad_request, conflict, invalid, invalid_object
-from remuda.kube.patches.go_text import go_type, go_value
+from remuda.kube.go_text import go_type, go_value
 from remuda.kube.schema import OBJECT_META, Schema
 from remuda.kube.selectors import label_selector_from
 

@@ -14,7 +14,7 @@ from remuda.apiserver.resource import Resource
 from remuda.apiserver.storage.types import Entry
 from remuda.kube.cost import Budget
 from remuda.kube.errors import bad_request
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 from remuda.kube.selectors import parse_field_selector, parse_label_selector
 
 _KEY_FIELDS = ("metadata.name", "metadata.namespace")

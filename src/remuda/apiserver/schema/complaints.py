@@ -17,7 +17,7 @@ import msgspec
 
 from remuda.kube import errors
 from remuda.kube.errors import FieldError
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 
 NO_FIELD = "<nil>"
 

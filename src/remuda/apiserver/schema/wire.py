@@ -9,7 +9,7 @@ import binascii
 import re
 
 from remuda.apiserver.schema.formats import is_date, is_plain_utc
-from remuda.kube.go_quote import quoted
+from remuda.kube.go_text import quoted
 
 _DATE_AND_CLOCK = r"([0-9]{4}-[0-9]{2}-[0-9]{2})T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
 _ZONE = r"(Z|[+-]([01][0-9]|2[0-4]):[0-5][0-9])"

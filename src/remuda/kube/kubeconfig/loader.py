@@ -1,13 +1,15 @@
-"""Loading of kubeconfigs into an `Access`: choice of files and context, and validation.
+"""Loading of kubeconfigs into an `Access`: choice of files, context and proxy, and validation.
 
 A kubeconfig that came from a Secret was written by whoever may write that Secret. It may not make this process run a
 program or send a file of this machine to a server of its choice, so `parse` refuses both unless told otherwise.
+The proxy is that of the kubeconfig, or else of HTTPS_PROXY, HTTP_PROXY and NO_PROXY as kubectl reads them.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import logging
 import os
 import re
@@ -18,7 +20,6 @@ from urllib.parse import urlsplit
 
 from remuda.kube.kubeconfig.access import Access, ExecPlugin, Impersonation, KubeconfigError, Pem
 from remuda.kube.kubeconfig.files import Cluster, Exec, Merged, User, merge_files, read_config
-from remuda.kube.kubeconfig.proxies import proxy_of_environment
 
 log = logging.getLogger(__name__)
 
@@ -261,3 +262,33 @@ def _impersonation(user: User, stanza: _Stanza) -> Impersonation:
     if not found.user and (found.uid or found.groups or found.extra):
         raise stanza.refuse("as-uid, as-groups and as-user-extra need a user to impersonate (as)")
     return found
+
+
+def proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
+    """Empty for none, and always for this machine itself."""
+    parts = urlsplit(server)
+    host = parts.hostname or ""
+    name = f"{parts.scheme}_proxy"
+    proxy = environ.get(name) or environ.get(name.upper()) or ""
+    if not proxy or _is_loopback(host) or _bypasses(host, environ.get("no_proxy") or environ.get("NO_PROXY") or ""):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _bypasses(host: str, listed: str) -> bool:
+    for entry in filter(None, (part.strip().lower() for part in listed.split(","))):
+        if entry == "*" or host == entry or host.endswith("." + entry.lstrip(".").removeprefix("*.")):
+            return True
+        try:
+            if ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False):
+                return True
+        except ValueError:
+            continue
+    return False

@@ -16,7 +16,7 @@ import msgspec
 from remuda.kube import KubeError, errors
 from remuda.kube.cost import LIMITS, marks
 from remuda.kube.errors import StatusError
-from remuda.kube.patches.go_text import json_type
+from remuda.kube.go_text import json_type
 from remuda.kube.patches.json_copy import copy_json, same_json
 
 MAX_OPERATIONS = 10_000

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.kube import errors
-from remuda.kube.patches.go_text import json_type
+from remuda.kube.go_text import json_type
 from remuda.kube.patches.json_copy import copy_json, same_json
 
 _TOO_DEEP = "the patch is nested too deeply"

@@ -12,7 +12,7 @@ from typing import Any
 
 from remuda.kube import errors
 from remuda.kube.errors import StatusError
-from remuda.kube.patches.go_text import go_type, go_value, json_type
+from remuda.kube.go_text import go_type, go_value, json_type
 from remuda.kube.patches.json_copy import copy_json
 from remuda.kube.patches.list_order import KeyOf, interleaved
 from remuda.kube.schema import Schema

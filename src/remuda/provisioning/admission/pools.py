@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from remuda.capi import amounts
 from remuda.capi.admission.machine_fields import amount_complaints
-from remuda.kube import durations
+from remuda.kube import clock
 from remuda.kube import names as kube_names
 from remuda.kube.errors import FieldError, duplicate, forbidden, invalid, required
 from remuda.providers.controlplane.rules import configuration
@@ -184,8 +184,8 @@ def _health(pool: MachinePool, at: str) -> list[FieldError]:
 
 def _duration_problem(text: str) -> str:
     try:
-        return "must not be negative" if durations.parse(text) < 0 else ""
-    except durations.BadDuration as error:
+        return "must not be negative" if clock.parse_duration(text) < 0 else ""
+    except clock.BadDuration as error:
         return str(error)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.kube.kubeconfig.proxies import proxy_of_environment
+from remuda.kube.kubeconfig.loader import proxy_of_environment
 
 
 @pytest.mark.parametrize(

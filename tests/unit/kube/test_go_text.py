@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.kube.errors import invalid, invalid_object
-from remuda.kube.go_quote import SHOWN, quoted
+from remuda.kube.go_text import SHOWN, quoted
 
 
 @pytest.mark.parametrize(

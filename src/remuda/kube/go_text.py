@@ -1,0 +1,71 @@
+"""Text and decoded JSON as Go prints them, because the real server's messages contain them in Go's own notation.
+
+`quoted` is Go's %q: what can be printed stays, the rest is escaped. Every message that shows a value a client chose
+goes through it, so that no value can forge a second line. A long text is cut: to escape the three megabytes that a
+client may send would take a third of a second.
+
+`go_type`, `json_type` and `go_value` name and print decoded JSON.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+_SHORT = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
+
+
+SHOWN = 4 * 1024  # characters of a text; the real server shows it whole
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text that is too long to be shown."""
+    return text if len(text) <= SHOWN else text[:SHOWN] + "..."
+
+
+def quoted(text: str) -> str:
+    """Return a text in quotes, cut if it is long."""
+    text = shortened(text)
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(char if char.isprintable() and char not in '"\\' else _escaped(char) for char in text) + '"'
+
+
+def _escaped(char: str) -> str:
+    code = ord(char)
+    if code in _SHORT:
+        return _SHORT[code]
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+_TYPES = {
+    dict: "map[string]interface {}",
+    list: "[]interface {}",
+    str: "string",
+    bool: "bool",
+    int: "int64",
+    float: "float64",
+    type(None): "%!s(<nil>)",
+}
+_JSON_TYPES = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+
+
+def go_type(value: Any) -> str:
+    return _TYPES[type(value)]
+
+
+def json_type(value: Any) -> str:
+    """The word of Go's decoder for what it found: `cannot unmarshal object into ...`."""
+    return _JSON_TYPES.get(type(value), "null")
+
+
+def go_value(value: Any) -> str:
+    """As `%v` prints it: maps sorted by key, no quotes."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{go_value(item)}" for key, item in sorted(value.items())) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(go_value, value)) + "]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "<nil>" if value is None else str(value)
