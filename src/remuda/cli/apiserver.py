@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from remuda.cli.log_options import log_options, log_settings
 from remuda.cli.options import HELP
-from remuda.cli.server_options import server_options, server_settings
+from remuda.cli.server_options import log_options, log_settings, server_options, server_settings
 
 
 @click.command(name="apiserver", context_settings=HELP)

@@ -101,7 +101,7 @@ def add(
         k3s k3s-airgap-images-amd64.tar.zst sha256sum-amd64.txt
       remuda artefacts add nano
     """
-    from remuda.cli.signals import clean_up_when_terminated
+    from remuda.cli.exit_codes import clean_up_when_terminated
     from remuda.providers.controlplane.artefacts import BadArtefact, nano_bundles
     from remuda.providers.controlplane.artefacts.administration import check_version
     from remuda.providers.controlplane.artefacts.file_names import Unknown

@@ -75,7 +75,7 @@ def _printed(status: dict[str, str]) -> str:
 
 def _exists(kubeconfig: Path | None, context: str, user: str, cached: _CachedToken) -> bool:
     """Return whether the token still exists: after a 401 kubectl asks again, and must not get a revoked one."""
-    from remuda.cli.token_list import is_there
+    from remuda.cli.user_tokens import is_there
 
     name = cached.token.partition(":")[0]
     return connected(kubeconfig, lambda client: is_there(client, name, own=not user), context=context)
@@ -84,7 +84,7 @@ def _exists(kubeconfig: Path | None, context: str, user: str, cached: _CachedTok
 def _create(kubeconfig: Path | None, context: str, user: str, cluster: str, ttl: float) -> _CachedToken:
     from remuda.access.tokens import mint
     from remuda.access.types import TOKEN
-    from remuda.cli.whoami import token_user
+    from remuda.cli.user_tokens import token_user
     from remuda.kube import clock
 
     now = clock.time()

@@ -1,4 +1,7 @@
-"""`remuda describe cluster`: all objects of a cluster and their states, as a tree."""
+"""`remuda describe cluster`: all objects of a cluster and their states, as a tree.
+
+A warning precedes the tree if objects are damaged on the disk of the management plane.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,16 @@ from typing import TYPE_CHECKING
 import click
 
 from remuda.cli import progress, shell_completion
-from remuda.cli.connection import connected, kubeconfig_option
-from remuda.cli.damage import warn_of_damage
+from remuda.cli.connection import connected, kubeconfig_option, show_warning
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
     from remuda.provisioning.tree import Branch
+
+_DAMAGE_PATH = "/readyz/objects"  # needs a permission of its own, because it names other users' objects
+_DAMAGED = 500
 
 
 @click.group(name="describe", context_settings=HELP)
@@ -66,7 +71,7 @@ def look(kubeconfig: Path | None, namespace: str, name: str) -> Branch:
     from remuda.provisioning import tree_loader
 
     async def work(client: HttpClient) -> Branch:
-        await warn_of_damage(client)
+        await _warn_of_damage(client)
         place = await tree_loader.find(client, namespace, name)
         return await tree_loader.look(client, place, name)
 
@@ -74,6 +79,16 @@ def look(kubeconfig: Path | None, namespace: str, name: str) -> Branch:
         return connected(kubeconfig, work)
     except tree_loader.NoSuchCluster as error:
         raise no_such_cluster(error) from None
+
+
+async def _warn_of_damage(client: HttpClient) -> None:
+    from remuda.kube.errors import StatusError
+
+    try:
+        await client.raw_get(_DAMAGE_PATH)
+    except StatusError as error:
+        if error.code == _DAMAGED:  # else: no permission, or not our API server
+            show_warning(f"controllers are blocked: {str(error).removeprefix('internal server error: ').strip()}")
 
 
 def place_of(kubeconfig: Path | None, namespace: str, name: str) -> str:

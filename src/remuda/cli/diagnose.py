@@ -14,9 +14,9 @@ import remuda
 from remuda.cli import shell_completion
 from remuda.cli.connection import chosen_kubeconfig, connected, kubeconfig_option
 from remuda.cli.describe import no_such_cluster
+from remuda.cli.exit_codes import clean_up_when_terminated
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import terminal_width
-from remuda.cli.signals import clean_up_when_terminated
 from remuda.cli.text_wrap import wrapped
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import click
 
 from remuda.cli import exit_codes
 from remuda.cli.connection import DATA_DIR
+from remuda.cli.exit_codes import clean_up_when_terminated
 from remuda.cli.options import HELP
-from remuda.cli.signals import clean_up_when_terminated
 
 if TYPE_CHECKING:
     from remuda.apiserver.storage.fsck import Repair, Report

@@ -55,7 +55,7 @@ def command(
     import yaml
 
     from remuda.cli import clusters
-    from remuda.cli.whoami import caller, token_user
+    from remuda.cli.user_tokens import caller, token_user
 
     authority = server_ca.read_bytes() if server_ca else b""
 

@@ -9,8 +9,8 @@ import click
 
 from remuda.cli import shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
+from remuda.cli.exit_codes import clean_up_when_terminated
 from remuda.cli.options import HELP, namespace_option
-from remuda.cli.signals import clean_up_when_terminated
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient

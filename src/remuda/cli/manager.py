@@ -6,11 +6,9 @@ from pathlib import Path
 
 import click
 
-from remuda.cli.controller_options import controllers_option, user_quota_option
-from remuda.cli.log_options import audit_log_option, log_options, log_settings
-from remuda.cli.node_options import node_options, site_settings
+from remuda.cli.controller_options import controllers_option, node_options, site_settings, user_quota_option
 from remuda.cli.options import HELP
-from remuda.cli.server_options import split_address
+from remuda.cli.server_options import audit_log_option, log_options, log_settings, split_address
 
 
 @click.command(name="manager", context_settings=HELP)

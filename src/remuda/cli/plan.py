@@ -1,4 +1,7 @@
-"""`remuda plan`: preview of what a manifest would do to each machine."""
+"""`remuda plan`: preview of what a manifest would do to each machine.
+
+The preview is a table with one row per machine; commands that edit clusters show it, too.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import exit_codes, manifest_files, preview_table
+from remuda.cli import exit_codes, manifest_files
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
-from remuda.cli.output import TABLE, output_option, print_value
+from remuda.cli.output import TABLE, output_option, print_value, table_with_reasons, terminal_width
 from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
-    from remuda.provisioning.preview import Preview
+    from remuda.provisioning.preview import Preview, Step
+
+_COLUMNS = ("TURN", "ACTION", "POOL", "MACHINE", "WHY")
+_COLOURS = {"replace": "red", "held": "red", "delete": "red", "drain": "yellow", "restart": "yellow", "create": "green"}
+_KEEP = "keep"
 
 
 @click.command(name="plan", context_settings=HELP)
@@ -61,7 +68,7 @@ def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str
         print_value(found, output)
     else:
         for each in found:
-            preview_table.show(each)
+            show_preview(each)
         if not found:
             click.echo("no clusters affected", err=True)
     if no_replace and any(each.replaces for each in found):
@@ -75,3 +82,28 @@ def _read(files: Sequence[Path], namespace: str) -> list[dict[str, Any]]:
         if obj["kind"] not in ("Namespace", "NodeDriver"):
             obj["metadata"].setdefault("namespace", namespace)
     return found
+
+
+def show_preview(found: Preview, *, changes_only: bool = False) -> None:
+    """Print a preview. `changes_only`: count unchanged machines instead of listing them."""
+    click.echo(click.style(f"Cluster {found.cluster}{' (new)' if found.new else ''}", bold=True))
+    for wait in found.waits:
+        click.echo(f"blocked: {wait}")
+    steps = [step for step in found.steps if not (changes_only and step.action == _KEEP)]
+    unchanged = len(found.steps) - len(steps)
+    if steps:
+        _table([_row(step) for step in steps])
+    elif not unchanged:
+        click.echo("no machines affected")
+    if unchanged:
+        click.echo(f"{unchanged} machine{'s' if unchanged > 1 else ''} unchanged")
+
+
+def _table(rows: list[tuple[str, ...]]) -> None:
+    lines = table_with_reasons(_COLUMNS, rows, terminal_width())
+    for text, (_, action, *_) in zip(lines, (_COLUMNS, *rows), strict=True):
+        click.echo(text.replace(action, click.style(action, fg=_COLOURS.get(action)), 1))
+
+
+def _row(step: Step) -> tuple[str, ...]:
+    return (str(step.turn or "-"), step.action, step.pool, step.machine or "(new)", step.why)

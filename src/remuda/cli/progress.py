@@ -237,7 +237,7 @@ class Lines:
 
         print_note(f"{self.what} is not {self.wanted} after {span(elapsed)}; the controllers continue")
         if root is not None:
-            from remuda.cli.blocker_text import chain_lines
+            from remuda.cli.tree_text import chain_lines
 
             click.echo("\n".join(chain_lines(root, width=errors_width())), err=True)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from remuda.cli.exit_codes import clean_up_when_terminated
 from remuda.cli.options import HELP
-from remuda.cli.signals import clean_up_when_terminated
 
 
 @click.command(name="restore", context_settings=HELP)

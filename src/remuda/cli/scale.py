@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import choices, cluster_edits, preview_table, progress, shell_completion
+from remuda.cli import choices, cluster_edits, plan, progress, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
@@ -81,7 +81,7 @@ def command(
         if output != TABLE:
             print_value([] if found is None else [found], output)
         elif found is not None:
-            preview_table.show(found, changes_only=True)
+            plan.show_preview(found, changes_only=True)
         if found is None:
             print_note(f"Cluster {'/'.join(key)} already has these numbers; nothing to change")
         elif dry_run:

@@ -1,11 +1,12 @@
-"""Options of the commands that start the embedded API server, and the settings made from them."""
+"""Options of long-running commands, and the settings made from them: the embedded API server, format and level of the
+log, path of the audit log."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -13,6 +14,7 @@ from remuda.cli.connection import DATA_DIR
 
 if TYPE_CHECKING:
     from remuda.apiserver.server import ServerSettings
+    from remuda.app.log_setup import Format, Level, LogSettings
 
 _ADDRESS = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^:\[\]]*)):(?P<port>[0-9]{1,5})", re.ASCII)
 
@@ -26,7 +28,7 @@ def split_address(_: click.Context, __: click.Parameter, value: str | None) -> t
     return found["six"] or found["host"] or "0.0.0.0", int(found["port"])  # noqa: S104 - no host: every address
 
 
-_OPTIONS = (
+_SERVER_OPTIONS = (
     click.option(
         "--data-dir",
         type=click.Path(file_okay=False, path_type=Path),
@@ -63,7 +65,7 @@ _OPTIONS = (
 
 
 def server_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed(_OPTIONS):
+    for option in reversed(_SERVER_OPTIONS):
         command = option(command)
     return command
 
@@ -90,4 +92,53 @@ def server_settings(
         upkeep=upkeep,
         event_ttl_seconds=event_ttl,
         reserve_bytes=RESERVE_BYTES,
+    )
+
+
+# -- the log
+
+_LOG_OPTIONS = (
+    click.option(
+        "--log-format",
+        type=click.Choice(("text", "json")),
+        default="text",
+        show_default=True,
+        help="Format of the log on stderr: text for people, or one JSON object per line.",
+    ),
+    click.option(
+        "--log-level",
+        type=click.Choice(("debug", "info", "warning", "error")),
+        help="Least severe level to log. Overrides -v. Default: warning.",
+    ),
+    click.option(
+        "-v",
+        "--verbose",
+        count=True,
+        help="Log every step that controllers take (level info); -vv: everything (level debug).",
+    ),
+)
+
+audit_log_option = click.option(
+    "--audit-log",
+    metavar="PATH",
+    default="",
+    help="File of the audit log, rotated at 20 MiB; - for stderr. Default: DATA_DIR/log/audit.log, and stderr without "
+    "a data directory.",
+)
+
+
+def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(_LOG_OPTIONS):
+        command = option(command)
+    return command
+
+
+def log_settings(
+    *, log_format: str, log_level: str | None, verbose: int, audit_log: str = "-", data_dir: Path | None = None
+) -> LogSettings:
+    from remuda.app.log_setup import LogSettings, audit_path
+
+    level = log_level or ("warning", "info", "debug")[min(verbose, 2)]
+    return LogSettings(
+        format=cast("Format", log_format), level=cast("Level", level), audit=audit_path(audit_log, data_dir)
     )

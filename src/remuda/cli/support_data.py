@@ -210,7 +210,7 @@ class Gathering:
         await _some_at_once(log(pod) for pod in pods)
 
     async def _trees(self) -> None:
-        from remuda.cli import blocker_text, timeline_text, tree_text
+        from remuda.cli import timeline_text, tree_text
         from remuda.provisioning import timeline, tree_loader
 
         wanted = [self._cluster] if self._cluster is not None else sorted(self._clusters)
@@ -224,7 +224,7 @@ class Gathering:
             try:
                 root = await tree_loader.look(self._client, *key)
                 self._put(f"{place}/describe.txt", tree_text.lines(root))
-                self._put(f"{place}/why.txt", blocker_text.chain_lines(root) or [f"{root} is ready"])
+                self._put(f"{place}/why.txt", tree_text.chain_lines(root) or [f"{root} is ready"])
                 course = await timeline.gather(self._client, *key)
                 self._put(f"{place}/timeline.txt", timeline_text.timeline_lines(course))
             except (tree_loader.NoSuchCluster, StatusError) as error:

@@ -93,7 +93,7 @@ def create(
     from remuda.access.tokens import mint
     from remuda.access.types import TOKEN
     from remuda.cli.clusters import find
-    from remuda.cli.whoami import token_user
+    from remuda.cli.user_tokens import token_user
     from remuda.kube import clock
 
     if output == _KUBECONFIG and clusters:
@@ -147,11 +147,11 @@ def list_tokens(user: str, everything: bool, output: str, kubeconfig: Path | Non
       remuda token list -o json
     """
     from remuda.access.types import SYSTEM, TOKEN_KIND
-    from remuda.cli import token_list
+    from remuda.cli import user_tokens
 
     shown = [
         one
-        for one in connected(kubeconfig, token_list.known)
+        for one in connected(kubeconfig, user_tokens.known)
         if user in ("", one.user_id) and (everything or one.metadata.labels.get(TOKEN_KIND) != SYSTEM)
     ]
     records = [
@@ -188,12 +188,12 @@ def revoke(names: tuple[str, ...], kubeconfig: Path | None) -> None:
     \b
       remuda token revoke token-b7xqw2kd
     """
-    from remuda.cli import token_list
+    from remuda.cli import user_tokens
 
     async def remove(client: HttpClient) -> None:
         for text in names:
             name = text.partition(":")[0]  # accept the whole token, too: its name comes first
-            await token_list.revoke(client, name)
+            await user_tokens.revoke(client, name)
             click.echo(f"token {name} revoked")
 
     connected(kubeconfig, remove)

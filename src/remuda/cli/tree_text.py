@@ -1,7 +1,11 @@
-"""Text of a cluster's tree: aligned, cut to a width, folded to a height. Pure.
+"""Text of a cluster's tree, and of the chain from the cluster down to the object that blocks it. Pure.
 
-The object that blocks the cluster is marked with » and shows its whole message, wrapped beneath it; other objects take
-one line. If there are too many lines, ready objects are folded first, and the chain to the blocking object never is.
+The tree is aligned, cut to a width and folded to a height. The object that blocks the cluster is marked with » and
+shows its whole message, wrapped beneath it; other objects take one line. If there are too many lines, ready objects are
+folded first, and the chain to the blocking object never is.
+
+The chain is for `why` and for waits that time out. Its last link shows its whole message. A line of its own says what
+happens next, or what the user has to do.
 """
 
 from __future__ import annotations
@@ -195,3 +199,30 @@ def _more(ones: Sequence[Branch], word: str) -> list[Branch]:
     if not ones:
         return []
     return [Branch(kind="", name=f"… {len(ones)} more, {word}", judgement=Judgement(state="well"))]
+
+
+def chain_lines(root: Branch, *, width: int | None = None, now: float | None = None) -> list[str]:
+    """Return the lines of the chain; none if the cluster is ready."""
+    moment = clock.time() if now is None else now
+    chain = blocker.blocking(root)
+    found: list[str] = []
+    for depth, one in enumerate(chain):
+        last = one is chain[-1]
+        found.append(_link(one, depth, moment, width, last=last))
+        if last:
+            found += wrapped(one.judgement.message, width, "   " * depth + "  ")
+    if chain:
+        found += wrapped(f"next: {blocker.then(chain)}", width, "")
+    return found
+
+
+def _link(one: Branch, depth: int, now: float, width: int | None, *, last: bool) -> str:
+    judgement = one.judgement
+    trunk = "" if depth == 0 else "   " * (depth - 1) + "└─ "
+    since = f" for {age(judgement.since, now)}" if judgement.since else ""
+    reason = f"  {judgement.reason}" if judgement.reason else ""
+    shown = f"{state(judgement)}{since}"
+    head = f"{trunk}{one}"
+    if width is not None:
+        reason = cut(reason, max(width - len(head) - 2 - len(shown), 0))
+    return f"{head}  {styled(shown, judgement)}{reason}".rstrip()

@@ -7,11 +7,16 @@ from typing import Any
 
 import click
 
-from remuda.cli.controller_options import controllers_option, user_quota_option
-from remuda.cli.log_options import audit_log_option, log_options, log_settings
-from remuda.cli.node_options import node_options, site_settings
+from remuda.cli.controller_options import controllers_option, node_options, site_settings, user_quota_option
 from remuda.cli.options import HELP
-from remuda.cli.server_options import server_options, server_settings, split_address
+from remuda.cli.server_options import (
+    audit_log_option,
+    log_options,
+    log_settings,
+    server_options,
+    server_settings,
+    split_address,
+)
 
 
 @click.command(name="up", context_settings=HELP)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import choices, cluster_edits, exit_codes, preview_table, progress, shell_completion
+from remuda.cli import choices, cluster_edits, exit_codes, plan, progress, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option, show_warning
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
@@ -91,7 +91,7 @@ def command(
     if output != TABLE:
         print_value([] if found is None else [found], output)
     elif found is not None:
-        preview_table.show(found)
+        plan.show_preview(found)
     if found is None:
         print_note(f"Cluster {'/'.join(key)} already has version {version}; nothing to change")
     elif dry_run:

@@ -54,7 +54,7 @@ def command(name: str, namespace: str, timed: bool, output: str, kubeconfig: Pat
     elif not chain:
         click.echo(f"{root} is ready")
     else:
-        from remuda.cli.blocker_text import chain_lines
+        from remuda.cli.tree_text import chain_lines
 
         click.echo("\n".join(chain_lines(root, width=terminal_width())))
     raise SystemExit(exit_codes.NO if chain else 0)

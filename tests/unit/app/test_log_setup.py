@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from remuda.app.log_setup import AuditFile, LogSettings, audit_path, set_up
-from remuda.cli.log_options import audit_log_option, log_options, log_settings
+from remuda.cli.server_options import audit_log_option, log_options, log_settings
 
 AUDIT = logging.getLogger("remuda.audit")
 OTHER = logging.getLogger("remuda.other")

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.cli.blocker_text import chain_lines
-from remuda.cli.tree_text import MARK, lines, span
+from remuda.cli.tree_text import MARK, chain_lines, lines, span
 from remuda.kube import clock
 from remuda.provisioning.tree import Branch, Judgement
 

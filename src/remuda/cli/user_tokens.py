@@ -1,10 +1,14 @@
-"""Tokens that the caller may see: all of them, or only the caller's own."""
+"""Tokens of users, as commands handle them: the user that a new token is for, and the tokens that the caller may see.
+
+An administrator sees all tokens. Other users see their own, through the self-service API.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, TypeVar
 
+import click
 import msgspec
 
 if TYPE_CHECKING:
@@ -12,6 +16,43 @@ if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
 
 T = TypeVar("T")
+
+
+class UserInfo(msgspec.Struct):
+    username: str = ""
+    groups: tuple[str, ...] | None = None
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    user_info: UserInfo = msgspec.field(default_factory=UserInfo)
+
+
+class _Review(msgspec.Struct):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+async def caller(client: HttpClient) -> UserInfo:
+    from remuda.kube.client import Target
+
+    obj = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = await client.create(Target("authentication.k8s.io/v1", "selfsubjectreviews"), "", obj)
+    return msgspec.json.decode(answer, type=_Review).status.user_info
+
+
+async def token_user(client: HttpClient, name: str, cluster: str = "CLUSTER") -> str:
+    """Return the user to create a token for: the given one, else the caller if it is a Remuda user. Raises
+    ClickException."""
+    from remuda.access.tokens import USERS
+
+    if name:
+        return name
+    who = await caller(client)
+    if USERS in (who.groups or ()):
+        return who.username
+    raise click.ClickException(
+        f"you are {who.username}, which is not a Remuda user and cannot have tokens. Choose a user with --user NAME. "
+        f"To create one:\n\n  remuda user create NAME\n  remuda grant NAME {cluster} cluster-owner"
+    )
 
 
 async def known(client: HttpClient) -> list[Token]:
