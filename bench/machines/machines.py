@@ -29,7 +29,7 @@ from bench.fleet.fleet import Counts
 from remuda.agent.plan import Instruction
 from remuda.agent.rules import Result
 from remuda.apiserver.server import ApiServer, ServerSettings
-from remuda.app import controllers, jobs
+from remuda.app import controllers
 from remuda.app.process import tune
 from remuda.capi import setup as core
 from remuda.capi.definitions import definitions as core_definitions
@@ -109,7 +109,7 @@ async def measure(machines: int, clusters: int, boot_seconds: float, idle_second
     manager = Manager(client, name="machines")
     core.add_controllers(manager)
     site = Site(server_url=server.url, ca_pem=server.pki.ca_certificate_pem)
-    settings = msgspec.structs.replace(jobs.settings(folder, server.url, site.ca_pem), concurrency=32)
+    settings = msgspec.structs.replace(controllers.job_settings(folder, server.url, site.ca_pem), concurrency=32)
     added = providers.add(manager, providers.ProviderSettings(site=site, machine=MachineSettings(job_key=settings.key)))
     JobRunner(manager, settings, InProcess(job.in_process(client, settings.hosts)))
     cloud = sim.clouds["default"] = SimCloud(keeps_user_data=False)

@@ -30,7 +30,7 @@ from remuda.access.setup import let_users_in
 from remuda.agent.plan import parse
 from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.apiserver.storage.types import Event
-from remuda.app import controllers, jobs
+from remuda.app import controllers
 from remuda.app.access import Access, embedded
 from remuda.app.process import tune
 from remuda.capi import setup as core
@@ -88,7 +88,7 @@ class Fleet(DeclaredWorld):
         provisioning.add(manager)
         doors = Access(manager, site, embedded(server), controllers.EVERY)
         doors.add(manager, remote)
-        settings = msgspec.structs.replace(jobs.settings(data, site.server_url, site.ca_pem), concurrency=32)
+        settings = msgspec.structs.replace(controllers.job_settings(data, site.server_url, site.ca_pem), concurrency=32)
         wanted = providers.ProviderSettings(
             site=site,
             machine=MachineSettings(job_key=settings.key),

@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from aiohttp import web
 
+from remuda.access.tunnels import tunnel_handler
 from remuda.app import apiserver, process
-from remuda.app.tunnel import tunnel_handler
 from remuda.tunnel.server import Asking, Server
 from remuda.tunnel.session_table import DialError, Key, Sessions
 

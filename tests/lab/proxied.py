@@ -22,8 +22,8 @@ from remuda.access.clusters import Clusters
 from remuda.access.interfaces import PREFIX, Caller
 from remuda.access.proxy import Proxy
 from remuda.access.transport_pool import TransportPool, admin_secret
+from remuda.access.tunnels import tunnel_handler
 from remuda.apiserver.server import ApiServer, ServerSettings
-from remuda.app.tunnel import tunnel_handler
 from remuda.capi import names
 from remuda.kube import kubeconfig
 from remuda.kube.core import NAMESPACES, SECRETS

@@ -18,10 +18,10 @@ from contextlib import suppress
 
 from aiohttp import web
 
+from remuda.access.tunnels import tunnel_handler
 from remuda.apiserver.http.listener import Listener
 from remuda.app import process
 from remuda.app.log_setup import LogSettings
-from remuda.app.tunnel import tunnel_handler
 from remuda.tunnel.allow import Allow
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.server import AcceptRate, Asking, Server

@@ -13,7 +13,7 @@ import msgspec
 import yaml
 
 from remuda.apiserver.server import ApiServer, ServerSettings
-from remuda.app import controllers, nodes
+from remuda.app import controllers, node_server
 from remuda.app.node_server import NodeServer
 from remuda.app.site import SiteSettings
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT
@@ -90,7 +90,7 @@ async def at_work(server: ApiServer, folder: Path) -> AsyncIterator[Registration
     added = controllers.add(manager, controllers.EVERY, providers.ProviderSettings(site=site, jobs=jobs))
     assert added is not None
     assert added.registration is not None
-    nodes.mount(server.front, site, added.registration, None)
+    node_server.mount(server.front, site, added.registration, None)
     await controllers.register_drivers(mine, controllers.EVERY)
     await manager.start()
     try:

@@ -8,12 +8,14 @@ What must stay true:
 - A Machine that is being deleted exists until it is gone: draining its Node, leaving etcd and removing the Node need
   the API of the cluster, and where nothing else reaches it, a manager that is started meanwhile needs the tunnel again.
 - A denied client is told only that; the reason is in the audit line, never with a token in it.
+
+`tunnel_handler` connects the tunnel's server to our HTTP front.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from remuda.access import AccessError
 from remuda.access.audit import Audit
@@ -24,13 +26,14 @@ from remuda.kube.client import Client
 from remuda.kube.core import SECRET, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key as ObjectKey
+from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, Upgrade, header_block
 from remuda.providers.controlplane import hosts, state
 from remuda.providers.controlplane.identity import id_of
 from remuda.providers.controlplane.render import tunnel as tunnel_tokens
 from remuda.providers.shared.manager_address import TUNNEL
 from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.caches import Caches
-from remuda.tunnel.server import Asking
+from remuda.tunnel.server import Asking, Refusal, Server
 from remuda.tunnel.session_table import Key, Sessions
 
 _UNWATCHED_SECONDS = 5.0  # how long a key is cached if its Secret is not watched (no Cluster API label)
@@ -178,3 +181,18 @@ def _place(plane: RKEControlPlane) -> ObjectKey:
 def _bearer(asking: Asking) -> str:
     scheme, _, token = asking.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def tunnel_handler(server: Server) -> Handler:
+    """Return the HTTP handler that connects the tunnel's server to our HTTP front."""
+
+    async def handle(request: Request) -> Result:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
+        peer = request.peer
+        answer = await server.admit(Asking(request.method, headers, peer.address, peer.certificate))
+        if isinstance(answer, Refusal):
+            return Response(answer.status, answer.text.encode(), TEXT_HEADERS + header_block(answer.headers))
+        accept: Any = answer.accept
+        return Upgrade(accept, header_block(answer.headers))
+
+    return handle

@@ -1,12 +1,15 @@
 """Access to clusters through this process, assembled once for both engines.
 
-It consists of the tunnels that nodes open, the proxy for users, and the controllers' own connections. `Engine` holds
-what differs between engines: which other callers it authenticates, and what its rules permit.
+It consists of the tunnels that nodes open, the proxy for users, the endpoints for administrators
+(`access.administration`), and the controllers' own connections. `Engine` holds what differs between engines: which
+other callers it authenticates, and what its rules permit.
 """
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Awaitable, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
@@ -21,22 +24,27 @@ from remuda.access.proxy import Proxy
 from remuda.access.self_service_api import SelfServiceApi
 from remuda.access.tokens import Tokens
 from remuda.access.transport_pool import TransportPool
-from remuda.access.tunnels import Authorizer
+from remuda.access.tunnels import Authorizer, tunnel_handler
 from remuda.access.types import MANAGEMENT_CLUSTER
 from remuda.apiserver.auth.token_authenticators import Authenticated
 from remuda.apiserver.auth.tokens import TokenRejected
 from remuda.apiserver.auth.user import ANONYMOUS, Attributes, User
 from remuda.apiserver.http.interfaces import HeaderView
 from remuda.apiserver.server import ApiServer
-from remuda.app.tunnel import tunnel_handler
 from remuda.kube.client import Client
-from remuda.kube.errors import StatusError
+from remuda.kube.errors import StatusError, no_such_path
 from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block, text
+from remuda.providers.controlplane.artefacts.administration import ArtefactAdministration, Uploads
+from remuda.providers.controlplane.artefacts.nano_bundles import Packing
+from remuda.providers.machine import leaks
+from remuda.providers.machine.leaks import Found, Place
 from remuda.providers.shared.manager_address import TUNNEL, Site
 from remuda.runtime.manager import Manager
 from remuda.runtime.remote import RemoteClusters
 from remuda.tunnel.server import Server
 from remuda.tunnel.session_table import Sessions
+
+_MOST_DRIVERS = 100
 
 
 class Engine(msgspec.Struct, frozen=True):
@@ -125,6 +133,25 @@ class Access:
         self._ending = True
         self.sessions.end_all("the manager is stopping")
         await self.transports.close()
+
+
+def administration_endpoints(client: Client, store: Packing | None, hosts: Path | None) -> dict[str, Endpoint]:
+    """Return the endpoints for administrators by name: artefacts of the manager, and leaks on its own machine.
+
+    `hosts`: directory of local drivers' servers; None: this process runs no Jobs.
+    """
+
+    async def look_for_leaks(request: Request, path: str) -> Found:
+        if path or request.method != "GET":
+            raise no_such_path()
+        only = request.query.get("driver", [])[:_MOST_DRIVERS]
+        found = await leaks.find(client, Place(hosts, remote=False), only)
+        return msgspec.structs.replace(found, looked=[f"{one} of {platform.node()}" for one in found.looked])
+
+    found: dict[str, Endpoint] = {"leaks": look_for_leaks}
+    if store is not None:
+        found["artefacts"] = ArtefactAdministration(store, Uploads(store.directory)).answer
+    return found
 
 
 # -- the embedded engine

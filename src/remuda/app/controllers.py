@@ -3,12 +3,18 @@
 A choice consists of names and of groups of names: `core` is Cluster API's own, `providers` the other side of its
 contracts, `provisioning` creates the objects of both from declared clusters, `access` opens them to users. On a cluster
 whose core is upstream's, only the latter three may run: two cores would fight over every Machine.
+
+Our providers need the kinds of a core, and any core will do. The installation of CRDs ensures that two cores never run
+on one cluster: CRDs of another program are left alone, and our core does not start next to them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+import msgspec
 
 import remuda
 from remuda.access import roles
@@ -18,12 +24,17 @@ from remuda.access.types import Quota
 from remuda.app.access import Access
 from remuda.app.process import StartRefused
 from remuda.capi import admission, inventory, setup
+from remuda.capi import names as capi_names
 from remuda.capi.definitions import DEFINITIONS, definitions
+from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK, MACHINE_SET
 from remuda.jobs import admission as job_admission
+from remuda.jobs.marks import FILE, JobKey
 from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
+from remuda.jobs.runner import JobRunnerSettings
 from remuda.kube.admission import Registration
 from remuda.kube.client import Client
-from remuda.kube.errors import Forbidden, StatusError
+from remuda.kube.errors import Forbidden, NotFound, StatusError
+from remuda.kube.http import HttpClient
 from remuda.providers import guards
 from remuda.providers import setup as providers
 from remuda.provisioning import admission as provisioning_admission
@@ -40,6 +51,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "access": access.CONTROLLERS,
 }
 EVERY = tuple(name for names in GROUPS.values() for name in names)
+
+_CORE_KINDS = (CLUSTER, MACHINE, MACHINE_SET, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK)
 
 
 def admission_functions(user_quota: Quota = NO_LIMITS) -> tuple[Registration, ...]:
@@ -205,3 +218,51 @@ async def make_workspaces(client: Client, chosen: Sequence[str]) -> None:
         await provisioning.make_workspaces(client)
     except StatusError as error:
         raise StartRefused(f"cannot create the namespaces of declared clusters: {error}") from None
+
+
+def job_settings(data: Path, server_url: str, ca_pem: bytes) -> JobRunnerSettings:
+    """Return the settings of the job runner for an absolute data directory: where Jobs live, and the key that signs
+    them. Creates the key if there is none."""
+    path = data / FILE
+    try:
+        key = JobKey.load(path)
+    except (OSError, ValueError) as error:
+        raise StartRefused(f"cannot read the key that signs Jobs, {path}: {error}") from None
+    return JobRunnerSettings(
+        directory=data / "jobs", hosts=data / "hosts", server_url=server_url, ca_pem=ca_pem, key=key
+    )
+
+
+# -- a core that another program runs
+
+
+class _Served(msgspec.Struct):
+    name: str
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Served] = []
+
+
+async def require_core(client: HttpClient, chosen: Sequence[str]) -> None:
+    """Raise StartRefused if the chosen controllers need a core and none is installed."""
+    if has_core(chosen) or set(chosen) <= {JOB_RUNNER}:
+        return
+    served = await _served_by_core(client)
+    missing = [f"{kind.plural}.{kind.group}" for kind in _CORE_KINDS if kind.plural not in served]
+    if missing:
+        raise StartRefused(
+            f"Cluster API is not installed on this cluster: {', '.join(missing)} not served in {capi_names.VERSION}. "
+            "The chosen controllers need a Cluster API core: install upstream's (v1.11 or newer) first, or run "
+            "Remuda's by omitting --controllers"
+        )
+
+
+async def _served_by_core(client: HttpClient) -> set[str]:
+    try:
+        found = await client.raw_get(f"/apis/{capi_names.API_VERSION}")
+    except NotFound:
+        return set()
+    except StatusError as error:
+        raise StartRefused(f"cannot check whether Cluster API is installed: {error}") from None
+    return {one.name for one in msgspec.json.decode(found, type=_Resources).resources}

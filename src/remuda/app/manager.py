@@ -16,12 +16,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remuda.access.types import Quota
-from remuda.app import administration, controllers, core, health, jobs, process, webhooks
-from remuda.app.access import Access, kubernetes
-from remuda.app.addresses import Address
+from remuda.app import controllers, process, webhooks
+from remuda.app.access import Access, administration_endpoints, kubernetes
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
 from remuda.app.node_server import NodeServer
-from remuda.app.process import StartRefused
+from remuda.app.process import Address, StartRefused
 from remuda.app.site import SiteSettings, warn_of_unknown_name
 from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
 from remuda.jobs.runner import JobRunnerSettings as JobSettings
@@ -172,10 +171,10 @@ async def _manage(
     checks = {"start": lambda: "" if begun.is_set() else "still starting"}
     if election is not None:
         checks["lease"] = election.problem
-    async with health.served(settings.health, manager, checks):
+    async with process.health_served(settings.health, manager, checks):
         if found_at is not None:
             await unless(stop, webhooks.require(client))
-        await unless(stop, core.require(client, chosen))
+        await unless(stop, controllers.require_core(client, chosen))
         await unless(stop, controllers.install(client, chosen))
         if election is not None or found_at is not None or settings.nodes is not None:
             await unless(stop, _make_namespace(client, settings.lease.namespace))
@@ -206,7 +205,7 @@ async def _add_controllers(
         machine = msgspec.structs.replace(machine, driver_directory=str(settings.data_dir.absolute() / "drivers"))
     store = settings.site.artefact_store(settings.data_dir)
     job_settings = _job_settings(settings, client)
-    endpoints = administration.endpoints(client, store, None if job_settings is None else job_settings.hosts)
+    endpoints = administration_endpoints(client, store, None if job_settings is None else job_settings.hosts)
     access = Access(manager, site, kubernetes(client), chosen, endpoints)
     wanted = providers.ProviderSettings(
         site=site,
@@ -230,7 +229,7 @@ def _job_settings(settings: ManagerSettings, client: HttpClient) -> JobSettings 
         return None
     data, access = settings.data_dir.absolute(), client.access
     ca_pem = access.ca.read_bytes() if isinstance(access.ca, Path) else access.ca
-    return jobs.settings(data, access.server, ca_pem)
+    return controllers.job_settings(data, access.server, ca_pem)
 
 
 def _webhooks_at(settings: ManagerSettings, chosen: tuple[str, ...]) -> Location | None:

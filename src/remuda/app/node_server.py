@@ -1,8 +1,9 @@
-"""Server for hosts of a manager on Kubernetes, on a port of its own: the endpoints, and the access to their Secret.
+"""Routes for hosts by path prefix, and the servers of these routes: the endpoints, and the access to their Secret.
 
-Every replica serves, whether or not it leads. The certificate and its CA are in a Secret that all replicas share; hosts
-pin that CA, so it stays for as long as it is valid. A certificate of the user's own is served beside it, to clients
-that ask for a name it is valid for. The embedded API server serves the same endpoints on its own port (`nodes.mount`).
+The embedded API server serves the routes on its own port (`mount`). A manager on Kubernetes serves them on a port of
+its own (`NodeServer`). There every replica serves, whether or not it leads. The certificate and its CA are in a Secret
+that all replicas share; hosts pin that CA, so it stays for as long as it is valid. A certificate of the user's own is
+served beside it, to clients that ask for a name it is valid for.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
+from remuda.access.interfaces import ADMINISTRATION, OWN, PREFIX
+from remuda.apiserver.http.handler import HttpFront
 from remuda.apiserver.http.listener import Listener
-from remuda.app import nodes
-from remuda.app.addresses import Address, shown, why_not
 from remuda.app.passthrough import Passthrough
-from remuda.app.process import StartRefused
+from remuda.app.process import Address, StartRefused, shown, why_not
 from remuda.app.site import SiteSettings
 from remuda.kube import clock
 from remuda.kube.client import Client
@@ -24,11 +26,13 @@ from remuda.kube.errors import StatusError
 from remuda.kube.http.tls import load_pair
 from remuda.kube.kubeconfig import Access
 from remuda.kube.objects import Key
-from remuda.kube.web import Handler, Request, Result
+from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block
+from remuda.providers.bootstrap import endpoints
 from remuda.providers.bootstrap.endpoints import Endpoints
 from remuda.providers.bootstrap.registration import Registration
 from remuda.providers.controlplane.artefacts import Artefacts
-from remuda.providers.shared.manager_address import Site
+from remuda.providers.controlplane.artefacts import endpoint as artefacts
+from remuda.providers.shared.manager_address import TUNNEL, Site
 from remuda.runtime.manager import Manager
 from remuda.runtime.tasks import Tasks
 from remuda.runtime.webhooks import certificates
@@ -40,6 +44,38 @@ _COMMON_NAME = "remuda"
 _GRACE_SECONDS = 5.0
 _LONGEST_SLEEP_SECONDS = 24 * 3600.0
 _RETRY_SECONDS = 300.0
+
+OnDenied = Callable[[Request, int, str], None]  # the denied request, the status code, and the reason
+
+
+def starting_routes() -> dict[str, Handler]:
+    """Return handlers that make hosts retry soon until `mount`; the API itself would reject their requests."""
+
+    def wait(request: Request) -> Result:
+        return Response(503, b"the manager is starting\n", TEXT_HEADERS + header_block([("Retry-After", "2")]))
+
+    paths = (endpoints.INSTALL, endpoints.AUTHORITIES, endpoints.ASSETS, endpoints.CONNECT, artefacts.PREFIX, TUNNEL)
+    return dict.fromkeys((*paths, PREFIX, OWN, ADMINISTRATION), wait)
+
+
+def mount(
+    front: HttpFront,
+    site: Site,
+    registration: Registration,
+    assets: Path | None,
+    store: Artefacts | None = None,
+    on_denied: OnDenied = lambda request, code, why: None,
+) -> None:
+    """Serve hosts on the port of the embedded API server, whose own /healthz also serves hosts."""
+    for prefix, handler in routes(Endpoints(site, registration, assets, on_denied), store).items():
+        if prefix != endpoints.HEALTH:
+            front.mount(prefix, handler)
+
+
+def routes(served: Endpoints, store: Artefacts | None) -> dict[str, Handler]:
+    """Return the handlers by path prefix."""
+    found = served.routes()
+    return found if store is None else {**found, artefacts.PREFIX: artefacts.ArtefactFiles(store).serve}
 
 
 class NodeServer:
@@ -84,12 +120,12 @@ class NodeServer:
         registration: Registration,
         store: Artefacts | None = None,
         more: Mapping[str, Handler] | None = None,
-        on_denied: nodes.OnDenied = lambda request, code, why: None,
+        on_denied: OnDenied = lambda request, code, why: None,
     ) -> None:
         """Serve from when the caches are filled until the manager ends."""
         served = Endpoints(site, registration, self._settings.assets, on_denied)
         self._passthrough.on_denied = on_denied
-        found = nodes.routes(served, store) | dict(more or {})
+        found = routes(served, store) | dict(more or {})
         self._routes = {prefix: found[prefix] for prefix in sorted(found, key=len, reverse=True)}
         manager.at_start(self.start)
         manager.at_end(self.stop)

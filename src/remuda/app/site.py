@@ -20,8 +20,7 @@ import msgspec
 from cryptography import x509
 
 from remuda.apiserver.http.custom_certificate import Presented
-from remuda.app.addresses import Address, shown, why_not
-from remuda.app.process import StartRefused
+from remuda.app.process import Address, StartRefused, shown, why_not
 from remuda.kube import chains
 from remuda.providers.controlplane.artefacts.nano_bundles import Packing
 from remuda.providers.shared.manager_address import Site

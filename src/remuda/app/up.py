@@ -12,11 +12,11 @@ import msgspec
 from remuda.access.setup import let_users_in
 from remuda.access.types import Quota
 from remuda.apiserver.server import ApiServer
-from remuda.app import administration, apiserver, controllers, health, jobs, nodes, process
-from remuda.app.access import Access, UserTokens, audit_denied_requests, embedded
-from remuda.app.addresses import Address
+from remuda.app import apiserver, controllers, node_server, process
+from remuda.app.access import Access, UserTokens, administration_endpoints, audit_denied_requests, embedded
 from remuda.app.apiserver import ServerSettings
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
+from remuda.app.process import Address
 from remuda.app.site import SiteSettings, warn_of_unknown_name
 from remuda.kube.errors import StatusError
 from remuda.providers import setup as providers
@@ -44,7 +44,7 @@ async def serve(settings: UpSettings, stop: asyncio.Event) -> int:
     started = time.monotonic()
     chosen = controllers.choose(settings.controllers)
     controllers.check(chosen)
-    routes = nodes.starting() if controllers.has_providers(chosen) else None
+    routes = node_server.starting_routes() if controllers.has_providers(chosen) else None
     wanted = _with_names(settings, chosen)
     presented = settings.site.presented((wanted.host, wanted.port))
     kinds_missing = "the definitions of Remuda's own kinds are not installed yet"
@@ -69,7 +69,7 @@ async def serve(settings: UpSettings, stop: asyncio.Event) -> int:
     try:
         manager = Manager(server.client())
         manager.at_lead(announce_ready)
-        async with health.served(settings.health, manager, {}):
+        async with process.health_served(settings.health, manager, {}):
             # The embedded API server always has the CRDs of Cluster API: providers need them, whichever core runs.
             await controllers.install(server.client(), (*controllers.GROUPS["core"], *chosen))
             kinds_missing = ""
@@ -103,8 +103,8 @@ async def _add(manager: Manager, server: ApiServer, settings: UpSettings, chosen
     data = settings.server.data_dir.absolute()
     machine = msgspec.structs.replace(settings.machine, driver_directory=str(data / "drivers"))
     store = settings.site.artefact_store(data)
-    job_settings = jobs.settings(data, server.url, server.authorities)
-    endpoints = administration.endpoints(server.client(), store, job_settings.hosts)
+    job_settings = controllers.job_settings(data, server.url, server.authorities)
+    endpoints = administration_endpoints(server.client(), store, job_settings.hosts)
     access = Access(manager, site, embedded(server), chosen, endpoints)
     audit_denied_requests(server, access.audit)
     if access.tokens is not None:
@@ -123,7 +123,7 @@ async def _add(manager: Manager, server: ApiServer, settings: UpSettings, chosen
     added = controllers.add(manager, chosen, wanted, access)
     assert added is not None
     if added.registration is not None:
-        nodes.mount(server.front, site, added.registration, settings.site.assets, store, access.on_denied)
+        node_server.mount(server.front, site, added.registration, settings.site.assets, store, access.on_denied)
     manager.at_start(lambda: _mount(server, access))
     if added.job_runner is not None:
         server.pod_logs.add(added.job_runner.log_source)

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from remuda.app.addresses import Address, shown, why_not
-from remuda.app.process import StartRefused
+from remuda.app.process import Address, StartRefused, shown, why_not
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key

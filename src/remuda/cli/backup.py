@@ -1,13 +1,17 @@
-"""`remuda backup`: save a data directory to one file."""
+"""`remuda backup`: save a data directory to one file, and print a summary."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from remuda.cli.exit_codes import clean_up_when_terminated
 from remuda.cli.options import HELP
+
+if TYPE_CHECKING:
+    from remuda.apiserver.storage.backup import Manifest
 
 
 @click.command(name="backup", context_settings=HELP)
@@ -24,11 +28,22 @@ def command(data_dir: Path, file: Path, force: bool) -> None:
     \b
       remuda backup ./remuda-data remuda.backup
     """
-    from remuda.app.archive import ArchiveError, backup
+    from remuda.apiserver.storage.backup import ArchiveError, backup
 
     clean_up_when_terminated()
     try:
-        summary = backup(data_dir, file, force=force)
+        manifest = backup(data_dir, file, force=force)
     except ArchiveError as error:
         raise click.ClickException(str(error)) from None
-    click.echo(summary)
+    size = file.stat().st_size
+    saved = (
+        f"saved {data_dir} at revision {manifest.revision} to {file} ({size:,} bytes, {len(manifest.members)} files)"
+    )
+    click.echo(saved + damage_note(manifest))
+
+
+def damage_note(manifest: Manifest) -> str:
+    """Return a note on damaged objects: a damaged database is backed up, too, for its intact objects."""
+    lines = "".join(f"\ndamaged object in the backup: {one}" for one in manifest.damaged)
+    advice = "\nKeep an older backup: `remuda fsck --repair --from BACKUP` restores objects from it."
+    return lines + advice if lines else ""

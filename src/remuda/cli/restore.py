@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from remuda.cli.backup import damage_note
 from remuda.cli.exit_codes import clean_up_when_terminated
 from remuda.cli.options import HELP
 
@@ -21,11 +22,12 @@ def command(file: Path, data_dir: Path) -> None:
     \b
       remuda restore remuda.backup ./remuda-data
     """
-    from remuda.app.archive import ArchiveError, restore
+    from remuda.apiserver.storage.backup import ArchiveError, restore
 
     clean_up_when_terminated()
     try:
-        summary = restore(file, data_dir)
+        manifest = restore(file, data_dir)
     except ArchiveError as error:
         raise click.ClickException(str(error)) from None
-    click.echo(summary)
+    restored = f"restored {data_dir} from {file}, taken {manifest.created} at revision {manifest.revision}"
+    click.echo(restored + damage_note(manifest))

@@ -1,6 +1,6 @@
 """Spans of OpenTelemetry: reconciles with their steps, programs of Jobs, and proxied requests.
 
-Nothing is recorded, and nothing of OpenTelemetry is imported, until `enable` is called with a tracer. `app.tracing`
+Nothing is recorded, and nothing of OpenTelemetry is imported, until `enable` is called with a tracer. `app.process`
 calls it when an exporter is configured. A span holds names of objects, results and durations, never contents of objects
 or bodies of requests.
 """

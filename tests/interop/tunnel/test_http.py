@@ -12,8 +12,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
+from remuda.access.tunnels import tunnel_handler
 from remuda.apiserver.http.listener import Listener
-from remuda.app.tunnel import tunnel_handler
 from remuda.tunnel.connector import TunnelConnector
 from remuda.tunnel.server import Asking, Server
 from remuda.tunnel.session_table import Key, Sessions

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from remuda.access.clusters import Clusters
-from remuda.access.tunnels import Authorizer
+from remuda.access.tunnels import Authorizer, tunnel_handler
 from remuda.apiserver.server import ApiServer, ServerSettings
-from remuda.app.tunnel import tunnel_handler
 from remuda.capi import names as capi_names
 from remuda.capi.definitions import definitions as core
 from remuda.capi.remote import cluster_secrets

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remuda.apiserver.server import ApiServer, ServerSettings
-from remuda.app import controllers, core
+from remuda.app import controllers
 from remuda.app.manager import ManagerSettings, serve
 from remuda.app.process import StartRefused
 from remuda.capi.definitions import definitions
@@ -52,7 +52,7 @@ async def test_providers_refuse_to_start_without_cluster_api_and_write_nothing(
 async def test_partially_installed_core_is_rejected(server: ApiServer, client: HttpClient) -> None:
     await install(server.client(), definitions()[:1])
     with pytest.raises(StartRefused, match=r": machines\.cluster\.x-k8s\.io, machinesets"):
-        await core.require(client, BESIDE)
+        await controllers.require_core(client, BESIDE)
 
 
 async def test_core_serving_only_an_older_api_version_is_rejected(server: ApiServer, client: HttpClient) -> None:
@@ -61,14 +61,14 @@ async def test_core_serving_only_an_older_api_version_is_rejected(server: ApiSer
         definition["spec"]["versions"][0]["name"] = "v1beta1"
     await install(server.client(), older)
     with pytest.raises(StartRefused, match=r": clusters\..* not served in v1beta2"):
-        await core.require(client, BESIDE)
+        await controllers.require_core(client, BESIDE)
 
 
 async def test_core_installed_by_another_program_is_accepted(server: ApiServer, client: HttpClient) -> None:
     await install(server.client(), definitions())
-    await core.require(client, BESIDE)
+    await controllers.require_core(client, BESIDE)
 
 
 async def test_own_core_and_job_runner_require_no_installed_core(client: HttpClient) -> None:
-    await core.require(client, controllers.EVERY)
-    await core.require(client, controllers.choose(("job-runner",)))
+    await controllers.require_core(client, controllers.EVERY)
+    await controllers.require_core(client, controllers.choose(("job-runner",)))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from remuda.access.tunnels import tunnel_handler
 from remuda.apiserver.http.listener import Listener
-from remuda.app.tunnel import tunnel_handler
 from remuda.tunnel.allow import NOTHING, Allow
 from remuda.tunnel.client import Client, Status, TunnelSettings, Waits
 from remuda.tunnel.mux import Timing
