@@ -1,4 +1,8 @@
-"""One attempt of a Job: creates its Pod, starts its program and writes its status, as a kubelet would."""
+"""One attempt of a Job: creates its Pod, starts its program and writes its status, as a kubelet would.
+
+The program gets a kubeconfig with a token of the Job's ServiceAccount. The token is bound to the Pod and expires with
+the deadline of the Job.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +11,19 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import yaml
 
 from remuda.jobs import decisions, pods
 from remuda.jobs.children import Child
 from remuda.jobs.launcher import Launcher, Started, Work
 from remuda.jobs.marks import Mark
-from remuda.jobs.pod_inputs import NotRunnable, gather, inside
+from remuda.jobs.pod_inputs import NotReady, NotRunnable, gather, inside
 from remuda.jobs.pod_log import last_lines
-from remuda.jobs.tokens import kubeconfig
 from remuda.jobs.types import POD, Job, Pod
-from remuda.kube import clock
+from remuda.kube import clock, kubeconfig
 from remuda.kube.client import Client
-from remuda.kube.errors import AlreadyExists, Conflict
+from remuda.kube.core import SERVICE_ACCOUNTS
+from remuda.kube.errors import AlreadyExists, Conflict, NotFound
 from remuda.kube.quantity import Quantity, QuantityError
 from remuda.runtime.caches import Informer
 from remuda.runtime.draft import Draft, save
@@ -27,6 +32,11 @@ from remuda.runtime.steps import step
 CREATE_POD = step("jobrunner.create-pod", "creates the Pod of an attempt")
 START = step("jobrunner.start-program", "starts the program of a Pod")
 SAVE_POD = step("jobrunner.save-pod", "writes the status of a Pod")
+
+# Lifetime of a token.
+_SHORTEST_SECONDS = 600  # what the API server allows
+_USUAL_SECONDS = 24 * 3600
+_SPARE_SECONDS = 300
 
 _FALLBACK_LINES, _FALLBACK_BYTES = 80, 2048  # of the log, for a termination message: as much as Kubernetes takes
 
@@ -65,7 +75,7 @@ class Attempts:
         materials = await gather(self._client, job, mark)
         config = b""
         if self._launcher.needs_kubeconfig:
-            config = await kubeconfig(self._client, self._server_url, self._ca_pem, job, pod)
+            config = await _kubeconfig(self._client, self._server_url, self._ca_pem, job, pod)
         return Work(
             uid=pod.metadata.uid,
             name=str(job.key),
@@ -130,6 +140,33 @@ class Attempts:
         draft = Draft(POD.target, value)
         change(draft.status)
         return POD.decode(await save(self._client, draft, SAVE_POD))
+
+
+async def _kubeconfig(client: Client, server_url: str, ca_pem: bytes, job: Job, pod: Pod) -> bytes:
+    """Return the kubeconfig of a Job; nothing for a Pod that wants no token. Raises NotReady while there is no such
+    account."""
+    spec = job.spec.template.spec
+    if not spec.automount_service_account_token:
+        return b""
+    account = spec.service_account_name or "default"
+    deadline = job.spec.active_deadline_seconds
+    seconds = _USUAL_SECONDS if deadline is None else max(_SHORTEST_SECONDS, deadline + _SPARE_SECONDS)
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": seconds, "boundObjectRef": bound},
+    }
+    try:
+        answer: dict[str, Any] = msgspec.json.decode(
+            await client.create(SERVICE_ACCOUNTS, job.metadata.namespace, request, name=account, subresource="token")
+        )
+    except NotFound:
+        raise NotReady(f"serviceaccount {account!r} not found") from None
+    config = kubeconfig.build(
+        server_url, ca_pem=ca_pem, token=answer["status"]["token"], user=account, namespace=job.metadata.namespace
+    )
+    return yaml.safe_dump(config, sort_keys=False).encode()
 
 
 def _memory(limit: str | int | float | None) -> int:

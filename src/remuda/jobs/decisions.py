@@ -1,4 +1,7 @@
-"""Decision about the next step of a Job, from the Job, its Pods and the time: no I/O.
+"""Decision about the next step of a Job, and the status of the Job that follows from it: no I/O.
+
+The decision is made from the Job, its Pods and the time. The status has counts, times and conditions, as the API server
+checks them.
 
 A Pod is one attempt. A failed one counts against the Job's `backoffLimit`, unless the runner itself was the cause (it
 was restarted under a running program): such an attempt is retried, a few times.
@@ -8,12 +11,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from remuda.jobs import COMMAND
-from remuda.jobs.types import Job, Pod
+from remuda.jobs.types import COMPLETE, FAILED, FAILURE_TARGET, SUCCESS_CRITERIA_MET, SUSPENDED, Job, Pod
 from remuda.kube import clock
+
+Json = dict[str, Any]
 
 ATTEMPT = "remuda.dev/attempt"  # annotation of a Pod: which one of its Job it is, from 0
 DISRUPTED = "DisruptionTarget"  # condition of a Pod: its end was not its own fault
@@ -173,3 +179,49 @@ def refusal(job: Job) -> str:
     if container.env or container.env_from:
         return "environment variables are not supported: env and envFrom must be empty"
     return ""
+
+
+def derive_status(status: Json, job: Job, tally: Tally, finish: Finish | None, suspended: bool) -> None:
+    """Update the Job's counters and conditions. `succeeded` and `failed` only grow: deleted Pods still count."""
+    active = tally.active is not None and finish is None
+    _count(status, "active", int(active))
+    _count(status, "ready", int(active and tally.active is not None and tally.active.status.phase == "Running"))
+    _count(status, "succeeded", max(tally.succeeded, job.status.succeeded))
+    _count(status, "failed", max(tally.failed, job.status.failed))
+    if suspended:
+        status.pop("startTime", None)
+        _put(status, SUSPENDED, "True", "JobSuspended", "Job suspended")
+        return
+    if _holds(status, SUSPENDED) and finish is None:
+        _put(status, SUSPENDED, "False", "JobResumed", "Job resumed")
+    if "startTime" not in status:
+        status["startTime"] = clock.now()
+    if finish is None:
+        return
+    if finish.succeeded:
+        status.setdefault("completionTime", clock.now())
+    for type in (SUCCESS_CRITERIA_MET, COMPLETE) if finish.succeeded else (FAILURE_TARGET, FAILED):
+        _put(status, type, "True", finish.reason, finish.message)
+
+
+def _count(status: Json, name: str, value: int) -> None:
+    """Zero is as good as absent, and is not written where it was."""
+    if value or status.get(name):
+        status[name] = value
+
+
+def _holds(status: Json, type: str) -> bool:
+    return any(one["type"] == type and one["status"] == "True" for one in status.get("conditions") or ())
+
+
+def _put(status: Json, type: str, value: str, reason: str, message: str) -> None:
+    conditions: list[Json] = status.setdefault("conditions", [])
+    present = next((one for one in conditions if one["type"] == type), None)
+    if present is not None and present["status"] == value:
+        return
+    now = clock.now()
+    changed = {"status": value, "reason": reason, "message": message, "lastProbeTime": now, "lastTransitionTime": now}
+    if present is None:
+        conditions.append({"type": type, **changed})
+    else:
+        present.update(changed)

@@ -17,10 +17,9 @@ from typing import Any
 
 import msgspec
 
-from remuda.jobs import FOLLOWS, MANAGED_BY, conditions, decisions, marks, pods
+from remuda.jobs import FOLLOWS, MANAGED_BY, decisions, marks, pods
 from remuda.jobs.attempts import Attempts
-from remuda.jobs.children import Child, Children
-from remuda.jobs.concurrency import ConcurrencyLimit
+from remuda.jobs.children import Child, Children, ConcurrencyLimit
 from remuda.jobs.decisions import Attempt, Finish, Suspend, Wait
 from remuda.jobs.launcher import Launcher
 from remuda.jobs.marks import BadMark, JobKey, Mark
@@ -306,7 +305,7 @@ class JobRunner:
         if value is None:
             return
         draft = Draft(JOB.target, value)
-        conditions.derive(draft.status, job, decisions.Tally.of(found), finish, suspended)
+        decisions.derive_status(draft.status, job, decisions.Tally.of(found), finish, suspended)
         await save(self._client, draft, SAVE_JOB)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.jobs.concurrency import ConcurrencyLimit
+from remuda.jobs.children import ConcurrencyLimit
 from remuda.kube.objects import Key
 
 
