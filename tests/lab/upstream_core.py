@@ -15,7 +15,8 @@ import yaml
 
 import remuda
 from remuda.capi.inventory import ProviderType
-from remuda.clusterctl.components import NAMESPACE, components, rights
+from remuda.clusterctl.program import NAMESPACE, rights
+from remuda.clusterctl.repository import components
 from remuda.kube import kubeconfig
 from tests.lab.children import die_with_parent
 from tests.lab.clusters import Land

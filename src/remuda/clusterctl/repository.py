@@ -5,6 +5,12 @@
     DIR/infrastructure-remuda/<version>/cluster-template.yaml, cluster-template-<driver>.yaml
 
 A repository can hold several versions: writing one keeps the others, and clusterctl uses the newest.
+
+`clusterctl init` installs the components: CRDs, RBAC and the one program of our three providers. The bootstrap, control
+plane and infrastructure providers are one program. Its Deployment is a component of the bootstrap provider, which both
+of the others need; those two contribute their CRDs. The RBAC rules are those of rbac.yaml; tests check them against the
+requests that the program sends. In such a management cluster the core of Cluster API is upstream's, so the program runs
+without ours.
 """
 
 from __future__ import annotations
@@ -18,7 +24,8 @@ import yaml
 import remuda
 from remuda.capi import names as capi_names
 from remuda.capi.inventory import PROVIDER, Entry, ProviderType
-from remuda.clusterctl import components, templates
+from remuda.clusterctl import program, templates
+from remuda.clusterctl.program import Json
 from remuda.clusterctl.templates import Flavour
 from remuda.kube.client import Client, list_all
 from remuda.kube.definitions import DEFINITION
@@ -30,6 +37,11 @@ CONFIG = "clusterctl.yaml"
 METADATA = "metadata.yaml"
 DEFAULT_DRIVER = "process"  # of cluster-template.yaml: the driver without requirements
 
+SERVER_URL, JOB_IMAGE = "REMUDA_SERVER_URL", "REMUDA_JOB_IMAGE"  # variables
+
+_GRANTED = ("remuda-manager-core", "remuda-manager-providers")  # of rbac.yaml
+_RBAC = "rbac.authorization.k8s.io"
+_EVERY_VERB = ["get", "list", "watch", "create", "update", "patch", "delete"]
 _NO_NODES = frozenset({"sim"})  # drivers whose servers run no nodes
 _COMPONENTS: Mapping[ProviderType, str] = {
     "InfrastructureProvider": "infrastructure-components.yaml",
@@ -84,7 +96,7 @@ def files(wanted: Iterable[Flavour]) -> dict[str, str]:
     for entry in providers.entries(version()):
         place = f"{entry.label}/{entry.version}"
         found[f"{place}/{METADATA}"] = _metadata(entry)
-        found[f"{place}/{_COMPONENTS[entry.type]}"] = components.components(entry.type, entry.version)
+        found[f"{place}/{_COMPONENTS[entry.type]}"] = components(entry.type, entry.version)
         if entry.type == "InfrastructureProvider":
             found |= {f"{place}/{name}": text for name, text in cluster_templates(wanted).items()}
     return found
@@ -118,3 +130,39 @@ def _metadata(entry: Entry) -> str:
             {"apiVersion": PROVIDER.api_version, "kind": "Metadata", "releaseSeries": series}, sort_keys=False
         )
     )
+
+
+# -- components
+
+
+def components(type: ProviderType, version: str) -> str:
+    """Return the text of <type>-components.yaml. `version`: version of the program, such as "v0.1.0"."""
+    objects = [program.named("v1", "Namespace", program.NAMESPACE, namespace=""), *definitions(type)]
+    if type == "BootstrapProvider":
+        objects += [*_rbac(), *program.services(), _deployment(version)]
+    return program.text(objects)
+
+
+def definitions(type: ProviderType) -> list[Json]:
+    """Return the CRDs labelled with that provider; those without a label are the infrastructure provider's."""
+    own = {one.type: one.label for one in providers.entries("")}
+    found = [(one, one["metadata"]["labels"].get(capi_names.PROVIDER)) for one in providers.definitions()]
+    return [one for one, label in found if (label or own["InfrastructureProvider"]) == own[type]]
+
+
+def _rbac() -> list[Json]:
+    """Return the RBAC objects, with all rules in one role: the aggregated role on such a cluster is upstream's."""
+    known = program.rights()
+    rules = [rule for name in _GRANTED for rule in known["ClusterRole", name]["rules"]]
+    core = {"apiGroups": [names.GROUP, names.MACHINE_GROUP], "resources": ["*"], "verbs": _EVERY_VERB}
+    shown = {**program.named(f"{_RBAC}/v1", "ClusterRole", f"{program.MANAGER}-kinds", namespace=""), "rules": [core]}
+    shown["metadata"]["labels"] = {capi_names.AGGREGATE_TO_MANAGER: "true"}
+    role = {**program.named(f"{_RBAC}/v1", "ClusterRole", program.MANAGER, namespace=""), "rules": rules}
+    kept = [known[kind, program.MANAGER] for kind in ("ServiceAccount", "ClusterRoleBinding", "Role", "RoleBinding")]
+    return [*kept, role, shown]
+
+
+def _deployment(version: str) -> Json:
+    image = f"localhost/remuda:{version}"  # users set the registry with clusterctl's setting `images`
+    arguments = program.arguments("providers", f"${{{SERVER_URL}}}", f"${{{JOB_IMAGE}:={image}}}")
+    return program.deployment(image, arguments)

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from remuda.cli.manager import command
-from remuda.clusterctl.components import NAMESPACE, components, rights
+from remuda.clusterctl.program import NAMESPACE, rights
+from remuda.clusterctl.repository import components
 from remuda.providers import setup as providers
 
 Json = dict[str, Any]
