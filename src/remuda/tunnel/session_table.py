@@ -5,6 +5,10 @@ What must stay true:
 - A dial uses the newest session of the cluster that shows signs of life and has not just failed for this address. If it
   fails, the next session is tried. Stalled sessions are tried last.
 - The reason why the last session of a key ended is stored until `forget` is called for its cluster.
+
+The metrics have remotedialer's names, so that dashboards made for it work. Each scrape adds up the counters of the
+sessions, so that counting costs nothing while bytes flow. Upstream's label with the dialled address is left out,
+because its number of values has no bound.
 """
 
 from __future__ import annotations
@@ -16,8 +20,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol, TypeVar
 
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
 from remuda.tunnel import protocol
-from remuda.tunnel.metrics import Counts, TunnelMetrics
 from remuda.tunnel.mux import Mux, TunnelLost
 from remuda.tunnel.transport import StreamTransport, secured
 
@@ -27,6 +33,16 @@ DIAL_SECONDS = 10.0
 _FAILED_SECONDS = 5.0  # how long a session that could not reach an address is not the first choice for it
 _REMEMBERED = 20_000  # keys
 _READER_LIMIT = 256 * 1024
+_HELP = {
+    "add_websocket_session": "Sessions that began",
+    "remove_websocket_session": "Sessions that ended",
+    "add_connections": "Streams that began",
+    "remove_connections": "Streams that ended",
+    "transmit_bytes": "Bytes of data sent",
+    "transmit_error_bytes": "Bytes of errors sent",
+    "receive_bytes": "Bytes of data received",
+}
+_COUNTERS = tuple(_HELP)
 
 P = TypeVar("P", bound=asyncio.BaseProtocol)
 
@@ -251,3 +267,34 @@ def _counters(mux: Mux) -> dict[str, int]:
         "transmit_error_bytes": mux.error_bytes_out,
         "receive_bytes": mux.bytes_in,
     }
+
+
+class Counts:
+    """Counters of one client key, over all its sessions."""
+
+    __slots__ = ("values",)
+
+    def __init__(self) -> None:
+        self.values = dict.fromkeys(_COUNTERS, 0)
+
+    def add(self, other: dict[str, int]) -> None:
+        for name, value in other.items():
+            self.values[name] += value
+
+
+class TunnelMetrics(Collector):
+    """`current` gives the counts of each client key, those of running sessions included."""
+
+    def __init__(self, current: Callable[[], Iterator[tuple[str, dict[str, int]]]]) -> None:
+        self._current = current
+
+    def collect(self) -> Iterator[Metric]:
+        # Not as counters: the library would append `_total` to upstream's names.
+        families = {name: Metric(f"session_server_total_{name}", text, "unknown") for name, text in _HELP.items()}
+        for key, values in self._current():
+            for name, value in values.items():
+                labels = {"clientkey": key}
+                if name.endswith("websocket_session"):
+                    labels["peer"] = "false"
+                families[name].add_sample(families[name].name, labels, value)
+        yield from families.values()
