@@ -15,7 +15,6 @@ import msgspec
 from remuda.access import AccessError, bindings
 from remuda.access.admission import grant_complaints
 from remuda.access.clusters import Clusters
-from remuda.access.owners import belongs_to, owned_by
 from remuda.access.types import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -25,6 +24,8 @@ from remuda.access.types import (
     USER,
     ClusterRoleTemplateBinding,
     User,
+    belongs_to,
+    owned_by,
     role_of,
 )
 from remuda.kube import conditions

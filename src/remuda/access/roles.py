@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from remuda.access.owners import owned_by
 from remuda.access.types import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     DECLARED_CLUSTER,
+    owned_by,
 )
 from remuda.capi import names as capi_names
 from remuda.capi.external import DEFINITION

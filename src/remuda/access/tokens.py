@@ -21,8 +21,7 @@ import msgspec
 
 from remuda.access import AccessError
 from remuda.access.interfaces import Caller
-from remuda.access.owners import belongs_to
-from remuda.access.types import DIGEST_PREFIX, TOKEN, USER, Token
+from remuda.access.types import DIGEST_PREFIX, TOKEN, USER, Token, belongs_to
 from remuda.kube import clock, random_source
 from remuda.kube.errors import StatusError, unauthorized
 from remuda.runtime.caches import Caches

@@ -2,6 +2,9 @@
 
 A User's name identifies it in RBAC rules of the management plane and of every cluster, and in audit lines. Of a token
 only the SHA-256 is stored. A grant is in the namespace of its cluster, which is named after the cluster's id.
+
+Each token and grant is deleted with its User, and with no other one. The owner is recorded by its uid: a later User of
+the same name inherits nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 
 from remuda.capi.types.shared import Conditions
-from remuda.kube.objects import Field, Kind, Object, Part
+from remuda.kube.objects import Field, Kind, Object, ObjectMeta, OwnerReference, Part
 from remuda.kube.schema import Rule
 from remuda.providers.shared import names
 
@@ -138,3 +141,14 @@ def role_of(grant: ClusterRoleTemplateBinding) -> str:
     """Return the ClusterRole of a grant in its cluster; empty if its role is unknown."""
     said = grant.role_template_name
     return said.removeprefix(ANY_ROLE) if said.startswith(ANY_ROLE) else ROLES.get(said, "")
+
+
+def belongs_to(metadata: ObjectMeta, user: ObjectMeta) -> bool:
+    """Return whether an object belongs to a User; also true while it has no owner reference."""
+    known = metadata.owner(USER.name, USER.group)
+    return known is None or known.uid == user.uid
+
+
+def owned_by(user: ObjectMeta) -> OwnerReference:
+    """Return an owner reference to a User, without `controller`: it only lets the object be deleted with the User."""
+    return OwnerReference(api_version=USER.api_version, kind=USER.name, name=user.name, uid=user.uid)

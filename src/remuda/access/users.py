@@ -5,8 +5,7 @@ Until then an expired token stays visible, so that its user can find out why it 
 
 from __future__ import annotations
 
-from remuda.access.owners import belongs_to, owned_by
-from remuda.access.types import TOKEN, USER, User
+from remuda.access.types import TOKEN, USER, User, belongs_to, owned_by
 from remuda.kube import clock
 from remuda.kube.objects import Key
 from remuda.runtime.draft import Draft, save
