@@ -19,7 +19,7 @@ def main() -> int:
 
         return install(os.environ)
     if arguments.command == "uninstall":
-        from remuda.agent.uninstall import uninstall
+        from remuda.agent.service import uninstall
 
         return uninstall(os.environ)
     if arguments.command == "version":

@@ -1,4 +1,8 @@
-"""One run of a plan's one-time part: its files, then its instructions, each after the other, until one fails."""
+"""Runs of a plan: of its one-time part, and of its periodic instructions.
+
+The one-time part is its files, then its instructions, each after the other, until one fails. Of the periodic
+instructions those that are due run in their order, until one fails.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +14,9 @@ from typing import NamedTuple
 
 from remuda.agent import disk, files, instructions, interlock, log
 from remuda.agent.config import Config
-from remuda.agent.formats import shortened
+from remuda.agent.formats import Json, shortened
 from remuda.agent.plan import Instruction, Plan
-from remuda.agent.rules import MOST_MESSAGE, Result
+from remuda.agent.rules import MOST_MESSAGE, Result, recorded, seconds_until
 
 _HISTORY = 64
 _SUFFIX = "-applied.plan"
@@ -127,3 +131,41 @@ def _remember(content: bytes, checksum: str, config: Config) -> None:
             disk.remove(os.path.join(folder, old))
     except (OSError, ValueError) as error:
         log.warning(f"cannot store the applied plan in {folder}: {error}")
+
+
+# -- periodic instructions
+
+
+def seconds_until_due(plan: Plan, records: Json, now: float) -> float | None:
+    """Return the seconds until the first periodic instruction is due; None when there are none."""
+    return min(
+        (seconds_until(records.get(each.name), each, now) for each in plan.periodic_instructions if each.name),
+        default=None,
+    )
+
+
+def run_due(plan: Plan, records: Json, checksum: str, config: Config, stop: threading.Event, *, every: bool) -> Json:
+    """The records afterwards. `every`: the plan has just been applied, so all of them are due.
+
+    Raises instructions.Stopped.
+    """
+    records = dict(records)
+    with Workplace(config) as workplace:
+        for index, instruction in enumerate(plan.periodic_instructions):
+            if not instruction.name:
+                log.once(f"periodic instruction {index} of plan {checksum[:12]} has no name; skipping it")
+                continue
+            before, now = records.get(instruction.name), time.time()
+            if not every and seconds_until(before, instruction, now) > 0:
+                continue
+            attempt = ((before or {}).get("failures") or 0) + 1
+            folder = workplace.folder(f"{checksum}_periodic_{index}")
+            try:
+                result = instructions.run(instruction, folder, attempt=attempt, config=config, stop=stop)
+            except (instructions.InstructionError, OSError) as error:
+                result = Result(-1, b"", str(error).encode("utf-8", "replace"))
+            records[instruction.name] = recorded(before, instruction, result, now)
+            if result.exit_code:
+                log.warning(f"periodic instruction {instruction.name} ended with exit code {result.exit_code}")
+                break
+    return records

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 
-from remuda.agent import formats, instructions, log, periodic, probes, rules
+from remuda.agent import apply, formats, instructions, log, probes, rules
 from remuda.agent.channel import Basis
 from remuda.agent.config import Config
 from remuda.agent.plan import Plan, Probe
@@ -92,7 +92,7 @@ class Periodic:
         """Starts what is due; else in how many seconds something will be."""
         if basis == self._of or not plan.periodic_instructions:
             return None
-        due = 0.0 if self.all_due else periodic.seconds_until_due(plan, records, time.time())
+        due = 0.0 if self.all_due else apply.seconds_until_due(plan, records, time.time())
         if due is None or due > 0:
             return due
         left = self._not_before - time.monotonic()
@@ -108,7 +108,7 @@ class Periodic:
     def _run(self, plan: Plan, records: Records, basis: Basis, every: bool) -> None:
         found: Records | None = None
         try:
-            found = periodic.run_due(plan, records, basis.checksum, self._config, self._stop, every=every)
+            found = apply.run_due(plan, records, basis.checksum, self._config, self._stop, every=every)
         except instructions.Stopped:
             pass
         except Exception as error:

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 
-from remuda.agent import apply, disk, formats, instructions, log, periodic, probes, rules
+from remuda.agent import apply, disk, formats, instructions, log, probes, rules
 from remuda.agent.config import Config
 from remuda.agent.plan import PlanError, parse
 
@@ -67,9 +67,9 @@ def _follow_one(path: str, content: bytes, config: Config, stop: threading.Event
         kept.update({name: base64.b64encode(output).decode() for name, output in outcome.outputs.items()})
         after.update(appliedChecksum=checksum, output=base64.b64encode(formats.pack(kept)).decode())
     records = formats.unpack(_bytes(position, "periodicOutput"))
-    due = periodic.seconds_until_due(plan, records, time.time())
+    due = apply.seconds_until_due(plan, records, time.time())
     if due is not None and (changed or due <= 0):
-        records = periodic.run_due(plan, records, checksum, config, stop, every=changed)
+        records = apply.run_due(plan, records, checksum, config, stop, every=changed)
         after["periodicOutput"] = base64.b64encode(formats.pack(records)).decode()
     if plan.probes:
         found = probes.look(plan.probes, probes.Host(config.root, config.address), stop, delayed=changed) or {}

@@ -13,7 +13,7 @@ from remuda.agent import apply, connection, interlock, log, upgrade
 from remuda.agent.config import Config, ConfigError, load
 from remuda.agent.follow import Follower
 from remuda.agent.kube import Api, trust_of
-from remuda.agent.signals import Signals
+from remuda.agent.program import Signals
 
 
 def run(path: str, root: str, address: str) -> int:

@@ -12,7 +12,7 @@ import subprocess
 import time
 
 from remuda.agent import disk, log, program
-from remuda.agent.signals import Signals
+from remuda.agent.program import Signals
 
 PID_FILE = "supervisor.pid"
 LOG_FILE = "agent.log"

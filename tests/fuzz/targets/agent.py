@@ -9,8 +9,7 @@ from typing import Any
 
 from remuda.agent import config, kube, registration, web, yaml_subset
 from remuda.agent.config import ConfigError
-from remuda.agent.images import manifests, references
-from remuda.agent.images.errors import ImageError
+from remuda.agent.images import ImageError, manifests, references
 from remuda.agent.images.platforms import Platform
 from remuda.agent.images.registries import Registries
 from remuda.agent.kube import ApiError

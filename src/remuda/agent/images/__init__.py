@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from remuda.agent.images.errors import ImageError
+from remuda.agent import AgentError
 
 __all__ = ["ImageError", "ImageSettings", "stage"]
+
+
+class ImageError(AgentError):
+    """The image could not be staged.
+
+    The text is a sentence for people: it ends up in the plan Secret and in the log. It never holds a credential.
+    """
 
 
 class ImageSettings(Protocol):

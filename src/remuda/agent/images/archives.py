@@ -16,12 +16,10 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
-from remuda.agent.images import layers, manifests, streams, tars
-from remuda.agent.images.errors import ImageError
-from remuda.agent.images.limits import Allowance
+from remuda.agent.images import ImageError, layers, manifests, streams
 from remuda.agent.images.platforms import Platform
 from remuda.agent.images.references import Reference, is_digest, parse
-from remuda.agent.images.tree import Tree
+from remuda.agent.images.tree import Allowance, Tree
 
 SUFFIXES = (
     ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tar.zst", ".tzst", ".tar.lz4",
@@ -46,7 +44,7 @@ def find(reference: Reference, directory: str) -> tuple[Found | None, list[str]]
         try:
             with open(path, "rb") as file, streams.plain(file) as plain:
                 found = _match(reference, path, _lists(plain))
-        except (ImageError, *tars.BROKEN, *streams.BROKEN) as error:
+        except (ImageError, *streams.BROKEN) as error:
             notes.append(f"{path} could not be read: {error}")
             continue
         if found is not None:
@@ -56,7 +54,7 @@ def find(reference: Reference, directory: str) -> tuple[Found | None, list[str]]
 
 def unpack(found: Found, host: Platform, scratch: str, tree: Tree) -> None:
     try:
-        with _opened(found.path, scratch, tree.allowance.limit) as file, tars.random_access(file) as archive:
+        with _opened(found.path, scratch, tree.allowance.limit) as file, streams.tar_archive(file) as archive:
             content = _Content(archive)
             if found.digest:
                 _unpack_layout(content, found.digest, host, tree)
@@ -64,7 +62,7 @@ def unpack(found: Found, host: Platform, scratch: str, tree: Tree) -> None:
                 _unpack_saved(content, found.saved, tree)
     except ImageError as error:
         raise ImageError(f"{found.path}: {error}") from error
-    except (*tars.BROKEN, *streams.BROKEN) as error:
+    except streams.BROKEN as error:
         raise ImageError(f"{found.path} could not be read: {error}") from error
 
 
@@ -80,7 +78,7 @@ def _archives(directory: str) -> Iterator[str]:
 def _lists(file: IO[bytes]) -> dict[str, Any]:
     """The lists of images of an archive, by the names of their files."""
     found: dict[str, Any] = {}
-    with tars.stream(file) as entries:
+    with streams.tar_entries(file) as entries:
         for entry, content in entries:
             name = _plain_name(entry.name)
             if name in _LISTS and content is not None:

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from remuda.agent import formats
-from remuda.agent.images.errors import ImageError
+from remuda.agent.images import ImageError
 from remuda.agent.yaml_subset import YamlError, load
 
 _PLUGIN_SECONDS = 60

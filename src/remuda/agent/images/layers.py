@@ -12,8 +12,7 @@ import posixpath
 import tarfile
 from typing import IO
 
-from remuda.agent.images import streams, tars
-from remuda.agent.images.errors import ImageError
+from remuda.agent.images import ImageError, streams
 from remuda.agent.images.references import shown
 from remuda.agent.images.tree import Tree
 
@@ -46,13 +45,13 @@ def unpack(file: IO[bytes], tree: Tree, content_digest: str = "") -> None:
     try:
         with streams.plain(file) as plain:
             stream = _Hashed(plain)
-            with tars.stream(stream) as entries:
+            with streams.tar_entries(stream) as entries:
                 for entry, content in entries:
                     _apply(entry, content, tree)
             _drain(stream)
             if content_digest and f"sha256:{stream.sum.hexdigest()}" != content_digest:
                 raise ImageError(f"a layer is not what its digest {content_digest} says")
-    except (*tars.BROKEN, *streams.BROKEN) as error:
+    except streams.BROKEN as error:
         raise ImageError(f"a layer could not be unpacked: {error}") from error
 
 

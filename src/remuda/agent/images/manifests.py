@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from remuda.agent.images.errors import ImageError
+from remuda.agent.images import ImageError
 from remuda.agent.images.platforms import Platform, choose, offered
 from remuda.agent.images.references import is_digest
 

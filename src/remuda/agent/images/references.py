@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from remuda.agent.images.errors import ImageError
+from remuda.agent.images import ImageError
 
 DOCKER_HUB = "docker.io"
 _HUB_NAMES = ("docker.io", "index.docker.io", "registry-1.docker.io")

@@ -13,8 +13,8 @@ import ssl
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from remuda.agent.images import ImageError
 from remuda.agent.images.credentials import Credentials, from_auth
-from remuda.agent.images.errors import ImageError
 from remuda.agent.images.references import DOCKER_HUB, Reference, is_repository, shown
 from remuda.agent.yaml_subset import YamlError, load
 

@@ -18,9 +18,8 @@ from typing import IO, Any
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from remuda.agent import formats
-from remuda.agent.images import manifests
+from remuda.agent.images import ImageError, manifests
 from remuda.agent.images.credentials import Credentials
-from remuda.agent.images.errors import ImageError
 from remuda.agent.images.registries import Endpoint
 from remuda.agent.images.web import Answer, Unreachable, Web
 

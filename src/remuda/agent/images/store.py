@@ -15,14 +15,13 @@ import tempfile
 from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
-from remuda.agent.images import archives, layers, limits, manifests, registries
+from remuda.agent.images import ImageError, archives, layers, manifests, registries
 from remuda.agent.images.credentials import Credentials, Plugins, from_docker
-from remuda.agent.images.errors import ImageError
 from remuda.agent.images.platforms import Platform, this_host
 from remuda.agent.images.references import Reference, parse
 from remuda.agent.images.registries import Endpoint, below
 from remuda.agent.images.registry import Registry
-from remuda.agent.images.tree import Tree
+from remuda.agent.images.tree import Tree, allowance
 from remuda.agent.images.web import Web
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ def stage(reference: str, directory: str, config: ImageSettings) -> None:
     wanted = parse(reference)
     try:
         with _place(os.path.abspath(directory)) as (root, scratch):
-            tree = Tree(root, limits.allowance())
+            tree = Tree(root, allowance())
             found, notes = archives.find(wanted, below(config.images_directory, config.root))
             if found is not None:
                 archives.unpack(found, this_host(), scratch, tree)

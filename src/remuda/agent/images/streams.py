@@ -1,7 +1,9 @@
-"""Compressed streams, known by how they begin and not by what they are called.
+"""Compressed streams, known by how they begin and not by what they are called, and tar archives in them.
 
 gzip, bzip2 and xz are read by the standard library. zstd and lz4 are read by the programs of that name; on a host
 without them the image is refused in words that say what to install.
+
+tar archives are read with bounds: tarfile would keep every entry, and take names as long as an archive says.
 """
 
 from __future__ import annotations
@@ -12,17 +14,22 @@ import gzip
 import lzma
 import shutil
 import subprocess
+import tarfile
 import threading
 import zlib
 from collections.abc import Iterator
-from typing import IO, cast
+from typing import IO, Any, cast
 
-from remuda.agent.images.errors import ImageError
+from remuda.agent.images import ImageError
 
 _TOOLS = ((b"\x28\xb5\x2f\xfd", "zstd"), (b"\x04\x22\x4d\x18", "lz4"))
 _PIECE = 1 << 20
+_ABOUT = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+_LONGEST = 1 << 20
 
-BROKEN = (EOFError, zlib.error, lzma.LZMAError, OSError)  # what a reader raises at damaged bytes
+_BAD_ARCHIVE = (tarfile.TarError, ValueError, OverflowError, KeyError, RecursionError)
+_DAMAGED_BYTES = (EOFError, zlib.error, lzma.LZMAError, OSError)
+BROKEN = (*_BAD_ARCHIVE, *_DAMAGED_BYTES)  # raised at what is no good archive, and at damaged bytes
 
 
 def compression(file: IO[bytes]) -> str:
@@ -92,3 +99,34 @@ def _feed(file: IO[bytes], pipe: IO[bytes]) -> None:
     finally:
         with contextlib.suppress(OSError):
             pipe.close()
+
+
+# -- tar archives
+
+
+class _Entry(tarfile.TarInfo):
+    def _proc_member(self, archive: Any) -> Any:
+        if self.type in _ABOUT and self.size > _LONGEST:
+            raise tarfile.ReadError("a name or attribute of more than a megabyte")
+        return super()._proc_member(archive)  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def tar_entries(file: Any) -> Iterator[Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]]:
+    """The entries one after the other, each with its content if it is a file, to be read before the next is asked
+    for."""
+    with tarfile.open(fileobj=file, mode="r|", tarinfo=_Entry) as archive:
+        yield _entries(archive)
+
+
+def _entries(archive: tarfile.TarFile) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    while (entry := archive.next()) is not None:
+        yield entry, archive.extractfile(entry) if entry.isfile() else None
+        archive.members = []  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def tar_archive(file: IO[bytes]) -> Iterator[tarfile.TarFile]:
+    """Return the archive with random access to its entries."""
+    with tarfile.open(fileobj=file, mode="r:", tarinfo=_Entry) as archive:
+        yield archive

@@ -15,7 +15,7 @@ import ssl
 from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from remuda.agent.images.errors import ImageError
+from remuda.agent.images import ImageError
 
 _SECONDS = 60.0  # without a byte
 _AGENT = "remuda-agent"

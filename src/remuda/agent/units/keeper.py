@@ -16,7 +16,7 @@ import subprocess
 import time
 
 from remuda.agent import AgentError, disk, log
-from remuda.agent.signals import Signals
+from remuda.agent.program import Signals
 from remuda.agent.supervise import started
 from remuda.agent.units import processes
 from remuda.agent.units.directory import ANEW, UnitDirectory

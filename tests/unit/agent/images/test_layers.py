@@ -17,10 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.agent.images.errors import ImageError
+from remuda.agent.images import ImageError
 from remuda.agent.images.layers import unpack
-from remuda.agent.images.limits import Allowance, allowance
-from remuda.agent.images.tree import Tree
+from remuda.agent.images.tree import Allowance, Tree, allowance
 from tests.lab.images import digest, entry, folder, hard_link, symbolic_link, tar
 
 

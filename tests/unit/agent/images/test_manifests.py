@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from remuda.agent.images.errors import ImageError
+from remuda.agent.images import ImageError
 from remuda.agent.images.manifests import layers
 from remuda.agent.images.platforms import Platform, choose, this_host
 from tests.lab.images import Image, digest, entry, index, tar

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.agent.images.errors import ImageError
+from remuda.agent.images import ImageError
 from remuda.agent.images.references import Reference, parse
 
 SUM = "sha256:" + "0" * 64

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from remuda.agent.images import ImageError
 from remuda.agent.images.credentials import Credentials, Plugins, from_auth, from_docker, matches
-from remuda.agent.images.errors import ImageError
 from remuda.agent.images.references import parse
 from remuda.agent.images.registries import Registries, below, read
 from remuda.agent.images.web import proxy_for

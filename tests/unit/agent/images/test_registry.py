@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from remuda.agent.images import manifests
+from remuda.agent.images import ImageError, manifests
 from remuda.agent.images.credentials import Credentials
-from remuda.agent.images.errors import ImageError
 from remuda.agent.images.registries import Endpoint, Registries
 from remuda.agent.images.registry import Registry
 from remuda.agent.images.web import Web
