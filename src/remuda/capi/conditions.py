@@ -1,8 +1,9 @@
-"""Conditions derived from other conditions: summaries of one object, aggregates over many, mirrors of a provider's.
+"""Conditions derived from other conditions: summaries of one object, aggregates over many, mirrors of a provider's, and
+the reports of Machines that MachineSets and MachineDeployments derive their conditions from.
 
-All functions are pure, and a result depends only on the content of the conditions: the order in which objects are
-listed never matters, so that repeated reconciles produce identical bytes. `clusterctl describe` and people read the
-messages: one line each, the most severe first, at most three of them naming at most three objects.
+All functions are pure, and a result depends only on the content of the conditions and, where given, the time: the order
+in which objects are listed never matters, so that repeated reconciles produce identical bytes. `clusterctl describe`
+and people read the messages: one line each, the most severe first, at most three of them naming at most three objects.
 
 A condition has positive polarity when True is good (Ready) and negative polarity when False is good (Deleting). By
 status and polarity each source is an issue, unknown, or mere information; the most severe one decides the status of the
@@ -18,6 +19,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from remuda.capi.inflection import plural
+from remuda.capi.types import Machine
+from remuda.kube import clock
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, condition, find, is_false
 from remuda.kube.objects import Condition
 
@@ -28,6 +31,8 @@ NEGATIVE = frozenset({"Deleting", "Paused", "Remediating", "RollingOut", "Scalin
 
 _MOST_LINES = 3
 _MOST_NAMES = 3
+_SETTLING_SECONDS = 10.0  # a Machine just made has not been judged up to date or not
+_LONG_SECONDS = 15 * 60.0
 
 
 class Priority(enum.IntEnum):
@@ -266,3 +271,41 @@ def remediating(machines: Iterable[Reporter], *, by: str = "") -> Condition:
 
 
 _HEALTH = "HealthCheckSucceeded"
+
+
+# ---- reports of Machines -----------------------------------------------------------------------------------------
+
+
+def reporter(machine: Machine) -> Reporter:
+    return Reporter("Machine", machine.metadata.name, machine.status.conditions, machine.is_control_plane)
+
+
+def judged(machines: Sequence[Machine], now: float) -> list[Reporter]:
+    """Machines of which it is known, or should be by now, whether they are up to date."""
+    return [
+        reporter(machine)
+        for machine in machines
+        if find(machine.status.conditions, "UpToDate") is not None
+        or _age(machine.metadata.creation_timestamp, now) > _SETTLING_SECONDS
+    ]
+
+
+def late(machines: Sequence[Machine], now: float) -> list[str]:
+    """Return a line that names Machines whose deletion takes long; empty if there are none."""
+    found = [m.metadata.name for m in machines if _age(m.metadata.deletion_timestamp, now) > _LONG_SECONDS]
+    if not found:
+        return []
+    shown = ", ".join(found[:3]) + (f", ... ({len(found) - 3} more)" if len(found) > 3 else "")
+    noun, verb = ("Machine", "is") if len(found) == 1 else ("Machines", "are")
+    return [f"* {noun} {shown} {verb} in deletion since more than 15m"]
+
+
+def becomes_late_at(machines: Sequence[Machine], now: float) -> float | None:
+    """Return the time at which `late` will report another Machine; None if no further one is due."""
+    moments = [clock.parse(m.metadata.deletion_timestamp) for m in machines if m.metadata.deletion_timestamp]
+    due = [moment + _LONG_SECONDS + 1 for moment in moments]
+    return min((moment for moment in due if moment > now), default=None)
+
+
+def _age(moment: str | None, now: float) -> float:
+    return now - clock.parse(moment) if moment else 0.0

@@ -1,9 +1,13 @@
-"""Propagation of labels and annotations from one object to another, and their removal when the first loses them.
+"""Propagation from one object to another in place: labels and annotations, with their removal when the first object
+loses them, and the fields of a Machine's spec that change without replacing the Machine.
 
 A controller must not remove metadata that other clients set, so it must know what it has set itself. The API server
 records that per field manager in managedFields; nothing else is stored. Caches drop managedFields, so the object is
 read from the server, but only if it has a key that is neither desired nor known to belong to another client. A change
 is one merge patch of the differences; without differences, nothing is sent.
+
+Fields that change in place go down from a MachineDeployment's template to those of its MachineSets, and from there to
+the Machines. All other fields of a template only apply to Machines made from it later.
 """
 
 from __future__ import annotations
@@ -16,12 +20,18 @@ import msgspec
 from remuda.kube.client import Client
 from remuda.runtime.draft import Draft
 
+Json = dict[str, Any]
+
 # Field managers, named as other implementations of Cluster API name them: objects they made are taken over as they are.
 BY_DEPLOYMENT = "capi-machinedeployment"
 BY_SET = "capi-machineset"
 BY_SET_METADATA = "capi-machineset-metadata"
 
 _MOST_REMEMBERED = 50_000
+_TIMEOUTS = ("nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds")
+_OTHERS = ("minReadySeconds", "readinessGates", "taints")
+# The default that admission sets: there is no point in removing it.
+_FILLED_IN = ("nodeDeletionTimeoutSeconds", 10)
 
 
 class Keys(NamedTuple):
@@ -135,3 +145,28 @@ async def send(client: Client, draft: Draft, manager: str) -> bytes:
     patch, _ = draft.patches()
     patch.setdefault("metadata", {})["resourceVersion"] = draft.resource_version
     return await client.patch(draft.target, *draft.key, patch, field_manager=manager)
+
+
+def hand_down_fields(source: Mapping[str, Any], target: Json) -> None:
+    """Copy the fields that change in place from the spec `source` to the spec `target`."""
+    for name in _OTHERS:
+        if source.get(name) is not None:
+            target[name] = source[name]
+        else:
+            target.pop(name, None)
+    hand_down_timeouts(source, target)
+
+
+def hand_down_timeouts(source: Mapping[str, Any], target: Json) -> None:
+    """Only what matters to Machines on their way out."""
+    wanted = source.get("deletion") or {}
+    present = dict(target.get("deletion") or {})
+    for name in _TIMEOUTS:
+        if wanted.get(name) is not None:
+            present[name] = wanted[name]
+        elif (name, present.get(name)) != _FILLED_IN:
+            present.pop(name, None)
+    if present:
+        target["deletion"] = present
+    else:
+        target.pop("deletion", None)

@@ -1,4 +1,5 @@
-"""Revisions of a MachineDeployment: the MachineSet of the current template, and the names of new MachineSets.
+"""Revisions of a MachineDeployment: the MachineSet of the current template, the names of new MachineSets, and the
+differences between a Machine's MachineSet and the MachineDeployment.
 
 Only what cannot be changed on a running server makes a revision: version, bootstrap, infrastructure and failure domain.
 Everything else in the template reaches Machines in place. The name of a new MachineSet follows from what it is made
@@ -147,3 +148,29 @@ def _age(one: MachineSet) -> tuple[float, str]:
 def _created(one: MachineSet) -> float:
     created = one.metadata.creation_timestamp
     return clock.parse(created) if created else 0.0
+
+
+def is_outdated(machine_set: MachineSet, deployment: MachineDeployment) -> bool:
+    """Return whether the MachineDeployment has a later revision than this Machine's MachineSet."""
+    return 0 < revision(machine_set.metadata.annotations) < revision(deployment.metadata.annotations)
+
+
+def differences(machine_set: MachineSet, deployment: MachineDeployment, now: float) -> list[str]:
+    """Return the differences between this MachineSet's Machines and the MachineDeployment's template, one sentence
+    each."""
+    mine, wanted = essence(machine_set.spec.template), essence(deployment.spec.template)
+    found = []
+    if mine.version != wanted.version:
+        found.append(f"Version {mine.version or 'not set'}, {wanted.version or 'none'} required")
+    if mine.failure_domain != wanted.failure_domain:
+        required = wanted.failure_domain or "none"
+        found.append(f"Failure domain {mine.failure_domain or 'not set'}, {required} required")
+    if mine.bootstrap != wanted.bootstrap:
+        found.append("Bootstrap template differs from that of the MachineDeployment")
+    if mine.infrastructure != wanted.infrastructure:
+        found.append(f"Infrastructure was created from {mine.infrastructure}, {wanted.infrastructure} required")
+    due = rollout_due(deployment, now)
+    created = machine_set.metadata.creation_timestamp
+    if due is not None and (created is None or clock.parse(created) < due):
+        found.append(f"MachineDeployment spec.rollout.after ({clock.rfc3339(due)}) has passed")
+    return found

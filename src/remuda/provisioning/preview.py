@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from remuda.capi.machineset import victims
+from remuda.capi.machineset import members
 from remuda.capi.types import Machine
 from remuda.providers.controlplane import hosts, render
 from remuda.providers.controlplane.planner import drain, rollout_order
@@ -129,7 +129,7 @@ def _scaled(pool: DesiredPool, present: Present, said: Consequence) -> list[Step
         return [Step(pool=pool.name, machine="", action="create", why=why) for _ in range(missing)]
     if said.action == "replace" and not said.held:
         return []
-    chosen = victims.choose(there, -missing, _DELETION_ORDER)
+    chosen = members.choose_victims(there, -missing, _DELETION_ORDER)
     return [
         Step(pool=pool.name, machine=machine.metadata.name, action="delete", why=f"quantity is {count}")
         for machine in chosen

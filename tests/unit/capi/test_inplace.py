@@ -6,14 +6,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.capi import inplace
+from remuda.capi import propagation
 
 TIMEOUTS = ("nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds")
 
 
 def handed_down(source: dict[str, Any], target: dict[str, Any]) -> dict[str, Any]:
     result = copy.deepcopy(target)
-    inplace.hand_down(source, result)
+    propagation.hand_down_fields(source, result)
     return result
 
 
@@ -49,7 +49,7 @@ def test_admission_defaults_are_not_removed() -> None:
 
 def test_hand_down_timeouts_copies_only_deletion_timeouts() -> None:
     target = {"minReadySeconds": 1}
-    inplace.hand_down_timeouts({"minReadySeconds": 9, "deletion": {"nodeDrainTimeoutSeconds": 3}}, target)
+    propagation.hand_down_timeouts({"minReadySeconds": 9, "deletion": {"nodeDrainTimeoutSeconds": 3}}, target)
     assert target == {"minReadySeconds": 1, "deletion": {"nodeDrainTimeoutSeconds": 3}}
 
 

@@ -23,11 +23,11 @@ from remuda.capi.machine import handoff, node_link, removal
 from remuda.capi.machine.deletion import Stage
 from remuda.capi.machine.node_health import GRACE_SECONDS, NodeView, connection_lost_at
 from remuda.capi.machine.ownership import adopt
-from remuda.capi.machine.revision import differences
 from remuda.capi.machine.scope import MachineDependencies, Options, Scope
 from remuda.capi.machine.status import Observed, Seen, Verdict, publish
 from remuda.capi.machine.wakeups import listen
 from remuda.capi.pause import paused
+from remuda.capi.revisions import differences
 from remuda.capi.types import (
     CLUSTER,
     MACHINE,

@@ -3,16 +3,20 @@
 Each pass cordons the Node, makes a new plan from its current pods, evicts the pods that are due and reports what keeps
 the others. The eviction API enforces disruption budgets. Pods and volumes are not watched, so a pass is repeated after
 a while, at the latest when the time limit of the stage is reached.
+
+Attached volumes delay the deletion of a server, unless they belong to pods that stay on it to the end. A volume still
+attached when its server vanishes may be locked for minutes, or damaged. Volumes of pods that the drain leaves alone
+never detach, so waiting for them would never end.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from remuda.capi import CapiError
-from remuda.capi.machine import drain_rules, volumes
+from remuda.capi.machine import drain_rules
 from remuda.capi.machine.deletion import Facts, deadline
 from remuda.capi.machine.drain_rules import Refusal, Surroundings
 from remuda.capi.machine.scope import MachineDependencies, Scope
@@ -24,7 +28,9 @@ from remuda.capi.machine.workload import (
     POD,
     VOLUME_ATTACHMENT,
     Node,
+    PersistentVolume,
     Pod,
+    VolumeAttachment,
 )
 from remuda.kube import clock
 from remuda.kube.client import Client, list_all
@@ -37,6 +43,7 @@ EVICT = step("machine.evict", "evicts one Pod from the Node of a Machine that is
 
 _DRAIN_LIMIT, _VOLUMES_LIMIT = "nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds"
 _PAGE = 100
+_SHOWN = 3  # attached volumes in a message
 
 
 class Waiting(NamedTuple):
@@ -201,16 +208,53 @@ async def await_volumes(world: MachineDependencies, scope: Scope, facts: Facts) 
     node = await _node(client, facts.node)
     if node is None:
         return None
-    found = volumes.attached(node, await listed(client, VOLUME_ATTACHMENT))
+    found = attached_volumes(node, await listed(client, VOLUME_ATTACHMENT))
     if found:
         plan = drain_rules.plan(*await _look(world, scope, client, node))
-        found = set(volumes.blocking(found, plan.stay, await listed(client, PERSISTENT_VOLUME)))
+        found = set(blocking_volumes(found, plan.stay, await listed(client, PERSISTENT_VOLUME)))
     if not found:
         if scope.machine.status.deletion.wait_for_node_volume_detach_start_time:
             world.events.normal(scope.machine, "NodeVolumesDetached", f"No volume is attached to Node {facts.node}")
         return None
     text = f"Waiting for volumes to be detached (since {started}; {_limit(_VOLUMES_LIMIT, started, limit)}):"
-    return Waiting(f"{text}\n{volumes.message(sorted(found))}", f"Node {facts.node}", again)
+    return Waiting(f"{text}\n{volumes_message(sorted(found))}", f"Node {facts.node}", again)
+
+
+def attached_volumes(node: Node, attachments: Iterable[VolumeAttachment]) -> set[str]:
+    """Everything attached, by PersistentVolume where one is known, else as the Node calls it."""
+    by_volume = {
+        attachment.spec.source.persistent_volume_name or attachment.metadata.name
+        for attachment in attachments
+        if attachment.spec.node_name == node.metadata.name
+    }
+    return by_volume | {volume.name for volume in node.status.volumes_attached}
+
+
+def blocking_volumes(found: set[str], staying: Sequence[Pod], volumes: Iterable[PersistentVolume]) -> list[str]:
+    """Return the volumes to wait for, sorted; a volume that the Node and an attachment name differently is listed
+    once."""
+    claims = {(pod.metadata.namespace, claim) for pod in staying for claim in pod.claims}
+    left = set(found)
+    for volume in volumes:
+        claim = volume.spec.claim_ref
+        stays = claim is not None and (claim.namespace, claim.name) in claims
+        if stays:
+            left.discard(volume.metadata.name)
+        if stays or volume.metadata.name in left:
+            left.discard(name_on_node(volume))
+    return sorted(left)
+
+
+def name_on_node(volume: PersistentVolume) -> str:
+    """Return the name under which a Node lists the volume once attached; empty if the volume does not reveal it."""
+    csi = volume.spec.csi
+    return "" if csi is None else f"kubernetes.io/csi/{csi.driver}^{csi.volume_handle}"
+
+
+def volumes_message(volumes: Sequence[str]) -> str:
+    more = f", ... ({len(volumes) - _SHOWN} more)" if len(volumes) > _SHOWN else ""
+    noun = "volume is" if len(volumes) == 1 else "volumes are"
+    return f"* {len(volumes)} {noun} still attached: {', '.join(volumes[:_SHOWN])}{more}"
 
 
 # ---- what both need ----------------------------------------------------------------------------------------------

@@ -11,9 +11,9 @@ import msgspec
 
 from remuda.capi import contract
 from remuda.capi.machine.nodes import desired, patch_for
-from remuda.capi.machine.revision import is_outdated
 from remuda.capi.machine.scope import MachineDependencies, Scope
 from remuda.capi.machine.workload import NODE, Node
+from remuda.capi.revisions import is_outdated
 from remuda.capi.types import Machine, NodeInfo
 from remuda.kube.objects import Key
 from remuda.runtime.informer import Informer

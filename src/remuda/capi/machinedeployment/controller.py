@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from remuda.capi import names, revisions, templates
 from remuda.capi.cluster_index import cluster_of, index_by_cluster
+from remuda.capi.conditions import becomes_late_at
 from remuda.capi.external import Externals, UnknownKind, UnlabelledKind
-from remuda.capi.machine_reports import becomes_late_at
 from remuda.capi.machinedeployment import progress, rollout, status
 from remuda.capi.machinedeployment.rollout import Limits
 from remuda.capi.machinedeployment.scope import Scope

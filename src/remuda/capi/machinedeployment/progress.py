@@ -7,7 +7,7 @@ plan is dropped, and the next reconcile makes a new one.
 
 from __future__ import annotations
 
-from remuda.capi import names, revisions, selectors
+from remuda.capi import names, revisions
 from remuda.capi.cluster_index import controlled_by
 from remuda.capi.machinedeployment import rollout, sets
 from remuda.capi.machinedeployment.rollout import Counts, Limits, Plan
@@ -15,6 +15,7 @@ from remuda.capi.machinedeployment.scope import Scope
 from remuda.capi.pools import BY_CONTROLLER, PoolDependencies, orphanage
 from remuda.capi.propagation import BY_DEPLOYMENT, Keys, send
 from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_SET, MachineDeployment, MachineSet
+from remuda.capi.types.shared import selective_selector
 from remuda.kube import errors
 from remuda.kube.errors import ignore_not_found
 from remuda.kube.selectors import LabelSelector
@@ -36,7 +37,7 @@ def sets_of(world: PoolDependencies, deployment: MachineDeployment) -> list[Mach
 
 def selector_of(deployment: MachineDeployment) -> LabelSelector | None:
     """None where it cannot tell the MachineDeployment's Machines from others, or its template's labels do not match."""
-    selector = selectors.selective(deployment.spec.selector)
+    selector = selective_selector(deployment.spec.selector)
     return selector if selector is not None and selector.matches(sets.labels(deployment, "")) else None
 
 

@@ -6,7 +6,7 @@ while fewer than the *floor* (replicas - maxUnavailable) would remain. Three fac
 of the MachineSets alone:
 
 - A set only ever moves from what exists towards the desired size, so it never holds more than `held`.
-- A set deletes unavailable Machines before available ones (`machineset.victims`), so of its available Machines at least
+- A set deletes unavailable Machines before available ones (`machineset.members`), so of its available Machines at least
   `kept` outlive every removal ordered so far. (A Machine marked with the delete-machine annotation is deleted before
   all others, available or not: that choice, and the gap it leaves, is the user's.)
 - Both follow from counters only if these were taken after the set saw the size it has now. A set that has not reported

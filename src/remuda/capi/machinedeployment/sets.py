@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.capi import inplace, names, propagation, revisions
+from remuda.capi import names, propagation, revisions
 from remuda.capi.cluster_index import controlled_by
 from remuda.capi.machinedeployment.rollout import Limits
 from remuda.capi.propagation import Keys
@@ -101,7 +101,7 @@ def renew(draft: Draft, deployment: MachineDeployment, raw: Json, number: int, s
     template = draft.spec["template"]
     metadata = {**(own["template"].get("metadata") or {}), "labels": wanted}
     template["metadata"] = metadata
-    inplace.hand_down(own["template"]["spec"], template["spec"])
+    propagation.hand_down_fields(own["template"]["spec"], template["spec"])
     for name in _COPIED_SPEC:
         _replace(draft.spec, name, own.get(name))
 
@@ -110,7 +110,7 @@ def retire(draft: Draft, raw: Json, *, on_delete: bool) -> None:
     """Update a set of an earlier revision: how its Machines are deleted, and whether lost Machines are created
     again."""
     draft.set_annotation(names.DISABLE_MACHINE_CREATE, "true" if on_delete else "false")
-    inplace.hand_down_timeouts(raw["spec"]["template"]["spec"], draft.spec["template"]["spec"])
+    propagation.hand_down_timeouts(raw["spec"]["template"]["spec"], draft.spec["template"]["spec"])
     _replace(draft.spec, "deletion", raw["spec"].get("deletion"))
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from remuda.capi import conditions as maths
-from remuda.capi import selectors
-from remuda.capi.machine_reports import judged, late, reporter
+from remuda.capi.conditions import judged, late, reporter
 from remuda.capi.machinedeployment.rollout import Limits
 from remuda.capi.types import Machine, MachineDeployment, MachineSet
+from remuda.capi.types.shared import compiled_selector
 from remuda.kube import conditions
 from remuda.kube.conditions import condition
 from remuda.kube.objects import Condition
@@ -66,7 +66,7 @@ def _versions(sets: Sequence[MachineSet]) -> list[Json]:
 
 def _put_selector(status: Json, deployment: MachineDeployment) -> None:
     """For autoscalers; what makes no sense is left out."""
-    text = str(selectors.compiled(deployment.spec.selector) or "")
+    text = str(compiled_selector(deployment.spec.selector) or "")
     if text:
         status["selector"] = text
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from remuda.capi import machine_reports, names, templates
+from remuda.capi import conditions, names, templates
 from remuda.capi.cluster_index import cluster_of, index_by_cluster, machine_facts
 from remuda.capi.external import Externals
 from remuda.capi.machineset import creation, inheritance, members, replicas, status
@@ -191,7 +191,7 @@ class MachineSetController:
         for error in scope.failures:
             raise error
         now = clock.time()
-        at = machine_reports.becomes_late_at(scope.machines, now)
+        at = conditions.becomes_late_at(scope.machines, now)
         timers = [] if at is None else [Again(at - now)]
         return soonest(*scope.waits, *timers)
 

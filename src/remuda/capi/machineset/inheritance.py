@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from remuda.capi import contract, inplace, names, propagation
+from remuda.capi import contract, names, propagation
 from remuda.capi.contract import ProviderObject
 from remuda.capi.machineset.scope import Scope, machine_labels
 from remuda.capi.pools import PoolDependencies
@@ -77,7 +77,7 @@ async def _to_machine(world: PoolDependencies, scope: Scope, machine: Machine) -
         annotations = scope.machine_set.spec.template.metadata.annotations
         stale = await world.ownership.stale(draft, labels, annotations, _MANAGERS)
         propagation.hand_down(draft, labels, annotations, stale)
-    inplace.hand_down(scope.template["spec"], draft.spec)
+    propagation.hand_down_fields(scope.template["spec"], draft.spec)
     if any(draft.patches()):
         async with UPDATE_MACHINE:
             await propagation.send(world.client, draft, BY_SET)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from remuda.capi import names, templates
 from remuda.capi.conditions import SCALING_UP_BLOCKED
 from remuda.capi.external import UnknownKind, UnlabelledKind
-from remuda.capi.machineset import creation, members, preflight, remediation, victims
+from remuda.capi.machineset import creation, members, preflight, remediation
 from remuda.capi.machineset.scope import Scope
 from remuda.capi.pools import PoolDependencies
 from remuda.capi.templates import MissingTemplate, Templates
@@ -103,7 +103,7 @@ def _wait_for_quota(world: PoolDependencies, scope: Scope, exceeded: Exceeded) -
 
 async def _shrink(world: PoolDependencies, scope: Scope, count: int) -> None:
     """Delete surplus Machines one after the other: if a deletion fails, the later ones are not started."""
-    chosen = victims.choose(scope.machines, count, scope.machine_set.spec.deletion.order)
+    chosen = members.choose_victims(scope.machines, count, scope.machine_set.spec.deletion.order)
     deleted = [await _delete(world, machine) for machine in chosen if not machine.metadata.deleting]
     if deleted:
         world.events.normal(scope.machine_set, "SuccessfulDelete", f"Deleted {_named(deleted)}")

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from remuda.capi import conditions as maths
-from remuda.capi import selectors
-from remuda.capi.machine_reports import judged, late, reporter
-from remuda.capi.machineset import health
+from remuda.capi.conditions import judged, late, reporter
+from remuda.capi.machineset import members
 from remuda.capi.types import Machine, MachineSet
+from remuda.capi.types.shared import compiled_selector
 from remuda.kube import conditions
 from remuda.kube.conditions import condition
 from remuda.kube.objects import Condition
@@ -47,9 +47,9 @@ def publish(status: Json, seen: Observed) -> None:
 def counters(machines: Sequence[Machine]) -> Json:
     return {
         "replicas": len(machines),
-        "readyReplicas": sum(map(health.is_ready, machines)),
-        "availableReplicas": sum(map(health.is_available, machines)),
-        "upToDateReplicas": sum(map(health.is_up_to_date, machines)),
+        "readyReplicas": sum(map(members.is_ready, machines)),
+        "availableReplicas": sum(map(members.is_available, machines)),
+        "upToDateReplicas": sum(map(members.is_up_to_date, machines)),
         "versions": versions(machines),
     }
 
@@ -67,7 +67,7 @@ def _version(machine: Machine) -> str:
 
 def _put_selector(status: Json, machine_set: MachineSet) -> None:
     """For autoscalers; what makes no sense is left out."""
-    text = str(selectors.compiled(machine_set.spec.selector) or "")
+    text = str(compiled_selector(machine_set.spec.selector) or "")
     if text:
         status["selector"] = text
     else:

@@ -1,17 +1,20 @@
 """Parts shared by several Cluster API kinds: references, selectors, gates, taints, template metadata.
 
 References have no version: controllers read the version to use from the labels of the referenced kind's definition,
-each time. They never leave the namespace of the object that holds them.
+each time. They never leave the namespace of the object that holds them. A selector is compiled once however often it is
+asked for: every reconcile of a MachineSet asks several times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Annotated
 
 import msgspec
 
 from remuda.kube.objects import Condition, Field, Part
+from remuda.kube.requirements import SelectorError
 from remuda.kube.schema import Rule
 from remuda.kube.selectors import LabelSelector, label_selector_from
 
@@ -99,6 +102,25 @@ class Selector(Part):
     def compile(self) -> LabelSelector:
         """Raises SelectorError where the selector makes no sense."""
         return label_selector_from(msgspec.to_builtins(self))
+
+
+def compiled_selector(selector: Selector) -> LabelSelector | None:
+    """None where it makes no sense."""
+    return _compiled(msgspec.json.encode(selector))
+
+
+def selective_selector(selector: Selector) -> LabelSelector | None:
+    """None also where it cannot tell some objects from all others."""
+    found = compiled_selector(selector)
+    return None if found is None or found.empty or found.nothing else found
+
+
+@lru_cache(maxsize=4096)
+def _compiled(encoded: bytes) -> LabelSelector | None:
+    try:
+        return msgspec.json.decode(encoded, type=Selector).compile()
+    except SelectorError:
+        return None
 
 
 class TemplateMetadata(Part):

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from remuda.capi import names
-from remuda.capi.machine.revision import differences, is_outdated
+from remuda.capi.revisions import differences, is_outdated
 from remuda.capi.types import MachineDeployment, MachineSet
 from remuda.kube.clock import rfc3339
 from tests.unit.capi.machine.objects import EPOCH, NOW

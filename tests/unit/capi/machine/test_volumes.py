@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.capi.machine.volumes import attached, blocking, message, name_on_node
+from remuda.capi.machine.drain_stages import attached_volumes, blocking_volumes, name_on_node, volumes_message
 from remuda.capi.machine.workload import Node, PersistentVolume, VolumeAttachment
 from tests.unit.capi.machine.objects import pod
 
@@ -37,35 +37,38 @@ def claiming(name: str, claim: str) -> Any:
 
 
 def test_attached_volumes_include_attachments_and_node_status() -> None:
-    found = attached(
+    found = attached_volumes(
         node("kubernetes.io/csi/x^1"), [attachment("a", "pv-1"), attachment("b", "pv-2", "other"), attachment("c")]
     )
     assert found == {"pv-1", "c", "kubernetes.io/csi/x^1"}
 
 
 def test_all_attached_volumes_block_by_default() -> None:
-    assert blocking({"pv-1", "odd"}, [], []) == ["odd", "pv-1"]
+    assert blocking_volumes({"pv-1", "odd"}, [], []) == ["odd", "pv-1"]
 
 
 def test_volume_with_two_names_is_counted_once() -> None:
     one = volume("pv-1", handle="h")
     assert name_on_node(one) == "kubernetes.io/csi/disk.test^h"
-    assert blocking({"pv-1", name_on_node(one)}, [], [one]) == ["pv-1"]
-    assert blocking({name_on_node(one)}, [], [one]) == [name_on_node(one)]
+    assert blocking_volumes({"pv-1", name_on_node(one)}, [], [one]) == ["pv-1"]
+    assert blocking_volumes({name_on_node(one)}, [], [one]) == [name_on_node(one)]
 
 
 def test_volumes_of_undrained_pods_do_not_block() -> None:
     mine, theirs = volume("pv-1", "data-1", "h1"), volume("pv-2", "data-2", "h2")
     found = {"pv-1", "pv-2", name_on_node(mine), name_on_node(theirs)}
-    assert blocking(found, [claiming("daemon", "data-1")], [mine, theirs]) == ["pv-2"]
+    assert blocking_volumes(found, [claiming("daemon", "data-1")], [mine, theirs]) == ["pv-2"]
 
 
 def test_ephemeral_volume_claim_is_matched_by_pod_and_volume_name() -> None:
     daemon = pod("daemon", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}])
-    assert blocking({"pv-1"}, [daemon], [volume("pv-1", "daemon-scratch")]) == []
+    assert blocking_volumes({"pv-1"}, [daemon], [volume("pv-1", "daemon-scratch")]) == []
 
 
 def test_volume_message_counts_and_names_attached_volumes() -> None:
-    assert message(["a", "b", "c"]) == "* 3 volumes are still attached: a, b, c"
-    assert message(["pv-1"]) == "* 1 volume is still attached: pv-1"
-    assert message([f"pv-{i}" for i in range(5)]) == "* 5 volumes are still attached: pv-0, pv-1, pv-2, ... (2 more)"
+    assert volumes_message(["a", "b", "c"]) == "* 3 volumes are still attached: a, b, c"
+    assert volumes_message(["pv-1"]) == "* 1 volume is still attached: pv-1"
+    assert (
+        volumes_message([f"pv-{i}" for i in range(5)])
+        == "* 5 volumes are still attached: pv-0, pv-1, pv-2, ... (2 more)"
+    )

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from remuda.capi import names
 from remuda.capi.machinedeployment import rollout
 from remuda.capi.machinedeployment.rollout import Counts, Limits
-from remuda.capi.machineset import health, victims
+from remuda.capi.machineset import members
 from remuda.capi.types import Machine, MachineStatus, NodeReference
 from remuda.kube import clock
 from remuda.kube.conditions import condition
@@ -233,13 +233,13 @@ class Rollouts(RuleBasedStateMachine):
     def act(self, one: Set, most: int = 99) -> None:
         if one.acting is None:
             return
-        members = [server for server in self.present() if server.of == one.name]
-        surplus = len(members) - one.acting.wanted
+        mine = [server for server in self.present() if server.of == one.name]
+        surplus = len(mine) - one.acting.wanted
         for _ in range(min(-surplus, most)):
             self.create(one)
-        by_name = {server.machine().metadata.name: server for server in members}
-        machines = [server.machine() for server in members]
-        for machine in victims.choose(machines, surplus, self.deletion_order)[:most]:
+        by_name = {server.machine().metadata.name: server for server in mine}
+        machines = [server.machine() for server in mine]
+        for machine in members.choose_victims(machines, surplus, self.deletion_order)[:most]:
             self.delete(one, by_name[machine.metadata.name])
 
     @precondition(lambda self: self.sets)
@@ -250,9 +250,9 @@ class Rollouts(RuleBasedStateMachine):
     def report(self, one: Set) -> None:
         if one.acting is not one.stored.order:
             return  # a conflict: what it read has changed
-        members = [server.machine() for server in self.present() if server.of == one.name]
-        available = sum(map(health.is_available, members))
-        one.write(report=Report(one.acting.generation, len(members), available, self.tick()))
+        mine = [server.machine() for server in self.present() if server.of == one.name]
+        available = sum(map(members.is_available, mine))
+        one.write(report=Report(one.acting.generation, len(mine), available, self.tick()))
 
     # Everybody at once, so that walks get far: the rules above alone seldom finish a step.
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.capi.machinehealthcheck.limits import Limit, limit
+from remuda.capi.machinehealthcheck.status import Limit, limit
 from remuda.capi.types.machinehealthcheck import RemediationTrigger
 
 

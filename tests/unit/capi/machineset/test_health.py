@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.capi.machineset import health
+from remuda.capi.machineset import members
 from tests.unit.capi.machineset.herd import good, machine
 
 
@@ -19,26 +19,26 @@ from tests.unit.capi.machineset.herd import good, machine
 def test_machine_is_healthy_with_node_and_no_failed_conditions(
     conditions: dict[str, bool], node: bool, healthy: bool
 ) -> None:
-    assert health.is_healthy(machine(conditions=conditions, node=node)) is healthy
+    assert members.is_healthy(machine(conditions=conditions, node=node)) is healthy
 
 
 def test_machine_availability_requires_available_condition() -> None:
-    assert health.is_available(good())
-    assert not health.is_available(machine())
-    assert not health.is_available(machine(conditions={"Available": False}))
+    assert members.is_available(good())
+    assert not members.is_available(machine())
+    assert not members.is_available(machine(conditions={"Available": False}))
 
 
 def test_deleting_machine_is_neither_ready_nor_available() -> None:
     leaving = good(deleted="2026-01-01T00:00:00Z")
-    assert not health.is_available(leaving)
-    assert not health.is_ready(leaving)
-    assert health.is_ready(good())
+    assert not members.is_available(leaving)
+    assert not members.is_ready(leaving)
+    assert members.is_ready(good())
 
 
 def test_machine_with_failed_health_check_is_not_available() -> None:
-    assert not health.is_available(machine(conditions={"Available": True, "HealthCheckSucceeded": False}))
+    assert not members.is_available(machine(conditions={"Available": True, "HealthCheckSucceeded": False}))
 
 
 def test_machine_up_to_date_requires_its_condition() -> None:
-    assert health.is_up_to_date(good())
-    assert not health.is_up_to_date(machine())
+    assert members.is_up_to_date(good())
+    assert not members.is_up_to_date(machine())

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi import machine_reports
+from remuda.capi import conditions
 from remuda.capi.machineset import status
 from remuda.capi.machineset.status import Observed
 from remuda.capi.types import Machine, MachineSet, MachineSetSpec, Selector, SelectorRequirement
@@ -122,11 +122,11 @@ class TestScalingDown:
 
 def test_slow_deletion_report_time_is_announced() -> None:
     herd = [good("a"), good("b", deleted=CREATED)]
-    at = machine_reports.becomes_late_at(herd, NOW)
+    at = conditions.becomes_late_at(herd, NOW)
     assert at is not None
     assert status.late(herd, at) != []
-    assert machine_reports.becomes_late_at(herd, at) is None
-    assert machine_reports.becomes_late_at([good()], NOW) is None
+    assert conditions.becomes_late_at(herd, at) is None
+    assert conditions.becomes_late_at([good()], NOW) is None
 
 
 class TestDeleting:

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.capi import names
-from remuda.capi.machineset import health, victims
-from remuda.capi.machineset.victims import Rank
+from remuda.capi.machineset import members
+from remuda.capi.machineset.members import Rank
 from remuda.capi.types import Machine
 from tests.unit.capi.machineset.herd import good, machine
 
@@ -23,12 +23,12 @@ RANKED = {
 
 @pytest.mark.parametrize("rank", Rank)
 def test_machine_deletion_rank_follows_its_state(rank: Rank) -> None:
-    assert victims.rank(RANKED[rank]) == rank
+    assert members.rank(RANKED[rank]) == rank
 
 
 def test_scale_down_deletes_highest_rank_first() -> None:
-    chosen = victims.choose(list(reversed(RANKED.values())), 6, "Random")
-    assert [victims.rank(one) for one in chosen] == list(Rank)
+    chosen = members.choose_victims(list(reversed(RANKED.values())), 6, "Random")
+    assert [members.rank(one) for one in chosen] == list(Rank)
 
 
 @pytest.mark.parametrize(
@@ -36,16 +36,16 @@ def test_scale_down_deletes_highest_rank_first() -> None:
 )
 def test_deletion_order_decides_within_a_rank(order: str, expected: list[str]) -> None:
     machines = [good(name, created=f"2026-01-0{day}T00:00:00Z") for day, name in ((2, "y"), (3, "z"), (1, "x"))]
-    assert [one.metadata.name for one in victims.choose(machines, 3, order)] == expected
+    assert [one.metadata.name for one in members.choose_victims(machines, 3, order)] == expected
 
 
 def test_equally_ranked_machines_are_deleted_by_name() -> None:
-    assert [m.metadata.name for m in victims.choose([good("b"), good("a")], 1, "Newest")] == ["a"]
+    assert [m.metadata.name for m in members.choose_victims([good("b"), good("a")], 1, "Newest")] == ["a"]
 
 
 @pytest.mark.parametrize("count", [0, -3])
 def test_scale_down_by_zero_or_less_deletes_no_machine(count: int) -> None:
-    assert victims.choose([good()], count, "Oldest") == []
+    assert members.choose_victims([good()], count, "Oldest") == []
 
 
 @st.composite
@@ -68,7 +68,7 @@ def test_scale_down_choice_is_stable_when_repeated(
     herd: list[Machine], count: int, order: str, data: st.DataObject
 ) -> None:
     """Whatever of the first choice has been carried out, and in whatever order Machines are listed."""
-    chosen = victims.choose(herd, count, order)
+    chosen = members.choose_victims(herd, count, order)
     carried_out = data.draw(st.sets(st.sampled_from(range(len(chosen))))) if chosen else set()
     doomed = {chosen[place].metadata.name for place in carried_out}
     later = [
@@ -77,13 +77,13 @@ def test_scale_down_choice_is_stable_when_repeated(
         else one
         for one in data.draw(st.permutations(herd))
     ]
-    again = victims.choose(later, count, order)
+    again = members.choose_victims(later, count, order)
     assert {one.metadata.name for one in again} == {one.metadata.name for one in chosen}
 
 
 @given(herd=herds(), count=st.integers(0, 8))
 def test_available_machines_are_deleted_last(herd: list[Machine], count: int) -> None:
-    chosen = victims.choose(herd, count, "Oldest")
+    chosen = members.choose_victims(herd, count, "Oldest")
     spared = [one for one in herd if one not in chosen]
-    if any(health.is_available(one) and health.is_healthy(one) for one in chosen):
-        assert all(health.is_available(one) for one in spared)
+    if any(members.is_available(one) and members.is_healthy(one) for one in chosen):
+        assert all(members.is_available(one) for one in spared)
