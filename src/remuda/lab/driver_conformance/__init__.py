@@ -16,7 +16,14 @@ completes; and a few times somewhere in between, by the clock.
 """
 
 from remuda.lab.driver_conformance.clusters import ClusterConformance, ClusterSubject
+from remuda.lab.driver_conformance.confidence import Confidence
+from remuda.lab.driver_conformance.kills import Kills
+from remuda.lab.driver_conformance.life import Life
+from remuda.lab.driver_conformance.model import Model
 from remuda.lab.driver_conformance.subject import Subject
-from remuda.lab.driver_conformance.suite import Conformance
 
 __all__ = ["ClusterConformance", "ClusterSubject", "Conformance", "Subject"]
+
+
+class Conformance(Life, Kills, Confidence, Model):
+    """All tests of a driver. They know no infrastructure: they ask the subject what exists, never the driver."""

@@ -14,8 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from remuda.lab.driver_conformance.record import FileRecord
-from remuda.lab.driver_conformance.worker import Answer, Request, Worker
+from remuda.lab.driver_conformance.worker import Answer, FileRecord, Request, Worker
 from remuda.providers.shared.drivers.spi import (
     BadOptions,
     ClusterDriver,

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from remuda.lab.driver_conformance.record import FileRecord
+from remuda.lab.driver_conformance.worker import FileRecord
 from remuda.providers.shared.drivers.spi import Context, Driver, Order, Server
 
 # With all that is easily lost on the way, also at the end.

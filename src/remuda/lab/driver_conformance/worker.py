@@ -2,6 +2,8 @@
 
 One worker process imports the driver once and forks for each Job, which is cheap enough to kill at every point there
 is. It has one thread and nothing open but its pipes, so a fork is whole. Requests and answers are lines of JSON.
+
+A driver's record is a file, where a Job would have it in a Secret: saving it is an act that can be the last one.
 """
 
 from __future__ import annotations
@@ -18,11 +20,53 @@ from typing import Any, Literal
 
 import msgspec
 
-from remuda.lab.driver_conformance.record import FileRecord
 from remuda.providers.shared.drivers.spi import ClusterInfrastructure, ClusterOrder, Context, DriverError, Order, Server
-from remuda.runtime.steps import crash_at
+from remuda.runtime.steps import crash_at, step
+
+SAVE = step("conformance.save-record", "a driver under test saves its record")
+SAVE_KEY = step("conformance.save-private-key", "a driver under test saves a private key")
 
 _LONGEST_LINE = 16 * 1024 * 1024
+
+
+class FileRecord:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._key = path.with_suffix(".key")
+
+    @property
+    def value(self) -> Mapping[str, Any]:
+        try:
+            found: dict[str, Any] = msgspec.json.decode(self._path.read_bytes(), type=dict[str, Any])
+        except FileNotFoundError:
+            return {}
+        return found
+
+    @property
+    def private_key(self) -> str:
+        try:
+            return self._key.read_text()
+        except FileNotFoundError:
+            return ""
+
+    async def save(self, value: Mapping[str, Any]) -> None:
+        async with SAVE:
+            await asyncio.to_thread(_write, self._path, msgspec.json.encode(value))
+
+    async def save_private_key(self, private_key: str) -> None:
+        async with SAVE_KEY:
+            await asyncio.to_thread(_write, self._key, private_key.encode())
+
+    def lose(self) -> None:
+        self._path.unlink(missing_ok=True)
+        self._key.unlink(missing_ok=True)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(exist_ok=True, mode=0o700)
+    draft = path.with_suffix(".new")
+    draft.write_bytes(content)
+    os.replace(draft, path)
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,16 +12,15 @@ from contextlib import AsyncExitStack
 import msgspec
 
 from remuda.kube.http.tls import client_context
-from remuda.lab.nano import credentials, facts, join, notify, ports, refusals
-from remuda.lab.nano.api_access import ApiAccess
-from remuda.lab.nano.configuration import Configuration, FatalError
+from remuda.lab.nano import credentials, facts, join, ports, service
+from remuda.lab.nano.configuration import Configuration, FatalError, check_cloud_settings
 from remuda.lab.nano.facts import Facts
 from remuda.lab.nano.host import Host
-from remuda.lab.nano.kubelet import Kubelet
+from remuda.lab.nano.kubelet import ApiAccess, Kubelet
 from remuda.lab.nano.layout import Layout, read_or_none, write_file
 from remuda.lab.nano.ports import Ports
+from remuda.lab.nano.service import until
 from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer, trusted_authorities
-from remuda.lab.nano.task_group import until
 from remuda.lab.nano.tokens import NODE, SERVER, Token
 
 log = logging.getLogger(__name__)
@@ -32,7 +31,7 @@ _LOOK_SECONDS = 30.0
 class Agent:
     def __init__(self, configuration: Configuration, host: Host, version: str) -> None:
         """Raises FatalError."""
-        refusals.check(configuration)
+        check_cloud_settings(configuration)
         self.configuration = configuration
         self.host = host
         self.version = version
@@ -75,7 +74,7 @@ class Agent:
             tasks.create_task(kubelet.run())
             tasks.create_task(self._look_for_servers(ca))
             await kubelet.registered.wait()
-            notify.ready()
+            service.ready()
             print(f"{self.layout.flavour.name} {self.version} is up: node {self.facts.name}", flush=True)
 
     # -- joining -------------------------------------------------------------------------------------------------

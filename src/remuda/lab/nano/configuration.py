@@ -2,7 +2,7 @@
 
 The environment is lowest, then config.yaml, then config.yaml.d/*.yaml in the order of their names, then flags. A later
 file replaces a key; `key+` appends to it. Flags append to lists and replace everything else. A server warns of keys it
-does not know and goes on; an agent refuses them.
+does not know and goes on; an agent refuses them. Settings that RKE2 does not start with are refused in its words.
 """
 
 from __future__ import annotations
@@ -157,3 +157,15 @@ def _as_texts(value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     return ("true" if value is True else "false" if value is False else str(value),)
+
+
+def check_cloud_settings(configuration: Configuration) -> None:
+    """Raises FatalError."""
+    if not configuration.flavour.excludes_cloud_addresses:
+        return
+    provider = configuration.text("cloud-provider-name")
+    settings = configuration.text("cloud-provider-config")
+    if (provider or settings) and configuration.split("node-external-ip"):
+        raise FatalError("can't set node-external-ip while using cloud provider")
+    if settings and not provider:
+        raise FatalError("--cloud-provider-config requires --cloud-provider-name")

@@ -14,9 +14,8 @@ from remuda.kube.admission import ALLOWED, Registration, Review, Verdict
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import AlreadyExists
 from remuda.kube.web import Handler
-from remuda.lab.nano.certificate_user import NODES, PREFIX
 from remuda.lab.nano.configuration import FatalError
-from remuda.lab.nano.identity import Identity
+from remuda.lab.nano.identity import NODE_GROUP, NODE_USER_PREFIX, Identity
 
 _RBAC = "rbac.authorization.k8s.io"
 _DEFINITIONS = Target("apiextensions.k8s.io/v1", "customresourcedefinitions")
@@ -75,7 +74,7 @@ async def furnish(client: Client) -> None:
         "kind": "ClusterRoleBinding",
         "metadata": {"name": "nano:node"},
         "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "nano:node"},
-        "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": NODES}],
+        "subjects": [{"apiGroup": _RBAC, "kind": "Group", "name": NODE_GROUP}],
     }
     await _create(client, Target(f"{_RBAC}/v1", "clusterroles"), role)
     await _create(client, Target(f"{_RBAC}/v1", "clusterrolebindings"), binding)
@@ -115,9 +114,9 @@ def _chart_definition(kind: str, plural: str) -> dict[str, Any]:
 
 def restrict_nodes(review: Review) -> Verdict:
     """A node writes its own Node, its own Lease and Pods that are on it, and nobody else's."""
-    if not review.user.startswith(PREFIX) or NODES not in review.groups:
+    if not review.user.startswith(NODE_USER_PREFIX) or NODE_GROUP not in review.groups:
         return ALLOWED
-    node = review.user.removeprefix(PREFIX)
+    node = review.user.removeprefix(NODE_USER_PREFIX)
     if review.resource == "pods":
         pod = review.old or review.new or {}
         allowed = (pod.get("spec") or {}).get("nodeName") == node

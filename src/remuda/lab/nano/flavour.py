@@ -28,7 +28,7 @@ class Flavour(msgspec.Struct, frozen=True, kw_only=True):
     static_pods: bool = False  # etcd, the API server and the like run in a process that outlives the program
     begins_without_etcd: bool = False  # a first server without etcd begins a cluster, on a database of its own
     health_ports_fixed: bool = False  # a component that serves its health on another port is killed
-    excludes_cloud_addresses: bool = False  # see `refusals`
+    excludes_cloud_addresses: bool = False  # see `check_cloud_settings`
     profiles: tuple[str, ...] = ()  # values of `profile` that give etcd's authorities to user etcd
 
     @property

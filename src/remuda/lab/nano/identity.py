@@ -1,8 +1,9 @@
-"""TLS identity of a server, and the certificates it trusts.
+"""TLS identity of a server, the certificates it trusts, and the node that a client certificate belongs to.
 
 A server that does not keep the data terminates its clients' TLS and forwards their requests, with the client's
 certificate in a header. The keeper trusts that header only from a peer with the certificate of the front proxy, which
-only servers have: so a client is the same user, with the same groups, whichever server it asks.
+only servers have: so a client is the same user, with the same groups, whichever server it asks. TLS has verified that
+a client certificate is from the cluster's own authority.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from remuda.lab.nano.serving_certificates import AUTH_PROXY
 CLIENT_CERTIFICATE = b"x-nano-client-certificate"
 SAME_HOST = b"x-nano-same-host"  # the supervisor of this host has passed it on: as if its client had asked here
 _MOST_CERTIFICATE = 16 * 1024
+NODE_GROUP = "system:nodes"
+NODE_USER_PREFIX = "system:node:"
 
 
 class Identity:
@@ -97,3 +100,13 @@ def _decoded(shown: bytes) -> bytes | None:
     if not shown or len(shown) > _MOST_CERTIFICATE:
         return None
     return base64.b64decode(shown, validate=True)
+
+
+def node_of(der: bytes) -> str:
+    """Return the name of the node that a certificate belongs to; empty when it belongs to no node."""
+    subject = x509.load_der_x509_certificate(der).subject
+    groups = [str(name.value) for name in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)]
+    names = [str(name.value) for name in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    if NODE_GROUP in groups and len(names) == 1 and names[0].startswith(NODE_USER_PREFIX):
+        return names[0].removeprefix(NODE_USER_PREFIX)
+    return ""

@@ -3,6 +3,8 @@ it.
 
 Such a Pod is Running at once and gone at once when it is deleted; nothing of it is ever started. A Node that was
 deleted is registered again only when nano starts anew, as with a kubelet.
+
+A node reaches the API by one server of several at a time, and by the next one when that does not answer.
 """
 
 from __future__ import annotations
@@ -10,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,8 +21,9 @@ import msgspec
 from remuda.kube import clock
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
+from remuda.kube.http import HttpClient
+from remuda.kube.kubeconfig import Access
 from remuda.lab.nano import facts as node_facts
-from remuda.lab.nano.api_access import ApiAccess
 from remuda.lab.nano.facts import Facts
 from remuda.lab.nano.nodes import LEASE_NAMESPACE, LEASES, NODES, UNREACHABLE, ready_status
 
@@ -32,6 +36,7 @@ _AGAIN_SECONDS = 1.0
 
 Obj = dict[str, Any]
 Work = Callable[[Client], Awaitable[None]]
+_TIMEOUT_SECONDS = 10.0
 
 
 class Kubelet:
@@ -201,3 +206,45 @@ def running(pod: Obj, address: str) -> Obj:
         "conditions": conditions,
         "containerStatuses": containers,
     }
+
+
+class ApiAccess:
+    """One task's way to the API: closing a connection leaves whoever else reads from it waiting.
+
+    `servers` are asked for anew each time one has failed."""
+
+    def __init__(self, servers: Callable[[], Sequence[str]], ca: bytes, certificate: Path, key: Path) -> None:
+        self._servers = servers
+        self._ca = ca
+        self._certificate = certificate
+        self._key = key
+        self._client: HttpClient | None = None
+        self._server = ""
+
+    def client(self) -> HttpClient | None:
+        """None while there is no server."""
+        if self._client is None:
+            servers = list(self._servers())
+            if not servers:
+                return None
+            after = servers.index(self._server) + 1 if self._server in servers else 0
+            self._server = servers[after % len(servers)]
+            access = Access(
+                server=self._server,
+                origin="this node",
+                ca=self._ca,
+                client_certificate=self._certificate,
+                client_key=self._key,
+            )
+            self._client = HttpClient(access, field_manager="nano", timeout_seconds=_TIMEOUT_SECONDS)
+        return self._client
+
+    async def failed(self, why: object) -> None:
+        """The next question goes to another server, where there is one."""
+        log.info("%s has failed: %s", self._server, why)
+        await self.close()
+
+    async def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()

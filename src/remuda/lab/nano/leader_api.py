@@ -20,8 +20,7 @@ from remuda.kube.errors import StatusError
 from remuda.kube.names import dns1123_subdomain
 from remuda.kube.web import Request, Response, Result, header_block, text
 from remuda.lab.nano import authorities, passwords, tokens
-from remuda.lab.nano.certificate_user import NODES, PREFIX
-from remuda.lab.nano.identity import Identity
+from remuda.lab.nano.identity import NODE_GROUP, NODE_USER_PREFIX, Identity
 from remuda.lab.nano.leader import Keeper, Removed
 from remuda.lab.nano.members import MemberRefused
 from remuda.lab.nano.membership_client import Report
@@ -120,7 +119,7 @@ class LeaderApi:
     async def _client_kubelet(self, request: Request, who: Who) -> Response:
         node, public_key = await self._admitted(request, who)
         authority = self._identity.authorities.client
-        made = authority.sign_client(public_key, PREFIX + node, (NODES,), LEAF_DAYS, _now())
+        made = authority.sign_client(public_key, NODE_USER_PREFIX + node, (NODE_GROUP,), LEAF_DAYS, _now())
         return Response(200, certificates.certificate_pem(made), _PEM)
 
     async def _serving_kubelet(self, request: Request, who: Who) -> Response:

@@ -1,5 +1,9 @@
 """The command line: `nano server`, `nano agent`, and K3s' other commands as far as a stand-in has them. In RKE2 mode
-the program is called `rke2`."""
+the program is called `rke2`.
+
+The version is read from the bundle that the program was installed with: a bundle has a file VERSION beside the package
+`remuda`. So an upgrade works as it does for K3s: other files, a restart.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import asyncio
 import gc
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from remuda.lab.nano import version
+import remuda
 from remuda.lab.nano.configuration import Configuration, FatalError, Role, read
 from remuda.lab.nano.flavour import NANO, Flavour
 from remuda.lab.nano.host import Host, this_host
@@ -47,12 +52,13 @@ usage: {program} COMMAND [FLAGS]
 
 Flags are those of {original}; config files are /etc/rancher/{program}/config.yaml and config.yaml.d/*.yaml.
 """
+_SHAPE = re.compile(r"v\d+\.\d+\.\d+(-rc\d+)?\+[a-z0-9]+(-rc\d+)?")
 
 
 def main(arguments: Sequence[str], flavour: Flavour = NANO) -> int:
     command, rest = (arguments[0], list(arguments[1:])) if arguments else ("help", [])
     if command in ("-v", "--version", "version"):
-        print(f"{flavour.name} version {version.current(flavour)}")
+        print(f"{flavour.name} version {current_version(flavour)}")
         return 0
     if command in ("help", "-h", "--help") or {"-h", "--help"} & set(rest):
         print(HELP.format(program=flavour.name, original=flavour.original), end="")
@@ -93,7 +99,7 @@ def _run(flavour: Flavour, role: Role, flags: list[str]) -> int:
 def _run_components(flavour: Flavour, arguments: list[str]) -> int:
     """Run the components of a server, by the manifest at a path. `server` starts this in a process of its own."""
     from remuda.lab.nano.component_process import read_manifest
-    from remuda.lab.nano.components import Components
+    from remuda.lab.nano.static_pods import Components
 
     manifest = read_manifest(Path(arguments[0]))
     configuration = Configuration(role="server", flavour=flavour, values=manifest.values)
@@ -105,7 +111,7 @@ def _server(configuration: Configuration, host: Host) -> Service:
     from remuda.lab.nano.static_pods import StaticPodServer
 
     kind = StaticPodServer if configuration.flavour.static_pods else Server
-    return _until_stopped(lambda: kind(configuration, host, version.current(configuration.flavour)))
+    return _until_stopped(lambda: kind(configuration, host, current_version(configuration.flavour)))
 
 
 def _until_stopped(made: Callable[[], Server]) -> Service:
@@ -124,7 +130,7 @@ def _until_stopped(made: Callable[[], Server]) -> Service:
 def _agent(configuration: Configuration, host: Host) -> Service:
     from remuda.lab.nano.agent import Agent
 
-    return Agent(configuration, host, version.current(configuration.flavour)).run
+    return Agent(configuration, host, current_version(configuration.flavour)).run
 
 
 def _serve(configuration: Configuration, service: Service) -> int:
@@ -149,3 +155,19 @@ async def _until_signal(service: Service) -> int:
         loop.add_signal_handler(number, stop.set)
     await service(stop)
     return 0
+
+
+def current_version(flavour: Flavour) -> str:
+    """NANO_VERSION says otherwise, for tests of upgrades without a bundle."""
+    return os.environ.get("NANO_VERSION") or _bundled() or flavour.unpacked
+
+
+def _bundled() -> str:
+    for folder in remuda.__path__:
+        try:
+            text = (Path(folder).parent / "VERSION").read_text().strip()
+        except OSError:
+            continue
+        if _SHAPE.fullmatch(text):
+            return text
+    return ""

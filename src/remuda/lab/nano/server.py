@@ -28,20 +28,18 @@ from remuda.lab.nano import (
     facts,
     join,
     membership_client,
-    notify,
     ports,
-    refusals,
+    service,
     serving_certificates,
 )
-from remuda.lab.nano.api_access import ApiAccess
-from remuda.lab.nano.configuration import Configuration, FatalError
+from remuda.lab.nano.configuration import Configuration, FatalError, check_cloud_settings
 from remuda.lab.nano.facts import Facts
 from remuda.lab.nano.follower import REMOVED, Follower
 from remuda.lab.nano.forwarder import Forwarder
 from remuda.lab.nano.handover import Inheriting
 from remuda.lab.nano.host import Host
 from remuda.lab.nano.identity import Identity
-from remuda.lab.nano.kubelet import Kubelet
+from remuda.lab.nano.kubelet import ApiAccess, Kubelet
 from remuda.lab.nano.layout import Layout
 from remuda.lab.nano.leader import Keeper
 from remuda.lab.nano.manifests import Manifests
@@ -49,9 +47,9 @@ from remuda.lab.nano.members import Members, shown
 from remuda.lab.nano.membership_client import Report, Seat
 from remuda.lab.nano.ports import Ports
 from remuda.lab.nano.request_router import RequestRouter
+from remuda.lab.nano.service import until
 from remuda.lab.nano.supervisor import Credentials, Supervisor
 from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer
-from remuda.lab.nano.task_group import until
 from remuda.lab.nano.tokens import NODE, SERVER, Token
 
 log = logging.getLogger(__name__)
@@ -78,7 +76,7 @@ class Server:
     async def run(self, stop: asyncio.Event) -> None:
         """Raises FatalError: at the start for what cannot be, later when it was removed from the cluster."""
         _check(self.configuration)
-        refusals.check(self.configuration)
+        check_cloud_settings(self.configuration)
         self.layout.make(server=True)
         if self.layout.tombstone.exists():
             raise FatalError(REMOVED.format(self.layout.db))
@@ -206,9 +204,9 @@ class Server:
         self, own: Report, apiservers: Callable[[], Sequence[str]], identity: Identity, passwords: Credentials
     ) -> None:
         if not own.api and not self.layout.flavour.static_pods:
-            notify.ready()  # a server of etcd alone is up before there is an API to be a node of
+            service.ready()  # a server of etcd alone is up before there is an API to be a node of
         if self.configuration.flag("disable-agent"):
-            notify.ready()
+            service.ready()
             print(f"{self.layout.flavour.name} {self.version} is up: no node at {self.url}", flush=True)
             await (self._deploy(identity) if own.api else asyncio.Event().wait())
             return
@@ -226,7 +224,7 @@ class Server:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(kubelet.run())
             await kubelet.registered.wait()
-            notify.ready()
+            service.ready()
             print(f"{self.layout.flavour.name} {self.version} is up: node {self.facts.name} at {self.url}", flush=True)
             if own.api:
                 await self._deploy(identity)

@@ -1,8 +1,13 @@
-"""`rke2 server`: the supervisor and the node of a server whose components are in a process of their own.
+"""`rke2 server`: a server whose components are in a process of their own, which outlives it as static Pods do.
 
-When it stops, the components go on. When it starts, it serves supervisor and kubelet first. A moment later it replaces
-the components, if anything they run with has changed. It notifies systemd last: when they are healthy and the node is
-registered.
+`StaticPodServer` is the supervisor and the node. When it stops, the components go on. When it starts, it serves
+supervisor and kubelet first. A moment later it replaces the components, if anything they run with has changed. It
+notifies systemd last: when they are healthy and the node is registered.
+
+`Components` is the other process: etcd, API server, controller manager and scheduler. They begin and join nothing: the
+program has done that, and has left keys, members and their manifest on disk. Servers reach each other by etcd's peer
+port, so a stopped program takes no member from etcd. When etcd removes this member, the ports close and the process
+stays, as other Pods than etcd's would: a script or the next start ends it.
 """
 
 from __future__ import annotations
@@ -15,7 +20,8 @@ from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.http.tls import client_context
 from remuda.kube.web import Request, Result, text
-from remuda.lab.nano import credentials, etcd_user, membership_client, ports
+from remuda.lab.nano import component_process, credentials, etcd_user, membership_client, ports
+from remuda.lab.nano.authorities import Authorities
 from remuda.lab.nano.component_process import ComponentProcess, manifest_of
 from remuda.lab.nano.configuration import FatalError
 from remuda.lab.nano.follower import REMOVED
@@ -24,9 +30,9 @@ from remuda.lab.nano.identity import Identity
 from remuda.lab.nano.members import shown
 from remuda.lab.nano.membership_client import Report
 from remuda.lab.nano.server import Server
+from remuda.lab.nano.service import until
 from remuda.lab.nano.supervisor import Credentials, Supervisor
 from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer
-from remuda.lab.nano.task_group import until
 from remuda.lab.nano.tokens import SERVER, Token
 
 log = logging.getLogger(__name__)
@@ -140,3 +146,30 @@ class StaticPodServer(Server):
                 await asyncio.sleep(_LEARN_SECONDS if apiservers else _LOOK_SECONDS)
         finally:
             await caller.close()
+
+
+class Components(Server):
+    async def run(self, stop: asyncio.Event) -> None:
+        """Raises FatalError."""
+        try:
+            await super().run(stop)
+        except FatalError as refused:
+            if not self.layout.tombstone.exists():
+                raise
+            log.warning("%s", refused)
+            component_process.outdate(self.layout)
+            await stop.wait()
+
+    async def _start(self) -> None:
+        members = membership_client.load(self.layout.cluster)
+        if members is None:
+            raise FatalError(f"{self.layout.cluster} is missing: this host belongs to no cluster")
+        if self.facts.etcd and etcd_user.required(self.configuration):
+            etcd_user.check_authorities(self.layout, etcd_user.find(self.host))
+        own = self._report()
+        passwords = credentials.of_server(self.configuration, self.host, self.layout)
+        identity = Identity(self.layout, Authorities(self.layout))
+        caller = Caller(client_context(ca_pem=identity.server_ca_pem), Token(passwords.server), SERVER)
+        self._closing.push_async_callback(caller.close)
+        place = await self._take_place(members, own, identity, passwords, caller)
+        await self._open_ports(place, identity)

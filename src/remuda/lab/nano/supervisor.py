@@ -15,8 +15,8 @@ import msgspec
 
 from remuda.kube.web import Handler, Request, Response, Result, header_block, text
 from remuda.lab.nano import tokens
-from remuda.lab.nano.certificate_user import node_of
 from remuda.lab.nano.flavour import Flavour
+from remuda.lab.nano.identity import node_of
 from remuda.lab.nano.membership_client import Seat
 
 Caller = Literal["", "node", "server"]

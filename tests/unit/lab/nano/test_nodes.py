@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.lab.nano import manifests, notify
+from remuda.lab.nano import manifests, service
 from remuda.lab.nano.configuration import Configuration, FatalError
 from remuda.lab.nano.flavour import NANO
 from remuda.lab.nano.leader_services import grace_seconds
@@ -60,9 +60,9 @@ def test_systemd_readiness_is_sent_to_notify_socket(tmp_path: Path, monkeypatch:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.bind(str(path))
         monkeypatch.setenv("NOTIFY_SOCKET", str(path))
-        notify.ready()
+        service.ready()
         assert channel.recv(100) == b"READY=1"
-    notify.ready()  # nobody listens any more
+    service.ready()  # nobody listens any more
 
 
 def test_manifests_are_found_recursively_except_skipped_or_disabled(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.lab.nano import arguments, component_process, etcd_user, refusals
+from remuda.lab.nano import arguments, component_process, configuration, etcd_user
 from remuda.lab.nano.configuration import Configuration, FatalError, read
 from remuda.lab.nano.flavour import NANO, RKE2
 from remuda.lab.nano.host import Host as NanoHost
@@ -185,8 +185,8 @@ def test_rke2_mode_reads_rke2_config_file_and_environment(tmp_path: Path) -> Non
 )
 def test_rke2_mode_rejects_invalid_option_combinations(values: dict[str, tuple[str, ...]], words: str) -> None:
     with pytest.raises(FatalError, match=words):
-        refusals.check(Configuration(role="server", flavour=RKE2, values=values))
-    refusals.check(Configuration(role="server", values=values))
+        configuration.check_cloud_settings(Configuration(role="server", flavour=RKE2, values=values))
+    configuration.check_cloud_settings(Configuration(role="server", values=values))
 
 
 def test_etcd_user_is_looked_up_in_host_passwd_file(tmp_path: Path) -> None:

@@ -1,10 +1,27 @@
-"""Doing several things at once, until told to stop."""
+"""A node as a service of systemd: its work goes on until it is told to stop, and systemd is notified when the node is
+up, if it asked for that.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 from collections.abc import Coroutine
 from typing import Any
+
+
+def ready() -> None:
+    """Tell systemd that the node is up, if systemd asked to be told."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        try:
+            channel.connect("\0" + path[1:] if path.startswith("@") else path)
+            channel.sendall(b"READY=1")
+        except OSError:
+            pass  # whoever asked is gone
 
 
 async def until(stop: asyncio.Event, work: list[Coroutine[Any, Any, None]]) -> None:
