@@ -27,7 +27,7 @@ from remuda.kube.objects import Key, Kind, Object
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP_TEMPLATE
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
-from remuda.provisioning import ProvisioningError, apply, generate, management, removal, stale_hosts, status
+from remuda.provisioning import ProvisioningError, apply, generate, management, removal, status
 from remuda.provisioning.admission import cluster as judging
 from remuda.provisioning.consequence import Consequence
 from remuda.provisioning.generate import CannotBeMade
@@ -141,17 +141,17 @@ class ProvisioningController:
         """Check the declaration again: without our webhooks, admission has not done so. Raises _Stopped."""
         wrong = generate.complaints(cluster) or [str(one) for one in judging.complaints(cluster)]
         try:
-            stale_hosts.grace_period(cluster)
+            removal.grace_period(cluster)
         except clock.BadDuration as error:
             wrong.append(f"the annotation {generate.DELETE_MISSING} {error}")
         if wrong:
             raise _Stopped(Problem("NotPossible", "; ".join(wrong)))
 
     async def _delete_missing(self, cluster: Cluster) -> Outcome:
-        seconds = stale_hosts.grace_period(cluster)
+        seconds = removal.grace_period(cluster)
         if seconds is None:
             return DONE
-        found = stale_hosts.find(members(self._caches, MACHINE, cluster.key), seconds, clock.time())
+        found = removal.find_missing(members(self._caches, MACHINE, cluster.key), seconds, clock.time())
         for machine in found.overdue:
             await self._delete(MACHINE, machine, DELETE_MISSING)
             self._events.normal(cluster, "HostMissing", f"deleting Machine {machine.key}: its Node was deleted")

@@ -1,15 +1,22 @@
-"""Deletion of a Cluster as a readable plan: what is left, what blocks each object, and since when. Pure.
+"""Deletions that the controller of Clusters decides on: of a Cluster, as a readable plan, and of Machines whose host is
+missing. Pure.
+
+A plan of a Cluster's deletion says what is left, what blocks each object, and since when:
 
     the Cluster of Cluster API, which takes workers, control plane and infrastructure along, in this order → whatever
     of it is left where somebody has removed that one by force → the management Cluster and its namespace → the Cluster
 
 Nothing is drained, because the whole cluster is deleted. Configs belong to the Cluster and are deleted with it.
 Deletion can finish from every state; a paused Cluster waits until the user resumes it, and reports that.
+
+A self-registered host whose Node was deleted is missing: no controller recreates it, so its Machine would stay forever.
+Such Machines are deleted after a time that the user sets. Only Machines whose Node existed and is known to be deleted
+count; a host that merely does not answer is left alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,11 +28,15 @@ from remuda.capi.types import Cluster as CapiCluster
 from remuda.kube import clock, conditions
 from remuda.kube.objects import Kind, Object
 from remuda.kube.wait import Wait
+from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from remuda.provisioning.generate import DELETE_MISSING
+from remuda.provisioning.types import Cluster
 
 _MOST_WAITS = 5
 _ORDER = (MACHINE_DEPLOYMENT, MACHINE_SET, MACHINE, RKE_CONTROL_PLANE, RKE_CLUSTER)
+_HEALTHY, _DELETED = "NodeHealthy", "NodeDeleted"
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,3 +127,42 @@ def _reason(said: Any) -> str:
 def _since(obj: Object) -> float | None:
     asked = obj.metadata.deletion_timestamp
     return None if asked is None else clock.parse(asked)
+
+
+# ---- Machines of missing hosts -----------------------------------------------------------------------------------
+
+
+class Missing(NamedTuple):
+    overdue: list[Machine]
+    next_seconds: float | None  # until the next one is; None: there is none
+
+
+def grace_period(cluster: Cluster) -> float | None:
+    """Return the seconds until Machines of missing hosts are deleted; None: never. Raises clock.BadDuration."""
+    said = cluster.metadata.annotations.get(DELETE_MISSING)
+    return clock.parse_duration(said) if said else None
+
+
+def find_missing(machines: Iterable[Machine], seconds: float, now: float) -> Missing:
+    overdue: list[Machine] = []
+    waits: list[float] = []
+    for machine in machines:
+        since = _gone_since(machine)
+        if since is None or machine.metadata.deleting:
+            continue
+        left = since + seconds - now
+        if left <= 0:
+            overdue.append(machine)
+        else:
+            waits.append(left)
+    return Missing(overdue, min(waits, default=None))
+
+
+def _gone_since(machine: Machine) -> float | None:
+    reference = machine.spec.infrastructure_ref
+    if (reference.api_group, reference.kind) != (CUSTOM_MACHINE.group, CUSTOM_MACHINE.name):
+        return None
+    said = conditions.find(machine.status.conditions, _HEALTHY)
+    if said is None or (said.status, said.reason) != (conditions.FALSE, _DELETED):
+        return None
+    return clock.parse(said.last_transition_time) if said.last_transition_time else None
