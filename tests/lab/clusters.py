@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remuda.providers.controlplane.artefacts import Artefacts, bundle
+from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
 from remuda.providers.shared.drivers.proc import Members
 from remuda.provisioning.pools import POOL_NAME
 from tests.lab.limits import LIMIT_SECONDS
@@ -61,8 +61,8 @@ class Land(Applied):
         store = Artefacts(self.data / "artefacts")
         for version in versions:
             made = folder / f"{version}.tar.gz"
-            bundle.build(version, made)
-            store.add("nano", version, bundle.architecture(), {bundle.NAME: made})
+            nano_bundles.build(version, made)
+            store.add("nano", version, nano_bundles.architecture(), {nano_bundles.NAME: made})
 
     def put(self, obj: Json) -> Reply:
         """As `kubectl apply --server-side`, in the namespace of clusters."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from remuda.kube import certificates
-from remuda.providers.controlplane.artefacts import Artefacts, bundle
+from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
 from remuda.providers.controlplane.planner.observation import Cluster, Host, Roles, Tokens
 from remuda.providers.shared import distros
 from remuda.providers.shared.types.controlplane import Installer, RKEControlPlaneSpec
@@ -45,7 +45,7 @@ class Plans:
     def __init__(self, store: Artefacts, bundles: dict[str, Path]) -> None:
         self._store = store
         for version, path in bundles.items():
-            store.add("nano", version, bundle.architecture(), {bundle.NAME: path})
+            store.add("nano", version, nano_bundles.architecture(), {nano_bundles.NAME: path})
         self._authorities = Authorities().files
 
     def cluster(self, version: str, **config: object) -> Cluster:

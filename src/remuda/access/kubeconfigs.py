@@ -35,11 +35,11 @@ from remuda.kube import kubeconfig as files
 from remuda.kube.core import NAMESPACES, SECRETS
 from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from remuda.kube.objects import Key, Object
-from remuda.providers.controlplane import owned_secrets
 from remuda.providers.controlplane.identity import cluster_of, id_of
 from remuda.providers.controlplane.kubeconfig import AUTHORITY, SERVER, is_ours
 from remuda.providers.shared import names
 from remuda.providers.shared.manager_address import Site
+from remuda.providers.shared.secrets import create_owned, owned_secret
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
@@ -170,9 +170,9 @@ class KubeconfigController:
         config["contexts"][0]["name"] = config["current-context"] = "default"
         data = {capi_names.KUBECONFIG_KEY: yaml.safe_dump(config, sort_keys=False).encode(), TOKEN_KEY: bearer.encode()}
         name = capi_names.kubeconfig_secret(plane.spec.cluster_name)
-        wanted = owned_secrets.secret(plane, name, data, annotations=notes)
+        wanted = owned_secret(plane, name, data, annotations=notes)
         if seen is None:
-            await owned_secrets.create(self._client, plane, wanted, CREATE)
+            await create_owned(self._client, plane, wanted, CREATE)
             return
         metadata = {"annotations": notes, "resourceVersion": seen.metadata.resource_version}
         async with RENEW:

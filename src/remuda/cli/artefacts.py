@@ -132,7 +132,7 @@ def _default_version(distro: str) -> str:
 def _add_files(
     store: Store, distro: str, version: str, files: tuple[Path, ...], arch: str, sha256: str, replace: bool
 ) -> list[Kept]:
-    from remuda.providers.controlplane.artefacts import bundle, file_names
+    from remuda.providers.controlplane.artefacts import file_names, nano_bundles
 
     lists = [file for file in files if file_names.is_list_of_sums(file.name)]
     given = [file for file in files if file not in lists]
@@ -158,7 +158,9 @@ def _add_files(
             sums[found.name] = sha256 or expected[file.name]
     if len(architectures) > 1:
         raise click.UsageError(f"the files and --arch name several architectures: {', '.join(sorted(architectures))}")
-    return store.add(distro, version, next(iter(architectures), bundle.architecture()), wanted, sums, replace=replace)
+    return store.add(
+        distro, version, next(iter(architectures), nano_bundles.architecture()), wanted, sums, replace=replace
+    )
 
 
 @command.command(name="list", context_settings=HELP)

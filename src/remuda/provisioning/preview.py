@@ -16,7 +16,8 @@ import msgspec
 from remuda.capi.machineset import members
 from remuda.capi.types import Machine
 from remuda.providers.controlplane import hosts, render
-from remuda.providers.controlplane.planner import drain, rollout_order
+from remuda.providers.controlplane.planner import rollout_order
+from remuda.providers.controlplane.planner.host_configuration import drain_options_for, is_drain_wanted
 from remuda.providers.controlplane.planner.observation import Cluster as Subject
 from remuda.providers.controlplane.planner.observation import Host, Tokens
 from remuda.providers.controlplane.references import Resolved
@@ -228,7 +229,7 @@ def _step(was: Subject, now: Subject, old: Host, new: Host, init: Host | None) -
     next_plan = render.render(now, new, _placement(new), before=plan)
     change = render.compare(plan, next_plan)
     action = _ACTIONS[change]
-    if change == "drain" and drain.is_wanted(drain.options_for(now.spec.upgrade_strategy, new.roles)):
+    if change == "drain" and is_drain_wanted(drain_options_for(now.spec.upgrade_strategy, new.roles)):
         action = "drain"
     tier = rollout_order.tier_of(new, init)
     return Step(

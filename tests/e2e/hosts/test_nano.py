@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.providers.controlplane.artefacts import Artefacts, bundle
+from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
 from remuda.providers.controlplane.planner.observation import Host, Roles
 from remuda.providers.controlplane.render import Placement, render, retire
 from tests.lab.hosts import Network, machines
@@ -55,7 +55,7 @@ def node(up: Up, server: Host, name: str) -> str:
 def test_nano_server_and_worker_upgrade_and_uninstall_under_systemd(up: Up, network: Network, tmp_path: Path) -> None:
     bundles = {version: tmp_path / f"{version}.tar.gz" for version in (VERSION, NEWER)}
     for version, path in bundles.items():
-        bundle.build(version, path)
+        nano_bundles.build(version, path)
     plans = Plans(Artefacts(up.data / "artefacts"), bundles)
     spec = {"bridge": network.bridge, "subnet": str(network.subnet), "bootstrap": "ssh"}
     for name in ("horse", "mule"):

@@ -23,7 +23,7 @@ from remuda.kube.core import NAMESPACES, SECRETS
 from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Kind
-from remuda.providers.controlplane.artefacts import Artefacts, bundle
+from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
 from remuda.providers.shared import names
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from remuda.providers.shared.types.machine import config_kind, machine_kind
@@ -51,8 +51,8 @@ def provide(data: Path, folder: Path) -> None:
     store = Artefacts(data / "artefacts")
     for version in (VERSION, NEWER):
         path = folder / f"{version}.tar.gz"
-        bundle.build(version, path)
-        store.add("nano", version, bundle.architecture(), {bundle.NAME: path})
+        nano_bundles.build(version, path)
+        store.add("nano", version, nano_bundles.architecture(), {nano_bundles.NAME: path})
 
 
 class Prairie:

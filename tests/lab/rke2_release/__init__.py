@@ -13,7 +13,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from remuda.providers.controlplane.artefacts import Artefacts, bundle
+from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
 from tests.lab.clusters import Land
 
 NAME = "rke2.tar.gz"
@@ -27,12 +27,12 @@ def add(land: Land, folder: Path, version: str = VERSION) -> None:
     made = folder / NAME
     build(version, made)
     store = Artefacts(land.data / "artefacts")
-    store.add("rke2", version, bundle.architecture(), {NAME: made})
+    store.add("rke2", version, nano_bundles.architecture(), {NAME: made})
 
 
 def build(version: str, target: Path) -> None:
     packages = target.with_name("nano.tar.gz")
-    bundle.build(version, packages)
+    nano_bundles.build(version, packages)
     with (
         target.open("wb") as file,
         gzip.GzipFile("", "wb", 1, file, mtime=0) as packed,

@@ -20,9 +20,9 @@ from remuda.capi.remote import cluster_secrets
 from remuda.capi.types import MACHINE
 from remuda.kube.core import NAMESPACES, SECRETS
 from remuda.providers.controlplane.definitions import definitions as control_plane
-from remuda.providers.controlplane.owned_secrets import encoded
 from remuda.providers.controlplane.render import tunnel as tunnel_tokens
 from remuda.providers.shared import names
+from remuda.providers.shared.secrets import encoded
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.runtime.caches import Caches
 from remuda.runtime.definitions import install

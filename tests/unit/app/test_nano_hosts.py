@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import pytest
 
-from remuda.providers.controlplane.artefacts import Artefacts, bundle
+from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
 from remuda.providers.controlplane.planner.observation import Cluster, Host, Roles
 from remuda.providers.controlplane.render import Placement, render, retire
 from tests.lab.limits import LIMIT_SECONDS
@@ -32,7 +32,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("bundles")
     found = {version: folder / f"{version}.tar.gz" for version in (VERSION, NEWER)}
     for version, path in found.items():
-        bundle.build(version, path)
+        nano_bundles.build(version, path)
     return found
 
 

@@ -25,10 +25,10 @@ from remuda.kube.client import Client
 from remuda.kube.core import Secret
 from remuda.kube.objects import Key
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane import owned_secrets
 from remuda.providers.controlplane.referenced_objects import Held, Named
 from remuda.providers.controlplane.render import plan
 from remuda.providers.controlplane.render.plan import File
+from remuda.providers.shared.secrets import create_owned, owned_secret
 from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
@@ -119,7 +119,7 @@ async def _restored(
     if data is None:
         return None
     log.warning("Secret %s was deleted; restoring it from the plans of the cluster's servers", key)
-    await owned_secrets.create(client, plane, owned_secrets.secret(plane, key.name, data), RESTORE)
+    await create_owned(client, plane, owned_secret(plane, key.name, data), RESTORE)
     return await named.secret(key)
 
 
@@ -167,7 +167,7 @@ async def _made(client: Client, named: Named, plane: RKEControlPlane, key: Key, 
         now = datetime.datetime.fromtimestamp(clock.time(), datetime.UTC)
         made = certificates.make_ca(private, f"{plane.spec.cluster_name}-{purpose}", _DAYS, now)
         data = {CERTIFICATE: certificates.certificate_pem(made), KEY: certificates.key_pem(private)}
-    await owned_secrets.create(client, plane, owned_secrets.secret(plane, key.name, data), CREATE)
+    await create_owned(client, plane, owned_secret(plane, key.name, data), CREATE)
     held = await named.secret(key)
     if held is None:
         raise Retryable(f"Secret {key} was deleted right after its creation")

@@ -26,10 +26,10 @@ from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.core import SECRETS
 from remuda.kube.objects import Key, Object, ObjectMeta
-from remuda.providers.controlplane import owned_secrets
 from remuda.providers.controlplane.authorities import CERTIFICATE
 from remuda.providers.controlplane.planner.observation import Host
 from remuda.providers.shared import names
+from remuda.providers.shared.secrets import create_owned, owned_secret
 from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.informer import Informer
 from remuda.runtime.steps import step
@@ -80,9 +80,9 @@ async def keep(
     value = yaml.safe_dump(config, sort_keys=False).encode()
     renew_at = _renew_at(base64.b64decode(config["users"][0]["user"]["client-certificate-data"]))
     notes[RENEW_AT] = clock.rfc3339(renew_at)
-    wanted = owned_secrets.secret(plane, key.name, {capi_names.KUBECONFIG_KEY: value}, annotations=notes)
+    wanted = owned_secret(plane, key.name, {capi_names.KUBECONFIG_KEY: value}, annotations=notes)
     if seen is None:
-        if not await owned_secrets.create(client, plane, wanted, CREATE):
+        if not await create_owned(client, plane, wanted, CREATE):
             return Kept(present=True, renew_in=1.0)  # another writer was faster; the watch brings its Secret
     else:
         version = seen.metadata.resource_version

@@ -13,10 +13,10 @@ from remuda.kube.client import Client
 from remuda.kube.core import SECRETS
 from remuda.kube.objects import Key
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane import owned_secrets
 from remuda.providers.controlplane.planner.observation import Tokens
 from remuda.providers.controlplane.referenced_objects import Held, Named
 from remuda.providers.shared import names
+from remuda.providers.shared.secrets import create_owned, encoded, owned_secret
 from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
@@ -40,7 +40,7 @@ async def tokens(client: Client, named: Named, plane: RKEControlPlane, *, delive
         if delivered:
             return _lost(key, "was deleted")
         made = {name: secrets.token_hex(32).encode() for name in (SERVER, AGENT, TUNNEL)}
-        await owned_secrets.create(client, plane, owned_secrets.secret(plane, key.name, made, type=TYPE), CREATE)
+        await create_owned(client, plane, owned_secret(plane, key.name, made, type=TYPE), CREATE)
         held = await named.secret(key)
         if held is None:
             raise Retryable(f"Secret {key} was deleted right after its creation")
@@ -52,7 +52,7 @@ async def tokens(client: Client, named: Named, plane: RKEControlPlane, *, delive
 
 async def _with_key(client: Client, named: Named, held: Held) -> Held:
     """Add the tunnel key to the Secret. If another writer adds one at the same time, one key wins and both read it."""
-    added = owned_secrets.encoded({TUNNEL: secrets.token_hex(32).encode()})
+    added = encoded({TUNNEL: secrets.token_hex(32).encode()})
     async with ADD_KEY:
         await client.patch(SECRETS, *held.key, {"metadata": {"resourceVersion": held.version}, "data": added})
     found = await named.secret(held.key)

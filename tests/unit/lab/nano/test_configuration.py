@@ -10,7 +10,7 @@ import pytest
 from remuda.lab.nano import arguments, facts
 from remuda.lab.nano.configuration import Configuration, FatalError, Role, read
 from remuda.lab.nano.host import Host
-from remuda.providers.shared.distros.nano import NANO
+from remuda.providers.shared.distros.k3s import NANO
 
 
 def configured(

@@ -3,13 +3,18 @@
 A host without a plan gets one as soon as its tier may begin. Minor files are delivered at once. Every other change
 waits until earlier tiers are done, few hosts of its tier are out of service, the quorum is safe, and the node is
 drained. A host that is out of service already gets a newer plan without waiting.
+
+The planner has a node drained before it restarts, if the user wants that. The request is the drain options as JSON; the
+answer repeats it byte for byte. The uncordon request repeats it too, when the host is healthy again.
 """
 
 from __future__ import annotations
 
+import msgspec
+
 from remuda.kube import clock
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane.planner import drain, progress
+from remuda.providers.controlplane.planner import progress
 from remuda.providers.controlplane.planner.decision import (
     Deliver,
     HostStatus,
@@ -20,10 +25,11 @@ from remuda.providers.controlplane.planner.decision import (
     Tier,
 )
 from remuda.providers.controlplane.planner.election import unready
-from remuda.providers.controlplane.planner.observation import Host
+from remuda.providers.controlplane.planner.observation import Host, Roles
 from remuda.providers.controlplane.planner.rollout_order import RolloutOrder
 from remuda.providers.controlplane.planner.run import Run
 from remuda.providers.controlplane.render import Change
+from remuda.providers.shared.types.configuration import DrainOptions, UpgradeStrategy
 
 
 def configure(run: Run, order: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
@@ -93,7 +99,7 @@ def _against_change(run: Run, order: RolloutOrder, host: Host, tier: Tier, chang
         return status
     if change == "minor":
         return None
-    out = drain.is_over(host) or run.is_out_of_service(host)
+    out = is_drain_over(host) or run.is_out_of_service(host)
     missing = None
     if not out and not host.drain.requested:
         missing = order.against(host, tier)
@@ -137,8 +143,8 @@ def _against_joining_again(run: Run, host: Host, tier: Tier) -> HostStatus | Non
 
 def _drain(run: Run, order: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
     """Return the status of a host whose node has to be drained first; None if there is no need to, or it is done."""
-    options = drain.options_for(run.cluster.spec.upgrade_strategy, host.roles)
-    if change != "drain" or not drain.is_wanted(options) or len(run.observed.hosts) < 2:
+    options = drain_options_for(run.cluster.spec.upgrade_strategy, host.roles)
+    if change != "drain" or not is_drain_wanted(options) or len(run.observed.hosts) < 2:
         return None
     if not run.observed.initialized:
         return None  # nobody can have made a Pod yet
@@ -149,7 +155,7 @@ def _drain(run: Run, order: RolloutOrder, host: Host, tier: Tier, change: Change
         return _status(run, "draining", tier, host, "ClusterUnreachable", f"cannot drain its node: {why}")
     if host.node is None:
         return None
-    request = drain.request(options)
+    request = drain_request(options)
     if host.drain.requested != request:
         run.acts.append(RequestDrain(host.name, request))
     run.guard.disturb(host)
@@ -252,3 +258,39 @@ def _wait(
 ) -> Wait:
     log = f"remuda machine logs {host.name} -n {host.namespace}" + (" --agent" if agent else "")
     return Wait(reason=reason, on=str(host), missing=missing, since=since, then=then, log=log)
+
+
+# ---- drain requests ----------------------------------------------------------------------------------------------
+
+
+def drain_options_for(strategy: UpgradeStrategy, roles: Roles) -> DrainOptions:
+    return strategy.control_plane_drain_options if roles.server else strategy.worker_drain_options
+
+
+def drain_request(options: DrainOptions) -> str:
+    """Return the request: sorted keys, no spaces, and zero values for unset fields that are always present."""
+    written: dict[str, object] = {
+        "deleteEmptyDirData": options.delete_empty_dir_data,
+        "disableEviction": options.disable_eviction,
+        "enabled": options.enabled,
+        "force": options.force,
+        "gracePeriod": options.grace_period,
+        "skipWaitForDeleteTimeoutSeconds": options.skip_wait_for_delete_timeout_seconds,
+        "timeout": options.timeout,
+    }
+    if options.ignore_daemon_sets is not None:
+        written["ignoreDaemonSets"] = options.ignore_daemon_sets
+    if options.ignore_errors:
+        written["ignoreErrors"] = True
+    for name, hooks in (("preDrainHooks", options.pre_drain_hooks), ("postDrainHooks", options.post_drain_hooks)):
+        if hooks:
+            written[name] = [{"annotation": hook.annotation} for hook in hooks]
+    return msgspec.json.encode(written, order="sorted").decode()
+
+
+def is_drain_wanted(options: DrainOptions) -> bool:
+    return options.enabled or bool(options.pre_drain_hooks) or bool(options.post_drain_hooks)
+
+
+def is_drain_over(host: Host) -> bool:
+    return bool(host.drain.requested) and host.drain.done == host.drain.requested

@@ -106,8 +106,7 @@ def parse_version(text: str) -> Version:
 
 
 def of(version: Version) -> Distro:
-    from remuda.providers.shared.distros.k3s import K3S
-    from remuda.providers.shared.distros.nano import NANO
+    from remuda.providers.shared.distros.k3s import K3S, NANO
     from remuda.providers.shared.distros.rke2 import RKE2
 
     return {"k3s": K3S, "rke2": RKE2, "nano": NANO}[version.distro]

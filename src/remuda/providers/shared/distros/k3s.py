@@ -1,4 +1,4 @@
-"""K3s."""
+"""K3s, and nano, the stand-in that is outwardly K3s."""
 
 from __future__ import annotations
 
@@ -149,4 +149,17 @@ K3S = Distro(
     taints_etcd_beside_control_plane=False,
     kubelet_without_api=False,
     contract=CONTRACT,
+)
+
+NANO = Distro(
+    name="nano",
+    env_prefix="NANO",
+    server_unit="nano",
+    agent_unit="nano-agent",
+    supervisor_port=6443,
+    server_arguments=SERVER_ARGUMENTS,
+    agent_arguments=AGENT_ARGUMENTS,
+    needs_cluster_init=True,
+    taints_etcd_beside_control_plane=False,
+    kubelet_without_api=False,
 )

@@ -16,7 +16,7 @@ from remuda.access.interfaces import ADMINISTRATION, Caller
 from remuda.kube import clock
 from remuda.kube.errors import entity_too_large, unauthorized
 from remuda.kube.web import Request
-from remuda.providers.controlplane.artefacts import Artefacts, bundle
+from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
 from remuda.providers.controlplane.artefacts.administration import (
     MOST_PIECE,
     ArtefactAdministration,
@@ -171,7 +171,7 @@ def test_upload_piece_must_start_at_current_size(tmp_path: Path) -> None:
 async def test_nano_is_packed_by_the_manager(manager: Manager) -> None:
     code, said = await manager.ask("POST", f"/pack/{NANO}")
     assert code == 200
-    assert [(one["name"], one["arch"]) for one in said] == [(bundle.NAME, bundle.architecture())]
+    assert [(one["name"], one["arch"]) for one in said] == [(nano_bundles.NAME, nano_bundles.architecture())]
     assert (await manager.ask("POST", f"/pack/{VERSION}"))[0] == 400
 
 

@@ -8,16 +8,16 @@ import sys
 import tarfile
 from pathlib import Path
 
-from remuda.providers.controlplane.artefacts import bundle
+from remuda.providers.controlplane.artefacts import nano_bundles
 from tests.lab.limits import LIMIT_SECONDS
 
-BUILD = "import sys, pathlib; from remuda.providers.controlplane.artefacts import bundle; "
-BUILD += "bundle.build('v1.36.4+nano7', pathlib.Path(sys.argv[1]))"
+BUILD = "import sys, pathlib; from remuda.providers.controlplane.artefacts import nano_bundles; "
+BUILD += "nano_bundles.build('v1.36.4+nano7', pathlib.Path(sys.argv[1]))"
 
 
 def test_nano_bundle_is_reproducible_and_self_contained(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
-    bundle.build("v1.36.4+nano7", first)
+    nano_bundles.build("v1.36.4+nano7", first)
     environment = {**os.environ, "PYTHONHASHSEED": "7"}
     subprocess.run([sys.executable, "-c", BUILD, str(second)], env=environment, check=True, timeout=LIMIT_SECONDS)
     assert first.read_bytes() == second.read_bytes()
@@ -41,7 +41,7 @@ def test_nano_bundle_is_reproducible_and_self_contained(tmp_path: Path) -> None:
 def test_launcher_reports_missing_python_version(tmp_path: Path) -> None:
     launcher = tmp_path / "bin" / "nano"
     launcher.parent.mkdir()
-    text = Path(bundle.__file__).with_name("nano.sh").read_text().replace("@PYTHON@", "3.2")
+    text = Path(nano_bundles.__file__).with_name("nano.sh").read_text().replace("@PYTHON@", "3.2")
     launcher.write_text(text)
     launcher.chmod(0o755)
     said = subprocess.run([launcher, "server"], capture_output=True, text=True, timeout=LIMIT_SECONDS)

@@ -10,7 +10,7 @@ import pytest
 
 from remuda.kube import clock
 from remuda.kube.objects import Key
-from remuda.providers.controlplane.artefacts import Artefacts, BadArtefact, bundle
+from remuda.providers.controlplane.artefacts import Artefacts, BadArtefact, nano_bundles
 from remuda.providers.controlplane.artefacts.nano_bundles import VERSION, Packing
 from remuda.providers.controlplane.installation import AGAIN_SECONDS, Bundles
 from remuda.runtime.tasks import Tasks
@@ -22,7 +22,7 @@ async def test_packed_nano_is_found_in_store(tmp_path: Path) -> None:
     store = Packing(tmp_path / "store")
     assert store.lookup("nano", VERSION) == {}
     await store.pack("nano", VERSION)
-    assert set(store.lookup("nano", VERSION)[bundle.architecture()]) == {bundle.NAME}
+    assert set(store.lookup("nano", VERSION)[nano_bundles.architecture()]) == {nano_bundles.NAME}
     [kept] = Artefacts(tmp_path / "store").every()
     assert (kept.version, Artefacts(tmp_path / "store").verify(kept)) == (VERSION, "")
 

@@ -5,8 +5,9 @@ import json
 import msgspec
 import pytest
 
-from remuda.providers.controlplane.planner import drain, progress
+from remuda.providers.controlplane.planner import progress
 from remuda.providers.controlplane.planner.decision import Deliver, RequestDrain, RequestUncordon, RunAgain
+from remuda.providers.controlplane.planner.host_configuration import drain_request
 from remuda.providers.controlplane.planner.observation import Drain, Observed
 from remuda.providers.shared.types.configuration import DrainHook, DrainOptions
 from tests.unit.providers.controlplane.planner import plans, scene
@@ -98,7 +99,7 @@ def test_failed_server_does_not_block_worker_config() -> None:
 
 def test_worker_is_drained_before_restart_and_uncordoned_after() -> None:
     observed = scene.upgraded(_with_new_version(scene.three_servers(), *SERVERS), drain=DRAIN)
-    request = drain.request(DRAIN)
+    request = drain_request(DRAIN)
     assert decide(observed).acts == [RequestDrain("worker-4", request)]
     observed = scene.with_host(observed, "worker-4", drain=Drain(requested=request))
     assert not decide(observed).acts
@@ -113,13 +114,13 @@ def test_worker_is_drained_before_restart_and_uncordoned_after() -> None:
 
 
 def test_drained_worker_is_uncordoned_when_change_is_reverted() -> None:
-    request = drain.request(DRAIN)
+    request = drain_request(DRAIN)
     observed = scene.with_host(scene.three_servers(), "worker-4", drain=Drain(requested=request, done=request))
     assert decide(observed).acts == [RequestUncordon("worker-4", request)]
 
 
 def test_requested_drain_is_kept_while_infrastructure_is_not_ready() -> None:
-    request = drain.request(DRAIN)
+    request = drain_request(DRAIN)
     observed = scene.upgraded(_with_new_version(scene.three_servers(), *SERVERS), drain=DRAIN)
     observed = scene.with_host(observed, "worker-4", drain=Drain(requested=request))
     assert not decide(msgspec.structs.replace(observed, infrastructure_ready=False)).acts
@@ -141,11 +142,11 @@ def test_without_the_api_a_host_in_service_is_not_restarted_undrained() -> None:
 
 
 def test_drain_request_serializes_options_exactly() -> None:
-    assert drain.request(DrainOptions(enabled=True, timeout=120)) == (
+    assert drain_request(DrainOptions(enabled=True, timeout=120)) == (
         '{"deleteEmptyDirData":false,"disableEviction":false,"enabled":true,"force":false,"gracePeriod":0,'
         '"skipWaitForDeleteTimeoutSeconds":0,"timeout":120}'
     )
-    hooked = drain.request(DrainOptions(pre_drain_hooks=[DrainHook("a/b")], ignore_daemon_sets=True))
+    hooked = drain_request(DrainOptions(pre_drain_hooks=[DrainHook("a/b")], ignore_daemon_sets=True))
     assert json.loads(hooked)["preDrainHooks"] == [{"annotation": "a/b"}]
     assert json.loads(hooked)["ignoreDaemonSets"] is True
 

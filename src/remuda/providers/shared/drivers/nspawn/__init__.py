@@ -15,12 +15,12 @@ from typing import Any, ClassVar
 import asyncssh
 import msgspec
 
-from remuda.providers.shared.drivers.nspawn import contents, groups, images
+from remuda.providers.shared.drivers.nspawn import contents, groups, layers
 from remuda.providers.shared.drivers.nspawn.bridges import Bridge, Place
 from remuda.providers.shared.drivers.nspawn.cluster import NspawnCluster
 from remuda.providers.shared.drivers.nspawn.commands import attempt, judge_machine
 from remuda.providers.shared.drivers.nspawn.folder import About, Folder
-from remuda.providers.shared.drivers.nspawn.layer import Layer
+from remuda.providers.shared.drivers.nspawn.layers import Layer
 from remuda.providers.shared.drivers.nspawn.options import NspawnOptions, bind_flags, judge, net, system_call_flags
 from remuda.providers.shared.drivers.spi import (
     TAG_MACHINE,
@@ -113,14 +113,14 @@ class Nspawn(Driver[NspawnOptions]):
         return about
 
     async def _fill(self, folder: Folder, order: Order, about: About, place: Place, user_data: bytes) -> About:
-        lower = images.place(self.options.image, self._home / _IMAGES)
+        lower = layers.image_folder(self.options.image, self._home / _IMAGES)
         about = msgspec.structs.replace(about, image=str(lower))
         await folder.stop()  # what a Job that was killed was just about to start
         async with FILL:
             folder.write(about)
             if lower.parent == self._home / _IMAGES:
                 self.context.say(f"unpacking {self.options.image}")
-                await images.unpack(Path(self.options.image), lower)
+                await layers.unpack_image(Path(self.options.image), lower)
             return await asyncio.to_thread(self._write, folder, order, about, place, user_data)
 
     def _write(self, folder: Folder, order: Order, about: About, place: Place, user_data: bytes) -> About:
@@ -204,7 +204,7 @@ class Nspawn(Driver[NspawnOptions]):
         await Bridge(about.bridge).leave(folder.path)
         async with DELETE:
             await asyncio.to_thread(folder.delete)
-        await images.clear(self._home / _IMAGES, self._images_in_use)
+        await layers.clear_images(self._home / _IMAGES, self._images_in_use)
 
     async def owned(self, owner: str) -> Sequence[Server]:
         found = []

@@ -15,7 +15,7 @@ import asyncssh
 import msgspec
 
 from remuda.providers.shared.drivers.nspawn.bridges import Place
-from remuda.providers.shared.drivers.nspawn.layer import Layer
+from remuda.providers.shared.drivers.nspawn.layers import Layer
 from remuda.providers.shared.drivers.spi import BadOptions
 
 _UNITS = "etc/systemd/system"

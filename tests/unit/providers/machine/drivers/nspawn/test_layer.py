@@ -10,7 +10,7 @@ import pytest
 
 from remuda.providers.shared.drivers.nspawn import contents
 from remuda.providers.shared.drivers.nspawn.bridges import Place
-from remuda.providers.shared.drivers.nspawn.layer import Layer
+from remuda.providers.shared.drivers.nspawn.layers import Layer
 from remuda.providers.shared.drivers.spi import BadOptions
 
 ME = (os.getuid(), os.getgid())
