@@ -29,8 +29,8 @@ from remuda.provisioning.definitions import definitions as provisioning_definiti
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.remote import RemoteClusters, RemoteSettings
+from tests.controllers.control_plane_harness import UnclosedClient
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition
-from tests.controllers.ranch import Lent
 
 SITE = Site(server_url="https://ranch.example:6443", ca_pem=b"-- the ranch's --\n")
 
@@ -78,7 +78,7 @@ class Doors:
     async def _dial(self, cluster: Key) -> Client:
         if not self.open or cluster != self.cluster:
             raise Retryable("the door is shut")
-        return Lent(self.engine.client)  # type: ignore[return-value]
+        return UnclosedClient(self.engine.client)  # type: ignore[return-value]
 
     def shut(self) -> None:
         self.open = False

@@ -27,7 +27,7 @@ from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
-from tests.controllers.ranch import SERVER, VERSION, WORKER, Hosts, QuickAgents
+from tests.controllers.control_plane_harness import SERVER, VERSION, WORKER, Hosts, QuickAgents
 from tests.controllers.yard import YARD_MACHINE
 from tests.faults import register
 from tests.faults.machines.story import NAMESPACE, Teller

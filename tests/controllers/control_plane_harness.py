@@ -96,7 +96,7 @@ def host_of(agent: Key) -> str:
     return agent.name.removesuffix("-machine-plan")
 
 
-class Ranch:
+class ControlPlaneHarness:
     def __init__(self, engine: Engine, namespace: str, workload: Engine | None) -> None:
         self.engine = engine
         self.namespace = namespace
@@ -108,7 +108,7 @@ class Ranch:
         self.proxied = False
 
     @classmethod
-    async def create(cls, engine: Engine, workload: Engine | None = None) -> Ranch:
+    async def create(cls, engine: Engine, workload: Engine | None = None) -> ControlPlaneHarness:
         await engine.install([*bootstrap_definitions(), *control_plane_definitions(), YARD_MACHINE.definition()])
         return cls(engine, await engine.namespace(), workload)
 
@@ -140,7 +140,7 @@ class Ranch:
     async def _dial(self, cluster: Key) -> Client:
         if self.workload is None:
             raise Retryable("nobody has connected a network here")
-        return Lent(self.workload.client)  # type: ignore[return-value]
+        return UnclosedClient(self.workload.client)  # type: ignore[return-value]
 
     async def settled(self) -> None:
         """Nothing left to do: whatever happens next is seen because it wakes somebody."""
@@ -206,7 +206,9 @@ class Ranch:
     def provider_id(self, name: str) -> str:
         return f"yard://{self.namespace}/{name}"
 
-    async def herd(self, servers: Sequence[str] = ("s1",), workers: Sequence[str] = (), **spec: Any) -> None:
+    async def cluster_with_hosts(
+        self, servers: Sequence[str] = ("s1",), workers: Sequence[str] = (), **spec: Any
+    ) -> None:
         """A cluster with machines, all of whose hosts have come up."""
         await self.cluster(**spec)
         names_ = [*((name, SERVER) for name in servers), *((name, WORKER) for name in workers)]
@@ -217,13 +219,13 @@ class Ranch:
 
     # ---- what is there
 
-    async def plane(self, holds: Any, seconds: float = PATIENCE_SECONDS) -> Json:
+    async def until_control_plane(self, holds: Any, seconds: float = PATIENCE_SECONDS) -> Json:
         return await self.engine.until(RKE_CONTROL_PLANE.target, self.namespace, "c", holds, seconds=seconds)
 
     async def ready(self, generation: int = 0) -> Json:
         """The control plane, when all hosts are as they shall be; and alive, where there is a cluster to be asked."""
         type = "Reconciled" if self.workload is None else "Ready"
-        return await self.plane(
+        return await self.until_control_plane(
             lambda obj: is_true(obj, type) and obj["status"].get("observedGeneration", 0) >= max(1, generation)
         )
 
@@ -257,7 +259,7 @@ class Ranch:
         await self.workload.status(NODE.target, "", name, status)
 
 
-class Lent:
+class UnclosedClient:
     """A client that outlives whoever closes it."""
 
     def __init__(self, client: Client) -> None:
