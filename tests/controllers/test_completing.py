@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.controllers.declared import Ranch, pool
 from tests.controllers.engine import Engine
+from tests.controllers.provisioning_harness import ProvisioningHarness, pool
 from tests.unit.cli.test_completion import complete
 
 
@@ -21,10 +21,10 @@ async def asked(engine: Engine, line: str) -> list[str]:
 
 
 async def test_shell_completion_lists_names_from_server(engine: Engine) -> None:
-    ranch = await Ranch.create(engine)
-    await ranch.config("servers")
-    await ranch.cluster(pool("servers"), name="prairie-of-tabs")
-    place = ranch.namespace
+    harness = await ProvisioningHarness.create(engine)
+    await harness.config("servers")
+    await harness.cluster(pool("servers"), name="prairie-of-tabs")
+    place = harness.namespace
     for line in ("remuda describe cluster prairie-of-", "remuda why prairie-of-", f"remuda scale -n {place} p"):
         assert "prairie-of-tabs" in await asked(engine, line)
     assert await asked(engine, f"remuda get simconfigs -n {place} ") == ["servers"]

@@ -18,9 +18,9 @@ from remuda.providers.shared.author import AUTHOR
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.provisioning.types import CLUSTER
-from tests.controllers.declared import CONFIG, SIM_MACHINE, TEMPLATE, Ranch, pool
 from tests.controllers.drivermachines import KIND, Bench
 from tests.controllers.engine import Engine, Json, condition
+from tests.controllers.provisioning_harness import CONFIG, SIM_MACHINE, TEMPLATE, ProvisioningHarness, pool
 from tests.controllers.tenants import EVERYTHING, acting_as, grant, new_name, revoke
 
 SHARED = "cattle-global-data"
@@ -131,8 +131,8 @@ NAMING: list[tuple[Kind[Any], Json, str, str]] = [
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ranch(engine: Engine) -> Ranch:
-    return await Ranch.create(engine)
+async def harness(engine: Engine) -> ProvisioningHarness:
+    return await ProvisioningHarness.create(engine)
 
 
 async def denial(client: Client, target: Target, namespace: str, obj: Json) -> str:
@@ -150,18 +150,18 @@ async def refused(call: Any) -> str:
     return caught.value.message
 
 
-async def test_naming_secret_without_get_right_is_denied(engine: Engine, ranch: Ranch) -> None:
-    namespace, user = ranch.namespace, new_name()
+async def test_naming_secret_without_get_right_is_denied(engine: Engine, harness: ProvisioningHarness) -> None:
+    namespace, user = harness.namespace, new_name()
     if await engine.get(NAMESPACES, "", SHARED) is None:
         await engine.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHARED}})
     await grant(engine, namespace, user, "all", BUT_SECRETS)
-    async with ranch.running(), acting_as(engine, user) as client:
+    async with harness.running(), acting_as(engine, user) as client:
         for kind, obj, field, place in NAMING:
             said = await denial(client, kind.target, namespace, obj)
             expected = f"{field}: you need the right to get {place.format(namespace)}; "
             assert expected in said
         absent = await denial(client, CLUSTER.target, namespace, NAMING[0][1])
-        await ranch.credential("cloud")
+        await harness.credential("cloud")
         assert await denial(client, CLUSTER.target, namespace, NAMING[0][1]) == absent, "whether it exists is not told"
         await grant(engine, namespace, user, "read", [READ_SECRETS])
         await grant(engine, SHARED, user, f"read-{user}", [READ_SECRETS])
@@ -170,12 +170,12 @@ async def test_naming_secret_without_get_right_is_denied(engine: Engine, ranch: 
         await revoke(engine, SHARED, f"read-{user}")
 
 
-async def test_write_without_new_credential_needs_no_secret_right(engine: Engine, ranch: Ranch) -> None:
-    namespace, user = ranch.namespace, new_name()
+async def test_write_without_new_credential_needs_no_secret_right(engine: Engine, harness: ProvisioningHarness) -> None:
+    namespace, user = harness.namespace, new_name()
     await grant(engine, namespace, user, "all", BUT_SECRETS)
-    await ranch.credential("cloud")
-    await ranch.config()
-    async with ranch.running(), acting_as(engine, user) as client:
+    await harness.credential("cloud")
+    await harness.config()
+    async with harness.running(), acting_as(engine, user) as client:
         await engine.create(CLUSTER.target, namespace, declared(cloudCredentialSecretName="cloud"))
         scaled = {"spec": {"rkeConfig": {"machinePools": [pool(quantity=3)]}}}
         await client.patch(CLUSTER.target, namespace, "mine", scaled)
@@ -195,12 +195,14 @@ async def test_write_without_new_credential_needs_no_secret_right(engine: Engine
         await client.patch(CONFIG.target, namespace, "servers", {"metadata": {"labels": {"a": "b"}}})
 
 
-async def test_author_of_a_credential_is_recorded_and_cannot_be_forged(engine: Engine, ranch: Ranch) -> None:
-    namespace, alice, bob = ranch.namespace, new_name(), new_name()
+async def test_author_of_a_credential_is_recorded_and_cannot_be_forged(
+    engine: Engine, harness: ProvisioningHarness
+) -> None:
+    namespace, alice, bob = harness.namespace, new_name(), new_name()
     await grant(engine, namespace, alice, "alice", [EVERYTHING])
     await grant(engine, namespace, bob, "bob", BUT_SECRETS)
-    await ranch.credential("cloud")
-    await ranch.config()
+    await harness.credential("cloud")
+    await harness.config()
 
     async def chosen_by(name: str = "mine") -> str:
         found = author.of_object(await engine.get(CLUSTER.target, namespace, name))
@@ -209,7 +211,7 @@ async def test_author_of_a_credential_is_recorded_and_cannot_be_forged(engine: E
     def annotated(value: str | None) -> Json:
         return {"metadata": {"annotations": {AUTHOR: value}}}
 
-    async with ranch.running(), acting_as(engine, alice) as as_alice, acting_as(engine, bob) as as_bob:
+    async with harness.running(), acting_as(engine, alice) as as_alice, acting_as(engine, bob) as as_bob:
         obj = declared(cloudCredentialSecretName="cloud")
         obj["metadata"]["annotations"] = {AUTHOR: '{"user":"root"}'}
         await as_alice.create(CLUSTER.target, namespace, obj)
@@ -243,12 +245,14 @@ def made_without_credential() -> Json:
     return obj
 
 
-async def test_cluster_without_author_is_flagged_until_user_takes_over(engine: Engine, ranch: Ranch) -> None:
-    namespace, user = ranch.namespace, new_name()
+async def test_cluster_without_author_is_flagged_until_user_takes_over(
+    engine: Engine, harness: ProvisioningHarness
+) -> None:
+    namespace, user = harness.namespace, new_name()
     await grant(engine, namespace, user, "all", [EVERYTHING])
-    await ranch.credential("cloud")
-    await ranch.config()
-    async with ranch.running(), acting_as(engine, user) as client:
+    await harness.credential("cloud")
+    await harness.config()
+    async with harness.running(), acting_as(engine, user) as client:
         await engine.create(CLUSTER.target, namespace, declared("prairie", cloudCredentialSecretName="cloud"))
         if engine.name == "embedded":  # elsewhere the controllers' user is an administrator, who is recorded
 

@@ -21,9 +21,9 @@ from remuda.access.types import TOKEN, USER
 from remuda.kube.core import JOBS, NAMESPACES, SECRETS
 from remuda.providers.shared import names
 from remuda.provisioning.types import CLUSTER
-from tests.controllers.declared import CONFIG, EVENTS, Ranch, pool
 from tests.controllers.engine import Engine, Json
 from tests.controllers.program import Ended, remuda
+from tests.controllers.provisioning_harness import CONFIG, EVENTS, ProvisioningHarness, pool
 
 PEM = "-----BEGIN EC PRIVATE KEY-----\n{body}\n-----END EC PRIVATE KEY-----\n"
 
@@ -72,13 +72,13 @@ def plan(hidden: Planted) -> bytes:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ranch(engine: Engine) -> Ranch:
+async def harness(engine: Engine) -> ProvisioningHarness:
     await engine.install(definitions.definitions())
-    return await Ranch.with_one_server(engine)
+    return await ProvisioningHarness.with_one_server(engine)
 
 
-async def plant(ranch: Ranch, hidden: Planted) -> None:
-    engine, place = ranch.engine, ranch.namespace
+async def plant(harness: ProvisioningHarness, hidden: Planted) -> None:
+    engine, place = harness.engine, harness.namespace
     own = {names.CLUSTER_NAME: "prairie"}
     kubeconfig = f"apiVersion: v1\nusers: [{{name: a, user: {{token: {hidden('kubeconfig token')}}}}}]\nclusters: []\n"
     script = f"#!/bin/sh\nset -e\nexport CATTLE_TOKEN={hidden('bootstrap token')}\ncurl --insecure x | sh\n"
@@ -117,11 +117,11 @@ async def plant(ranch: Ranch, hidden: Planted) -> None:
         USER.target, "", {"apiVersion": USER.api_version, "kind": "User", "metadata": {"name": "u-ann"}}
     )
     await engine.create(TOKEN.target, "", minted.obj)
-    await _plant_in_objects(ranch, hidden, minted.bearer)
+    await _plant_in_objects(harness, hidden, minted.bearer)
 
 
-async def _plant_in_objects(ranch: Ranch, hidden: Planted, bearer: str) -> None:
-    engine, place = ranch.engine, ranch.namespace
+async def _plant_in_objects(harness: ProvisioningHarness, hidden: Planted, bearer: str) -> None:
+    engine, place = harness.engine, harness.namespace
     manifest = f"apiVersion: v1\nkind: Secret\nstringData: {{x: {hidden('additional manifest')}}}\n"
     spec = {
         "agentEnvVars": [
@@ -175,23 +175,23 @@ def leaks(hidden: Planted, found: dict[str, str]) -> list[tuple[str, str]]:
     return told
 
 
-async def diagnose(ranch: Ranch, *words: str | Path) -> Ended:
-    return await remuda(ranch.engine, "diagnose", *words)
+async def diagnose(harness: ProvisioningHarness, *words: str | Path) -> Ended:
+    return await remuda(harness.engine, "diagnose", *words)
 
 
-async def test_bundle_contains_diagnostics_but_no_secrets(ranch: Ranch, tmp_path: Path) -> None:
+async def test_bundle_contains_diagnostics_but_no_secrets(harness: ProvisioningHarness, tmp_path: Path) -> None:
     hidden = Planted()
-    await plant(ranch, hidden)
+    await plant(harness, hidden)
     log = tmp_path / "remuda.log"
     log.write_text(f"starting\n{PEM.format(body=hidden('key in a log'))}token: {hidden('token in a log')}\ngoes on\n")
     path = tmp_path / "all.tar.gz"
-    done = await diagnose(ranch, "prairie", "-n", ranch.namespace, "-o", path, "--log", log)
+    done = await diagnose(harness, "prairie", "-n", harness.namespace, "-o", path, "--log", log)
     assert done.code == 0, done.err
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     found = texts(path)
     assert leaks(hidden, found) == []
 
-    place = ranch.namespace
+    place = harness.namespace
     (cluster,) = yaml.safe_load_all(found[f"objects/{place}/clusters.provisioning.cattle.io.yaml"])
     assert cluster["spec"]["kubernetesVersion"] == "v1.34.1+k3s1"
     assert cluster["spec"]["agentEnvVars"][1]["value"] == "http://***@proxy.example:3128"
@@ -218,30 +218,32 @@ async def test_bundle_contains_diagnostics_but_no_secrets(ranch: Ranch, tmp_path
     assert list(tmp_path.glob(".*")) == []
 
     everything = tmp_path / "everything.tar.gz"
-    assert (await diagnose(ranch, "-o", everything)).code == 0
+    assert (await diagnose(harness, "-o", everything)).code == 0
     found = texts(everything)
     assert leaks(hidden, found) == []
     assert "u-ann" in found["objects/cluster-wide/tokens.management.cattle.io.yaml"]
 
 
-async def test_cluster_bundle_contains_nothing_of_other_clusters(ranch: Ranch, tmp_path: Path) -> None:
-    await ranch.config("other")
-    await ranch.cluster(pool("other"), name="prairie-east")
+async def test_cluster_bundle_contains_nothing_of_other_clusters(harness: ProvisioningHarness, tmp_path: Path) -> None:
+    await harness.config("other")
+    await harness.cluster(pool("other"), name="prairie-east")
     other = secret("prairie-east-any", password="whatever-it-is")
-    await ranch.engine.create(SECRETS, ranch.namespace, {"apiVersion": "v1", "kind": "Secret", **other})
-    done = await diagnose(ranch, "prairie", "-n", ranch.namespace, "-o", tmp_path / "b.tar.gz")
+    await harness.engine.create(SECRETS, harness.namespace, {"apiVersion": "v1", "kind": "Secret", **other})
+    done = await diagnose(harness, "prairie", "-n", harness.namespace, "-o", tmp_path / "b.tar.gz")
     assert done.code == 0, done.err
     assert "the log of the management plane: not found" in done.out
     assert not [name for name, text in texts(tmp_path / "b.tar.gz").items() if "prairie-east" in text]
 
 
 @pytest.mark.parametrize("force", [False, True])
-async def test_existing_bundle_file_is_overwritten_only_with_force(ranch: Ranch, tmp_path: Path, force: bool) -> None:
+async def test_existing_bundle_file_is_overwritten_only_with_force(
+    harness: ProvisioningHarness, tmp_path: Path, force: bool
+) -> None:
     path = tmp_path / "b.tar.gz"
     path.write_text("mine")
     path.chmod(0o644)
-    words: tuple[Any, ...] = ("prairie", "-n", ranch.namespace, "-o", path, *(["--force"] if force else []))
-    done = await diagnose(ranch, *words)
+    words: tuple[Any, ...] = ("prairie", "-n", harness.namespace, "-o", path, *(["--force"] if force else []))
+    done = await diagnose(harness, *words)
     assert (done.code == 0) == force
     assert (path.read_bytes() == b"mine") != force
     if force:
@@ -251,12 +253,12 @@ async def test_existing_bundle_file_is_overwritten_only_with_force(ranch: Ranch,
     assert list(tmp_path.glob(".*")) == []
 
 
-async def test_invalid_arguments_fail_before_collection(ranch: Ranch, tmp_path: Path) -> None:
-    done = await diagnose(ranch, "meadow", "-o", tmp_path / "b.tar.gz")
+async def test_invalid_arguments_fail_before_collection(harness: ProvisioningHarness, tmp_path: Path) -> None:
+    done = await diagnose(harness, "meadow", "-o", tmp_path / "b.tar.gz")
     assert (done.code, "cluster meadow not found" in done.err) == (1, True)
-    done = await diagnose(ranch, "-o", tmp_path / "nowhere" / "b.tar.gz")
+    done = await diagnose(harness, "-o", tmp_path / "nowhere" / "b.tar.gz")
     assert (done.code, " does not exist" in done.err) == (1, True)
-    done = await diagnose(ranch, "--log", tmp_path / "none.log", "-o", tmp_path / "b.tar.gz")
+    done = await diagnose(harness, "--log", tmp_path / "none.log", "-o", tmp_path / "b.tar.gz")
     assert (done.code, "cannot read " in done.err) == (1, True)
     assert list(tmp_path.iterdir()) == []
-    assert await ranch.engine.get(NAMESPACES, "", ranch.namespace) is not None
+    assert await harness.engine.get(NAMESPACES, "", harness.namespace) is not None

@@ -14,9 +14,9 @@ from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import load
 from remuda.provisioning.edits import scale_patch
 from remuda.provisioning.types import CLUSTER
-from tests.controllers.declared import Ranch, pool
 from tests.controllers.engine import Engine, Json, named
 from tests.controllers.program import Ended, remuda
+from tests.controllers.provisioning_harness import ProvisioningHarness, pool
 
 OLD, NEW = "v1.34.1+k3s1", "v1.34.2+k3s1"
 
@@ -24,14 +24,14 @@ OLD, NEW = "v1.34.1+k3s1", "v1.34.2+k3s1"
 class Declared:
     """A cluster of three servers and two workers, whose controllers have come to rest and stopped."""
 
-    def __init__(self, ranch: Ranch) -> None:
-        self.ranch = ranch
+    def __init__(self, harness: ProvisioningHarness) -> None:
+        self.harness = harness
 
     async def run(self, *words: str | Path) -> Ended:
-        return await remuda(self.ranch.engine, *words, "-n", self.ranch.namespace)
+        return await remuda(self.harness.engine, *words, "-n", self.harness.namespace)
 
     async def cluster(self) -> Json:
-        return await self.ranch.get(CLUSTER)
+        return await self.harness.get(CLUSTER)
 
     async def quantities(self) -> dict[str, int]:
         return {one["name"]: one["quantity"] for one in (await self.cluster())["spec"]["rkeConfig"]["machinePools"]}
@@ -39,15 +39,15 @@ class Declared:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def declared(engine: Engine) -> Declared:
-    ranch = await Ranch.create(engine)
-    await ranch.config("servers")
-    await ranch.config("workers")
-    async with ranch.running():
-        await ranch.cluster(pool("servers", quantity=3), pool("workers", workerRole=True, quantity=2))
-        await ranch.made()
-        await ranch.machines(5)
-        await ranch.settled()
-    return Declared(ranch)
+    harness = await ProvisioningHarness.create(engine)
+    await harness.config("servers")
+    await harness.config("workers")
+    async with harness.running():
+        await harness.cluster(pool("servers", quantity=3), pool("workers", workerRole=True, quantity=2))
+        await harness.made()
+        await harness.machines(5)
+        await harness.settled()
+    return Declared(harness)
 
 
 # ---- scale -----------------------------------------------------------------------------------------------------------
@@ -80,18 +80,18 @@ async def test_apply_after_scale_has_no_conflict(declared: Declared, tmp_path: P
 
 
 async def test_scale_dry_run_prints_steps_and_changes_nothing(declared: Declared) -> None:
-    before = await declared.ranch.versions()
+    before = await declared.harness.versions()
     done = await declared.run("scale", "prairie", "--servers", "1", "--pool", "workers=3", "--dry-run", "-o", "json")
     assert done.code == 0, done.err
     (found,) = json.loads(done.out)
     actions = sorted(step["action"] for step in found["steps"])
     assert actions == ["create", "delete", "delete", "keep", "keep", "keep"]
     assert "servers 3 → 1, workers 2 → 3" in done.err or "workers 2 → 3, servers 3 → 1" in done.err
-    assert await declared.ranch.versions() == before
+    assert await declared.harness.versions() == before
 
 
 async def test_invalid_scale_arguments_are_rejected_and_change_nothing(declared: Declared) -> None:
-    before = await declared.ranch.versions()
+    before = await declared.harness.versions()
     for words, said in (
         (("--servers", "0"), "no etcd member would be left"),
         (("--pool", "wrokers=3"), "has no pool wrokers; it has servers (etcd+control plane, 3), workers (worker, 2)"),
@@ -104,7 +104,7 @@ async def test_invalid_scale_arguments_are_rejected_and_change_nothing(declared:
         assert done.code in (1, 2), words
         assert said in done.err
         assert done.out == ""
-    assert await declared.ranch.versions() == before
+    assert await declared.harness.versions() == before
     done = await declared.run("scale", "meadow", "--workers", "3")
     assert (done.code, "cluster meadow not found" in done.err) == (1, True)
 
@@ -117,16 +117,16 @@ async def test_an_even_number_of_etcd_members_is_warned_of_once(declared: Declar
 
 
 async def test_scale_to_current_size_changes_nothing(declared: Declared) -> None:
-    before = await declared.ranch.versions()
+    before = await declared.harness.versions()
     done = await declared.run("scale", "prairie", "--workers", "2")
     assert done.code == 0
     assert "nothing to change" in done.err
-    assert await declared.ranch.versions() == before
+    assert await declared.harness.versions() == before
 
 
 async def test_scale_keeps_concurrent_changes(declared: Declared) -> None:
     """The command has looked; then somebody adds a pool before the one it means, and a label."""
-    engine, namespace = declared.ranch.engine, declared.ranch.namespace
+    engine, namespace = declared.harness.engine, declared.harness.namespace
     seen = await declared.cluster()
     pools = seen["spec"]["rkeConfig"]["machinePools"]
     more = pool("extra", workerRole=True, machineConfigRef={"kind": "SimConfig", "name": "workers"})
@@ -154,7 +154,7 @@ async def test_upgrade_changes_version_and_lists_each_machine(declared: Declared
     before = await declared.cluster()
     done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW)
     assert done.code == 0, done.err
-    machines = await declared.ranch.engine.list(MACHINE.target, declared.ranch.namespace)
+    machines = await declared.harness.engine.list(MACHINE.target, declared.harness.namespace)
     for machine in machines:
         assert any(named(machine) in line and "restart" in line for line in done.out.splitlines())
     assert f"is being upgraded: {OLD} → {NEW}" in done.out
@@ -163,16 +163,16 @@ async def test_upgrade_changes_version_and_lists_each_machine(declared: Declared
 
 
 async def test_a_dry_run_of_an_upgrade_changes_nothing(declared: Declared) -> None:
-    before = await declared.ranch.versions()
+    before = await declared.harness.versions()
     done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW, "--dry-run", "-o", "json")
     assert done.code == 0, done.err
     (found,) = json.loads(done.out)
     assert {step["action"] for step in found["steps"]} == {"restart"}
-    assert await declared.ranch.versions() == before
+    assert await declared.harness.versions() == before
 
 
 async def test_unsupported_upgrade_target_is_rejected_with_reason(declared: Declared) -> None:
-    before = await declared.ranch.versions()
+    before = await declared.harness.versions()
     for version, said in (
         ("v1.33.9+k3s1", "v1.33.9+k3s1 is a downgrade: "),
         ("v1.36.0+k3s1", "v1.36.0+k3s1 skips a minor version: "),
@@ -185,11 +185,11 @@ async def test_unsupported_upgrade_target_is_rejected_with_reason(declared: Decl
         assert done.out == ""
     same = await declared.run("upgrade", "prairie", "--kubernetes-version", OLD)
     assert (same.code, "nothing to change" in same.err) == (0, True)
-    assert await declared.ranch.versions() == before
+    assert await declared.harness.versions() == before
 
 
 async def test_upgrade_rejects_version_older_than_running_nodes(declared: Declared) -> None:
-    engine, namespace = declared.ranch.engine, declared.ranch.namespace
+    engine, namespace = declared.harness.engine, declared.harness.namespace
     name = min(named(one) for one in await engine.list(MACHINE.target, namespace) if "servers" in named(one))
     keys = (
         "architecture bootID containerRuntimeVersion kernelVersion kubeProxyVersion machineID operatingSystem osImage"

@@ -10,9 +10,9 @@ import click
 import pytest_asyncio
 
 from remuda.provisioning.types import CLUSTER
-from tests.controllers.declared import Ranch
 from tests.controllers.engine import Engine
 from tests.controllers.program import remuda
+from tests.controllers.provisioning_harness import ProvisioningHarness
 from tests.lab.terminal import COLUMNS, Session
 
 CTRL_C = "\x03"
@@ -20,12 +20,12 @@ OLD, NEW = "v1.34.1+k3s1", "v1.34.2+k3s1"
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ranch(engine: Engine) -> Ranch:
-    return await Ranch.with_one_server(engine)
+async def harness(engine: Engine) -> ProvisioningHarness:
+    return await ProvisioningHarness.with_one_server(engine)
 
 
-def command(ranch: Ranch, *words: str) -> list[str]:
-    place = ("-n", ranch.namespace, "--kubeconfig", str(ranch.engine.kubeconfig))
+def command(harness: ProvisioningHarness, *words: str) -> list[str]:
+    place = ("-n", harness.namespace, "--kubeconfig", str(harness.engine.kubeconfig))
     return [sys.executable, "-m", "remuda.cli.main", *words, *place]
 
 
@@ -49,18 +49,18 @@ async def shown(words: list[str], typed: str = "", after: str = "") -> tuple[int
     return await asyncio.to_thread(run)
 
 
-async def test_colours_are_used_only_on_terminals_without_no_color(ranch: Ranch) -> None:
-    words = command(ranch, "describe", "cluster", "prairie")
+async def test_colours_are_used_only_on_terminals_without_no_color(harness: ProvisioningHarness) -> None:
+    words = command(harness, "describe", "cluster", "prairie")
     _, coloured = await shown(words)
     assert "\x1b[" in coloured
     _, plain = await shown(["/usr/bin/env", "NO_COLOR=1", *words])
     assert "Cluster prairie" in plain
     assert "\x1b[" not in plain
-    piped = await remuda(ranch.engine, *words[3:])
+    piped = await remuda(harness.engine, *words[3:])
     assert "\x1b[" not in piped.out + piped.err
 
 
-async def test_output_fits_terminal_width(ranch: Ranch, tmp_path: Path) -> None:
+async def test_output_fits_terminal_width(harness: ProvisioningHarness, tmp_path: Path) -> None:
     for words in (
         ("scale", "prairie", "--servers", "3", "--dry-run"),
         ("upgrade", "prairie", "--kubernetes-version", NEW, "--dry-run"),
@@ -68,21 +68,21 @@ async def test_output_fits_terminal_width(ranch: Ranch, tmp_path: Path) -> None:
         ("upgrade", "prairie"),
         ("diagnose", "prairie", "-o", str(tmp_path / "b.tar.gz")),
     ):
-        _, text = await shown(command(ranch, *words))
-        copied = [word for word in (str(tmp_path), str(ranch.engine.kubeconfig)) if word in text]
+        _, text = await shown(command(harness, *words))
+        copied = [word for word in (str(tmp_path), str(harness.engine.kubeconfig)) if word in text]
         wide = [line for line in click.unstyle(text).splitlines() if len(line) > COLUMNS]
         assert [line for line in wide if not any(word in line for word in copied)] == []
 
 
-async def test_upgrade_asks_for_confirmation(ranch: Ranch) -> None:
-    words = command(ranch, "upgrade", "prairie", "--kubernetes-version", NEW)
+async def test_upgrade_asks_for_confirmation(harness: ProvisioningHarness) -> None:
+    words = command(harness, "upgrade", "prairie", "--kubernetes-version", NEW)
     code, text = await shown(words, "n\r", "Upgrade ")
     assert code == 1
     assert "nothing was changed" in text
-    assert (await ranch.get(CLUSTER))["spec"]["kubernetesVersion"] == OLD
+    assert (await harness.get(CLUSTER))["spec"]["kubernetesVersion"] == OLD
     code, text = await shown(words, CTRL_C, "Upgrade ")
     assert code == 130
-    assert (await ranch.get(CLUSTER))["spec"]["kubernetesVersion"] == OLD
+    assert (await harness.get(CLUSTER))["spec"]["kubernetesVersion"] == OLD
     code, text = await shown(words, "y\r", "Upgrade ")
     assert code == 0, text
-    assert (await ranch.get(CLUSTER))["spec"]["kubernetesVersion"] == NEW
+    assert (await harness.get(CLUSTER))["spec"]["kubernetesVersion"] == NEW

@@ -20,11 +20,11 @@ from remuda.kube.core import SECRETS
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from remuda.provisioning.preview_loader import Previews
 from remuda.provisioning.types import CLUSTER
-from tests.controllers.declared import CONFIG, Ranch, pool
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, named
+from tests.controllers.provisioning_harness import CONFIG, ProvisioningHarness, pool
 
 
-class Told(NamedTuple):
+class PlanOutput(NamedTuple):
     exit_code: int
     output: str
     errors: str
@@ -33,8 +33,8 @@ class Told(NamedTuple):
 class Planner:
     """A cluster of three servers and two workers, and the manifest it was made from."""
 
-    def __init__(self, ranch: Ranch, cluster: Json, folder: Path) -> None:
-        self.ranch = ranch
+    def __init__(self, harness: ProvisioningHarness, cluster: Json, folder: Path) -> None:
+        self.harness = harness
         self.folder = folder
         self.cluster = cluster
         self.configs: list[Json] = []
@@ -49,51 +49,51 @@ class Planner:
         found = deepcopy(self.cluster["spec"]["rkeConfig"]["machinePools"])
         return [one | changes.get(one["name"], {}) for one in found]
 
-    async def run(self, *objects: Json, options: tuple[str, ...] = ()) -> Told:
+    async def run(self, *objects: Json, options: tuple[str, ...] = ()) -> PlanOutput:
         return await self.run_text(yaml.safe_dump_all(objects), options)
 
-    async def run_text(self, text: str, options: tuple[str, ...] = ()) -> Told:
+    async def run_text(self, text: str, options: tuple[str, ...] = ()) -> PlanOutput:
         """The command itself, as a process: it works for itself, and the loop is guarded."""
         path = self.folder / "manifest.yaml"
         path.write_text(text)
-        arguments = ["plan", "-f", str(path), "--kubeconfig", str(self.ranch.engine.kubeconfig), *options]
+        arguments = ["plan", "-f", str(path), "--kubeconfig", str(self.harness.engine.kubeconfig), *options]
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "remuda.cli.main", *arguments, stdout=PIPE, stderr=PIPE
         )
         async with asyncio.timeout(PATIENCE_SECONDS):
             output, errors = await process.communicate()
-        return Told(process.returncode or 0, output.decode(), errors.decode())
+        return PlanOutput(process.returncode or 0, output.decode(), errors.decode())
 
     async def steps(self, *objects: Json) -> list[Json]:
-        before = await self.ranch.versions()
-        (found,) = await Previews(self.ranch.engine.client, [deepcopy(obj) for obj in objects]).make()
-        assert await self.ranch.versions() == before, "nothing may be written"
+        before = await self.harness.versions()
+        (found,) = await Previews(self.harness.engine.client, [deepcopy(obj) for obj in objects]).make()
+        assert await self.harness.versions() == before, "nothing may be written"
         return [msgspec.to_builtins(step) for step in found.steps]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def planner(engine: Engine, tmp_path: Path) -> Planner:
-    ranch = await Ranch.create(engine)
-    await ranch.config("servers")
-    await ranch.config("workers")
+    harness = await ProvisioningHarness.create(engine)
+    await harness.config("servers")
+    await harness.config("workers")
     strategy = {"workerDrainOptions": {"enabled": True}, "workerConcurrency": "2"}
-    async with ranch.running():
+    async with harness.running():
         pools = (pool("servers", quantity=3), pool("workers", workerRole=True, quantity=2))
-        made = await ranch.cluster(*pools, upgradeStrategy=strategy)
-        await ranch.made()
-        machines = await ranch.machines(5)
-        await ranch.settled()
+        made = await harness.cluster(*pools, upgradeStrategy=strategy)
+        await harness.made()
+        machines = await harness.machines(5)
+        await harness.settled()
     first = min(named(one) for one in machines if "servers" in named(one))
     await engine.patch(
-        RKE_BOOTSTRAP.target, ranch.namespace, first, {"metadata": {"labels": {"rke.cattle.io/init-node": "true"}}}
+        RKE_BOOTSTRAP.target, harness.namespace, first, {"metadata": {"labels": {"rke.cattle.io/init-node": "true"}}}
     )
     manifest = {
         "apiVersion": CLUSTER.api_version,
         "kind": "Cluster",
-        "metadata": {"name": "prairie", "namespace": ranch.namespace},
+        "metadata": {"name": "prairie", "namespace": harness.namespace},
         "spec": made["spec"],
     }
-    return Planner(ranch, manifest, tmp_path)
+    return Planner(harness, manifest, tmp_path)
 
 
 def by_action(steps: list[Json]) -> dict[str, int]:
@@ -142,7 +142,7 @@ async def test_a_drivers_option_replaces_the_machines_of_its_pool_only(planner: 
     config = {
         "apiVersion": CONFIG.api_version,
         "kind": CONFIG.name,
-        "metadata": {"name": "workers", "namespace": planner.ranch.namespace},
+        "metadata": {"name": "workers", "namespace": planner.harness.namespace},
         "zone": "b",
     }
     steps = await planner.steps(config)  # the Cluster itself is not in the manifest
@@ -181,7 +181,7 @@ async def test_plan_uses_file_secret_from_manifest(planner: Planner) -> None:
         "kind": "Secret",
         "metadata": {
             "name": "motd",
-            "namespace": planner.ranch.namespace,
+            "namespace": planner.harness.namespace,
             "annotations": {"rke.cattle.io/object-authorized-for-clusters": "prairie"},
         },
         "stringData": {"motd": "hello"},
@@ -189,13 +189,13 @@ async def test_plan_uses_file_secret_from_manifest(planner: Planner) -> None:
     files = [{"fileSources": [{"secret": {"name": "motd", "items": [{"key": "motd", "path": "/etc/motd"}]}}]}]
     steps = await planner.steps(secret, planner.edited(machineSelectorFiles=files))
     assert all("file /etc/motd" in step["why"] for step in steps)
-    assert await planner.ranch.engine.get(SECRETS, planner.ranch.namespace, "motd") is None
+    assert await planner.harness.engine.get(SECRETS, planner.harness.namespace, "motd") is None
 
 
 async def test_missing_referenced_secret_is_reported(planner: Planner) -> None:
     files = [{"fileSources": [{"secret": {"name": "gone", "items": []}}]}]
     result = await planner.run(planner.edited(machineSelectorFiles=files))
-    assert f"blocked: Secret {planner.ranch.namespace}/gone: does not exist" in result.output
+    assert f"blocked: Secret {planner.harness.namespace}/gone: does not exist" in result.output
 
 
 async def test_server_rejection_is_reported_without_plan(planner: Planner) -> None:
@@ -221,8 +221,8 @@ async def test_new_cluster_plan_creates_all_machines(planner: Planner) -> None:
 
 async def test_held_change_is_reported_as_held(planner: Planner) -> None:
     """The option changed before the policy came: the controller holds it, and the preview says so."""
-    ranch = planner.ranch
-    await ranch.engine.patch(CONFIG.target, ranch.namespace, "workers", {"zone": "c"})
+    harness = planner.harness
+    await harness.engine.patch(CONFIG.target, harness.namespace, "workers", {"zone": "c"})
     steps = await planner.steps(planner.edited(machinePools=planner.pools(workers={"replacement": "inPlaceOnly"})))
     assert by_action(steps) == {"keep": 3, "held": 2}
     assert all("because of zone" in step["why"] for step in steps if step["action"] == "held")
@@ -235,11 +235,11 @@ async def test_objects_without_names_are_rejected(planner: Planner) -> None:
 
 
 async def test_previews_work_in_process(planner: Planner) -> None:
-    (found,) = await Previews(planner.ranch.engine.client, [planner.cluster]).make()
+    (found,) = await Previews(planner.harness.engine.client, [planner.cluster]).make()
     assert not found.replaces
-    machines = await planner.ranch.engine.list(MACHINE.target, planner.ranch.namespace)
+    machines = await planner.harness.engine.list(MACHINE.target, planner.harness.namespace)
     assert {step.machine for step in found.steps} == set(map(named, machines))
-    assert len(await planner.ranch.engine.list(MACHINE_DEPLOYMENT.target, planner.ranch.namespace)) == 2
+    assert len(await planner.harness.engine.list(MACHINE_DEPLOYMENT.target, planner.harness.namespace)) == 2
 
 
 @pytest.mark.parametrize("text", ["a: [", "\x00"])

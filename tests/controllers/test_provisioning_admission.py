@@ -26,7 +26,7 @@ SHARED = "cattle-global-data"
 
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
-async def ranch(engine: Engine) -> AsyncIterator[str]:
+async def own_namespace(engine: Engine) -> AsyncIterator[str]:
     """A namespace on an engine that knows the drivers of the manifests."""
     await engine.install([*providers.definitions(), *provisioning_definitions.definitions(), *manifests.definitions()])
     for obj in manifests.node_drivers():
@@ -57,9 +57,11 @@ async def refusal(engine: Engine, obj: Json, **how: Any) -> str:
 
 
 @pytest.mark.parametrize("manifest", [each for each in MANIFESTS if not each.refused], ids=lambda each: each.name)
-async def test_valid_manifest_is_stored_without_pruned_fields(engine: Engine, ranch: str, manifest: Manifest) -> None:
+async def test_valid_manifest_is_stored_without_pruned_fields(
+    engine: Engine, own_namespace: str, manifest: Manifest
+) -> None:
     """And nothing of it is lost on the way: what the server would prune would be ignored in silence."""
-    for obj in (moved(each, ranch) for each in manifest.objects):
+    for obj in (moved(each, own_namespace) for each in manifest.objects):
         namespace = obj["metadata"]["namespace"]
         if obj["kind"] in ("Secret", "ConfigMap"):
             await _make(engine, target(obj), namespace, obj)
@@ -91,10 +93,10 @@ def covers(present: Any, given: Any) -> bool:
     ids=lambda each: each.name,
 )
 async def test_preview_of_manifest_creates_every_requested_machine(
-    engine: Engine, ranch: str, manifest: Manifest
+    engine: Engine, own_namespace: str, manifest: Manifest
 ) -> None:
     """Every machine it asks for, and nothing that is missing."""
-    (found,) = await Previews(engine.client, [moved(obj, ranch) for obj in manifest.objects]).make()
+    (found,) = await Previews(engine.client, [moved(obj, own_namespace) for obj in manifest.objects]).make()
     pools = manifest.cluster["spec"]["rkeConfig"].get("machinePools", [])
     assert found.new
     assert [step.action for step in found.steps] == ["create"] * sum(pool["quantity"] for pool in pools)
@@ -104,16 +106,16 @@ async def test_preview_of_manifest_creates_every_requested_machine(
 
 @pytest.mark.parametrize("manifest", [each for each in MANIFESTS if each.refused], ids=lambda each: each.name)
 async def test_invalid_manifest_is_rejected_with_stated_messages(
-    engine: Engine, ranch: str, manifest: Manifest
+    engine: Engine, own_namespace: str, manifest: Manifest
 ) -> None:
-    said = await refusal(engine, moved(manifest.cluster, ranch), dry_run=True)
+    said = await refusal(engine, moved(manifest.cluster, own_namespace), dry_run=True)
     assert [words for words in manifest.refused if words not in said] == []
 
 
-async def test_kubernetes_version_can_only_move_forward(engine: Engine, ranch: str) -> None:
+async def test_kubernetes_version_can_only_move_forward(engine: Engine, own_namespace: str) -> None:
     (custom,) = (each for each in MANIFESTS if each.name == "k3s-custom-minimal")
-    obj = moved(custom.cluster, ranch)
-    await engine.create(CLUSTER.target, ranch, obj)
+    obj = moved(custom.cluster, own_namespace)
+    await engine.create(CLUSTER.target, own_namespace, obj)
     name = obj["metadata"]["name"]
     for version, words in (
         ("v1.35.9+k3s1", "is a downgrade"),
@@ -122,19 +124,19 @@ async def test_kubernetes_version_can_only_move_forward(engine: Engine, ranch: s
         ("newest", "not a version of a distribution"),
     ):
         with pytest.raises(StatusError, match=words):
-            await engine.patch(CLUSTER.target, ranch, name, {"spec": {"kubernetesVersion": version}})
-    found = await engine.patch(CLUSTER.target, ranch, name, {"spec": {"kubernetesVersion": "v1.37.0+k3s1"}})
+            await engine.patch(CLUSTER.target, own_namespace, name, {"spec": {"kubernetesVersion": version}})
+    found = await engine.patch(CLUSTER.target, own_namespace, name, {"spec": {"kubernetesVersion": "v1.37.0+k3s1"}})
     assert found["spec"]["kubernetesVersion"] == "v1.37.0+k3s1"
-    await engine.delete(CLUSTER.target, ranch, name)
+    await engine.delete(CLUSTER.target, own_namespace, name)
 
 
-async def test_null_fields_are_accepted(engine: Engine, ranch: str) -> None:
+async def test_null_fields_are_accepted(engine: Engine, own_namespace: str) -> None:
     (orchard,) = (each for each in MANIFESTS if each.name == "rke2-amazonec2")
     spec = orchard.cluster["spec"]
     assert spec["rkeConfig"]["additionalManifest"] is None
     assert spec["rkeConfig"]["machinePools"][0]["dynamicSchemaSpec"] is None
-    obj = moved(orchard.cluster, ranch)
-    await engine.client.create(CLUSTER.target, ranch, obj, dry_run=True)
+    obj = moved(orchard.cluster, own_namespace)
+    await engine.client.create(CLUSTER.target, own_namespace, obj, dry_run=True)
 
 
 @pytest.mark.parametrize(
@@ -145,15 +147,17 @@ async def test_null_fields_are_accepted(engine: Engine, ranch: str) -> None:
         ({"autoscalingMinSize": 0, "autoscalingMaxSize": 2}, "must be more than 0 for etcd and control plane pools"),
     ],
 )
-async def test_autoscaling_fields_are_validated(engine: Engine, ranch: str, sizes: Json, words: str) -> None:
+async def test_autoscaling_fields_are_validated(engine: Engine, own_namespace: str, sizes: Json, words: str) -> None:
     (jetty,) = (each for each in MANIFESTS if each.name == "k3s-digitalocean")
-    obj = moved(jetty.cluster, ranch)
+    obj = moved(jetty.cluster, own_namespace)
     obj["spec"]["rkeConfig"]["machinePools"][0] |= sizes
     assert words in await refusal(engine, obj)
 
 
-async def test_concurrent_admissions_do_not_block_event_loop(engine: Engine, ranch: str) -> None:
+async def test_concurrent_admissions_do_not_block_event_loop(engine: Engine, own_namespace: str) -> None:
     """The guard of the loop judges it."""
     (orchard,) = (each for each in MANIFESTS if each.name == "rke2-amazonec2")
-    obj = moved(orchard.cluster, ranch)
-    await asyncio.gather(*(engine.client.create(CLUSTER.target, ranch, deepcopy(obj), dry_run=True) for _ in range(20)))
+    obj = moved(orchard.cluster, own_namespace)
+    await asyncio.gather(
+        *(engine.client.create(CLUSTER.target, own_namespace, deepcopy(obj), dry_run=True) for _ in range(20))
+    )

@@ -24,8 +24,8 @@ from remuda.kube.kubeconfig import Impersonation
 from remuda.providers.shared import names
 from remuda.provisioning.types import CLUSTER
 from remuda.runtime.manager import Manager
-from tests.controllers.declared import CONFIG, TEMPLATE, Ranch, pool
 from tests.controllers.engine import Engine, Json, condition, eventually
+from tests.controllers.provisioning_harness import CONFIG, TEMPLATE, ProvisioningHarness, pool
 from tests.lab.proxied import AuditLines
 
 QUOTAS = Target("v1", "resourcequotas")
@@ -35,7 +35,7 @@ MACHINE_COUNT = "count/machines.cluster.x-k8s.io"
 
 
 class Tenant(NamedTuple):
-    ranch: Ranch
+    harness: ProvisioningHarness
     name: str
     namespace: str
     client: Client
@@ -65,27 +65,27 @@ def see_users(manager: Manager) -> None:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ranch(engine: Engine) -> Ranch:
-    found = await Ranch.create(engine)
+async def harness(engine: Engine) -> ProvisioningHarness:
+    found = await ProvisioningHarness.create(engine)
     await engine.install(access.definitions())
     await roles.install(engine.client)
     return found
 
 
 @asynccontextmanager
-async def tenant_of(ranch: Ranch, **fields: Any) -> AsyncIterator[Tenant]:
+async def tenant_of(harness: ProvisioningHarness, **fields: Any) -> AsyncIterator[Tenant]:
     """A new User, bound as `remuda user create --namespace` does it."""
-    engine, name = ranch.engine, f"rider-{secrets.token_hex(3)}"
+    engine, name = harness.engine, f"rider-{secrets.token_hex(3)}"
     user = USER.decode(await engine.client.create(USER.target, "", named(USER.api_version, USER.name, name, **fields)))
-    for target, place, obj in roles.tenancy(user.metadata, ranch.namespace):
-        if target != NAMESPACES or obj["metadata"]["name"] != ranch.namespace:
+    for target, place, obj in roles.tenancy(user.metadata, harness.namespace):
+        if target != NAMESPACES or obj["metadata"]["name"] != harness.namespace:
             await engine.create(target, place, obj)
     who = Impersonation(user=name, groups=("system:authenticated",))
     client = HttpClient(msgspec.structs.replace(kubeconfig.load(engine.kubeconfig), impersonate=who))
-    found = Tenant(ranch, name, ranch.namespace, client)
+    found = Tenant(harness, name, harness.namespace, client)
 
     async def is_bound() -> bool:
-        return not await is_forbidden(client.list(CLUSTER.target, ranch.namespace))
+        return not await is_forbidden(client.list(CLUSTER.target, harness.namespace))
 
     try:
         await eventually(is_bound)
@@ -109,22 +109,22 @@ async def refusal(request: Any) -> str:
     return caught.value.message
 
 
-async def test_tenant_creates_scales_and_deletes_a_cluster(ranch: Ranch) -> None:
-    async with ranch.running(), tenant_of(ranch) as tenant:
+async def test_tenant_creates_scales_and_deletes_a_cluster(harness: ProvisioningHarness) -> None:
+    async with harness.running(), tenant_of(harness) as tenant:
         await tenant.config()
         await tenant.client.create(SECRETS, f"{tenant.namespace}-credentials", {"metadata": {"name": "cloud"}})
         made = await tenant.cluster(pool("servers", cloudCredentialSecretName=f"{tenant.namespace}-credentials:cloud"))
         assert made["metadata"]["annotations"][names.CREATOR] == tenant.name
-        await ranch.machines(1)
+        await harness.machines(1)
         await tenant.scale(3)
-        await ranch.machines(3)
+        await harness.machines(3)
         assert len((await tenant.client.list(MACHINE.target, tenant.namespace)).items) == 3
         await tenant.client.delete(CLUSTER.target, tenant.namespace, "prairie")
-        await ranch.engine.gone(CLUSTER.target, tenant.namespace, "prairie")
+        await harness.engine.gone(CLUSTER.target, tenant.namespace, "prairie")
 
 
-async def test_tenant_cannot_write_objects_made_by_controllers(ranch: Ranch) -> None:
-    async with tenant_of(ranch) as tenant:
+async def test_tenant_cannot_write_objects_made_by_controllers(harness: ProvisioningHarness) -> None:
+    async with tenant_of(harness) as tenant:
         client, place = tenant.client, tenant.namespace
         change: Json = {"metadata": {"labels": {"a": "b"}}}
         for target in (MACHINE.target, MACHINE_DEPLOYMENT.target, TEMPLATE.target, JOBS, BINDINGS, QUOTAS):
@@ -134,10 +134,10 @@ async def test_tenant_cannot_write_objects_made_by_controllers(ranch: Ranch) -> 
         assert await is_forbidden(client.patch(CLUSTER.target, place, "x", {"status": {}}, subresource="status"))
 
 
-async def test_tenant_cannot_read_cluster_secrets_but_manages_own_credentials(ranch: Ranch) -> None:
-    async with tenant_of(ranch) as tenant:
+async def test_tenant_cannot_read_cluster_secrets_but_manages_own_credentials(harness: ProvisioningHarness) -> None:
+    async with tenant_of(harness) as tenant:
         client, place, own = tenant.client, tenant.namespace, f"{tenant.namespace}-credentials"
-        await ranch.engine.create(SECRETS, place, {"metadata": {"name": "prairie-kubeconfig"}})
+        await harness.engine.create(SECRETS, place, {"metadata": {"name": "prairie-kubeconfig"}})
         assert await is_forbidden(client.get(SECRETS, place, "prairie-kubeconfig"))
         assert await is_forbidden(client.list(SECRETS, place))
         assert await is_forbidden(client.create(SECRETS, place, {"metadata": {"name": "x"}}))
@@ -148,9 +148,9 @@ async def test_tenant_cannot_read_cluster_secrets_but_manages_own_credentials(ra
         await client.delete(SECRETS, own, "cloud")
 
 
-async def test_tenant_is_forbidden_in_other_namespaces(ranch: Ranch) -> None:
-    elsewhere = await ranch.engine.namespace()
-    async with tenant_of(ranch) as tenant:
+async def test_tenant_is_forbidden_in_other_namespaces(harness: ProvisioningHarness) -> None:
+    elsewhere = await harness.engine.namespace()
+    async with tenant_of(harness) as tenant:
         client = tenant.client
         for target in (CLUSTER.target, CONFIG.target, MACHINE.target, SECRETS, QUOTAS):
             assert await is_forbidden(client.list(target, elsewhere)), target
@@ -158,9 +158,9 @@ async def test_tenant_is_forbidden_in_other_namespaces(ranch: Ranch) -> None:
         assert await is_forbidden(tenant.cluster(pool("servers"), namespace=elsewhere))
 
 
-async def test_recreated_user_inherits_no_rights(ranch: Ranch) -> None:
-    engine = ranch.engine
-    async with tenant_of(ranch) as tenant:
+async def test_recreated_user_inherits_no_rights(harness: ProvisioningHarness) -> None:
+    engine = harness.engine
+    async with tenant_of(harness) as tenant:
         await engine.delete(USER.target, "", tenant.name)
         await engine.create(USER.target, "", named(USER.api_version, USER.name, tenant.name))
         for place, role in ((tenant.namespace, roles.TENANT), (f"{tenant.namespace}-credentials", roles.CREDENTIALS)):
@@ -173,9 +173,9 @@ async def test_recreated_user_inherits_no_rights(ranch: Ranch) -> None:
 
 
 @pytest.mark.parametrize(("role", "may"), [("view", False), ("edit", True), ("admin", True)])
-async def test_roles_of_kubernetes_include_clusters(ranch: Ranch, role: str, may: bool) -> None:
+async def test_roles_of_kubernetes_include_clusters(harness: ProvisioningHarness, role: str, may: bool) -> None:
     """The new rules are aggregated after a moment."""
-    engine, place, user = ranch.engine, await ranch.engine.namespace(), f"rider-{secrets.token_hex(3)}"
+    engine, place, user = harness.engine, await harness.engine.namespace(), f"rider-{secrets.token_hex(3)}"
     group = "rbac.authorization.k8s.io"
     reference = {"apiGroup": group, "kind": "ClusterRole", "name": role}
     subjects = [{"apiGroup": group, "kind": "User", "name": user}]
@@ -196,35 +196,35 @@ async def test_roles_of_kubernetes_include_clusters(ranch: Ranch, role: str, may
         await client.close()
 
 
-async def test_machine_quota_exceeded_sets_stalled_condition(ranch: Ranch) -> None:
-    engine, place = ranch.engine, ranch.namespace
+async def test_machine_quota_exceeded_sets_stalled_condition(harness: ProvisioningHarness) -> None:
+    engine, place = harness.engine, harness.namespace
     quota = {"metadata": {"name": "small"}, "spec": {"hard": {MACHINE_COUNT: "2"}}}
     await engine.create(QUOTAS, place, quota)
     await engine.until(QUOTAS, place, "small", lambda obj: MACHINE_COUNT in (obj.get("status") or {}).get("used", {}))
-    async with ranch.running(), tenant_of(ranch) as tenant:
+    async with harness.running(), tenant_of(harness) as tenant:
         await tenant.config()
         await tenant.cluster(pool("servers", quantity=5))
-        found = await ranch.until(CLUSTER, "prairie", lambda obj: condition(obj, "Stalled").get("status") == "True")
+        found = await harness.until(CLUSTER, "prairie", lambda obj: condition(obj, "Stalled").get("status") == "True")
         stalled = condition(found, "Stalled")
         assert stalled["reason"] == "QuotaExceeded"
         assert stalled["message"] == (
             f"pool servers: cannot create machines: ResourceQuota small of namespace {place} is exhausted "
             f"(used {MACHINE_COUNT}=2, limited {MACHINE_COUNT}=2); delete machines, or ask an administrator to raise it"
         )
-        await ranch.machines(2)
-        await ranch.settled()  # nothing is retried at once
+        await harness.machines(2)
+        await harness.settled()  # nothing is retried at once
         await tenant.scale(2)
-        await ranch.says("Stalled", "False")
+        await harness.says("Stalled", "False")
 
 
-async def test_user_quota_limits_owned_clusters_and_machines(ranch: Ranch) -> None:
+async def test_user_quota_limits_owned_clusters_and_machines(harness: ProvisioningHarness) -> None:
     async with (
-        ranch.engine.running("", see_users),
-        tenant_of(ranch, quota={"clusters": 2, "machines": 4}) as tenant,
+        harness.engine.running("", see_users),
+        tenant_of(harness, quota={"clusters": 2, "machines": 4}) as tenant,
     ):
-        await seen_user(ranch.engine, tenant.name)
+        await seen_user(harness.engine, tenant.name)
         await tenant.cluster(pool("servers", quantity=2), name="one")
-        await seen_clusters(ranch, 1)
+        await seen_clusters(harness, 1)
         with AuditLines() as audit:
             machines = await refusal(tenant.cluster(pool("servers", quantity=3), name="large"))
         assert (
@@ -235,7 +235,7 @@ async def test_user_quota_limits_owned_clusters_and_machines(ranch: Ranch) -> No
             (tenant.name, 403)
         ]
         await tenant.cluster(pool("servers", quantity=1), name="two")
-        await seen_clusters(ranch, 2)
+        await seen_clusters(harness, 2)
         clusters = await refusal(tenant.cluster(pool("servers", quantity=1), name="three"))
         assert f"user {tenant.name} owns 2 clusters and may own 2" in clusters
         assert "this change adds 2" in await refusal(tenant.scale(3, "two"))
@@ -249,7 +249,7 @@ async def test_user_quota_limits_owned_clusters_and_machines(ranch: Ranch) -> No
         kept = msgspec.json.decode(await tenant.client.patch(CLUSTER.target, tenant.namespace, "two", removed))
         assert kept["metadata"]["annotations"][names.CREATOR] == tenant.name
         # An administrator is not limited, and a change that adds nothing needs no quota.
-        await ranch.engine.patch(
+        await harness.engine.patch(
             CLUSTER.target,
             tenant.namespace,
             "two",
@@ -265,9 +265,9 @@ async def seen_user(engine: Engine, name: str) -> None:
     await eventually(is_seen)
 
 
-async def seen_clusters(ranch: Ranch, count: int) -> None:
+async def seen_clusters(harness: ProvisioningHarness, count: int) -> None:
     async def are_seen() -> bool:
-        seen = ranch.engine.seen
-        return seen is None or len(list(seen.of(CLUSTER).all(ranch.namespace))) == count
+        seen = harness.engine.seen
+        return seen is None or len(list(seen.of(CLUSTER).all(harness.namespace))) == count
 
     await eventually(are_seen)

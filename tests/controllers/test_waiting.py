@@ -8,29 +8,29 @@ import pytest
 
 from remuda.cli import progress
 from remuda.provisioning.types import CLUSTER
-from tests.controllers.declared import Ranch, pool
 from tests.controllers.engine import PATIENCE_SECONDS, Engine
+from tests.controllers.provisioning_harness import ProvisioningHarness, pool
 
 
-async def _declared(engine: Engine) -> Ranch:
+async def _declared(engine: Engine) -> ProvisioningHarness:
     """With nobody at work: it stays as it is."""
-    ranch = await Ranch.create(engine)
-    await ranch.config("servers")
-    await ranch.cluster(pool("servers"))
-    return ranch
+    harness = await ProvisioningHarness.create(engine)
+    await harness.config("servers")
+    await harness.cluster(pool("servers"))
+    return harness
 
 
 async def test_wait_for_deletion_ends_when_cluster_is_gone(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-    ranch = await _declared(engine)
+    harness = await _declared(engine)
     async with asyncio.TaskGroup() as both:
         waiting = both.create_task(
-            progress.until(engine.client, ranch.namespace, "prairie", seconds=PATIENCE_SECONDS, wanted=progress.GONE)
+            progress.until(engine.client, harness.namespace, "prairie", seconds=PATIENCE_SECONDS, wanted=progress.GONE)
         )
         await asyncio.sleep(0)
         assert not waiting.done()
-        await engine.delete(CLUSTER.target, ranch.namespace, "prairie")
+        await engine.delete(CLUSTER.target, harness.namespace, "prairie")
     assert waiting.result()
-    assert f"Cluster {ranch.namespace}/prairie is deleted" in capsys.readouterr().err
+    assert f"Cluster {harness.namespace}/prairie is deleted" in capsys.readouterr().err
 
 
 async def test_wait_for_deletion_returns_at_once_for_missing_cluster(engine: Engine) -> None:
@@ -39,8 +39,8 @@ async def test_wait_for_deletion_returns_at_once_for_missing_cluster(engine: Eng
 
 
 async def test_wait_timeout_reports_blocker(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-    ranch = await _declared(engine)
-    assert not await progress.until(engine.client, ranch.namespace, "prairie", seconds=0.1)
+    harness = await _declared(engine)
+    assert not await progress.until(engine.client, harness.namespace, "prairie", seconds=0.1)
     told = capsys.readouterr().err
     assert "waiting for the first reconcile" in told
     assert "is not ready after" in told

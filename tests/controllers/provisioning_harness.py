@@ -63,19 +63,19 @@ def pool(name: str = "servers", **more: Any) -> Json:
     return {"name": name, "quantity": 1, "machineConfigRef": {"kind": "SimConfig", "name": name}, **roles, **more}
 
 
-class Ranch:
+class ProvisioningHarness:
     def __init__(self, engine: Engine, namespace: str) -> None:
         self.engine = engine
         self.namespace = namespace
         self.manager: Manager
 
     @classmethod
-    async def create(cls, engine: Engine) -> Ranch:
+    async def create(cls, engine: Engine) -> ProvisioningHarness:
         await engine.install(await asyncio.to_thread(_definitions))
         return cls(engine, await engine.namespace())
 
     @classmethod
-    async def with_one_server(cls, engine: Engine) -> Ranch:
+    async def with_one_server(cls, engine: Engine) -> ProvisioningHarness:
         """With a cluster of one server, as controllers have made it; nobody is at work any more."""
         found = await cls.create(engine)
         await found.config("servers")
