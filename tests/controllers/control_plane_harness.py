@@ -36,8 +36,8 @@ from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import Retryable
+from tests.controllers.bootstrap_harness import TEST_MACHINE
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition, is_true, named
-from tests.controllers.yard import YARD_MACHINE
 
 VERSION = "v1.36.4+k3s1"
 SERVER = {names.ETCD_ROLE: "true", names.CONTROL_PLANE_ROLE: "true"}
@@ -109,7 +109,7 @@ class ControlPlaneHarness:
 
     @classmethod
     async def create(cls, engine: Engine, workload: Engine | None = None) -> ControlPlaneHarness:
-        await engine.install([*bootstrap_definitions(), *control_plane_definitions(), YARD_MACHINE.definition()])
+        await engine.install([*bootstrap_definitions(), *control_plane_definitions(), TEST_MACHINE.definition()])
         return cls(engine, await engine.namespace(), workload)
 
     @asynccontextmanager
@@ -160,11 +160,11 @@ class ControlPlaneHarness:
     async def machine(self, name: str, roles: Mapping[str, str]) -> None:
         labels = {**roles, capi_names.CLUSTER_NAME: "c"}
         await self._make(RKE_BOOTSTRAP, name, {"clusterName": "c"}, labels)
-        await self.engine.create(YARD_MACHINE.target, self.namespace, YARD_MACHINE.object(name))
+        await self.engine.create(TEST_MACHINE.target, self.namespace, TEST_MACHINE.object(name))
         spec = {
             "clusterName": "c",
             "bootstrap": {"configRef": {"apiGroup": names.GROUP, "kind": "RKEBootstrap", "name": name}},
-            "infrastructureRef": YARD_MACHINE.reference(name),
+            "infrastructureRef": TEST_MACHINE.reference(name),
         }
         await self._make(MACHINE, name, spec, labels)
 
@@ -184,7 +184,7 @@ class ControlPlaneHarness:
 
     async def host(self, name: str, address: str) -> None:
         """Its server is there, and its agent has called."""
-        target = YARD_MACHINE.target
+        target = TEST_MACHINE.target
         await self.engine.patch(target, self.namespace, name, {"spec": {"providerID": self.provider_id(name)}})
         addresses = [{"type": "InternalIP", "address": address}]
         await self.engine.status(
@@ -204,7 +204,7 @@ class ControlPlaneHarness:
         await self.engine.status(RKE_BOOTSTRAP.target, self.namespace, name, {"conditions": [*kept, called]})
 
     def provider_id(self, name: str) -> str:
-        return f"yard://{self.namespace}/{name}"
+        return f"test://{self.namespace}/{name}"
 
     async def cluster_with_hosts(
         self, servers: Sequence[str] = ("s1",), workers: Sequence[str] = (), **spec: Any

@@ -24,15 +24,23 @@ from remuda.providers.shared import names
 from remuda.providers.shared.manager_address import Site
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
+from tests.controllers.bootstrap_harness import (
+    CLOUD_MACHINE,
+    TEST_MACHINE,
+    BootstrapHarness,
+    encoded,
+    read,
+    text,
+    token_in,
+)
 from tests.controllers.engine import Engine, Json, condition, eventually, is_true
-from tests.controllers.yard import CLOUD_MACHINE, YARD_MACHINE, Yard, encoded, read, text, token_in
 
 PODS = Target("v1", "pods")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def yard(engine: Engine) -> Yard:
-    return await Yard.create(engine)
+async def harness(engine: Engine) -> BootstrapHarness:
+    return await BootstrapHarness.create(engine)
 
 
 async def refused(attempt: object) -> Refusal:
@@ -44,25 +52,25 @@ async def refused(attempt: object) -> Refusal:
 # the infrastructure of a cluster
 
 
-async def test_rkecluster_is_provisioned_once_owned_and_sets_no_endpoint(yard: Yard) -> None:
-    async with yard.running():
-        await yard.engine.create(
+async def test_rkecluster_is_provisioned_once_owned_and_sets_no_endpoint(harness: BootstrapHarness) -> None:
+    async with harness.running():
+        await harness.engine.create(
             RKE_CLUSTER.target,
-            yard.namespace,
+            harness.namespace,
             {"apiVersion": names.API_VERSION, "kind": "RKECluster", "metadata": {"name": "alone"}},
         )
-        alone = await yard.engine.until(
-            RKE_CLUSTER.target, yard.namespace, "alone", lambda obj: condition(obj, "Ready").get("status") == "False"
+        alone = await harness.engine.until(
+            RKE_CLUSTER.target, harness.namespace, "alone", lambda obj: condition(obj, "Ready").get("status") == "False"
         )
         assert "waiting for an owner: the Cluster that names this object" in condition(alone, "Ready")["message"]
-        await yard.cluster()
-        await yard.engine.until(
+        await harness.cluster()
+        await harness.engine.until(
             CLUSTER.target,
-            yard.namespace,
+            harness.namespace,
             "c",
             lambda obj: obj.get("status", {}).get("initialization", {}).get("infrastructureProvisioned"),
         )
-    made = await yard.engine.get(RKE_CLUSTER.target, yard.namespace, "c")
+    made = await harness.engine.get(RKE_CLUSTER.target, harness.namespace, "c")
     assert made is not None
     assert made["status"]["initialization"] == {"provisioned": True}
     assert "controlPlaneEndpoint" not in made.get("spec", {})
@@ -71,20 +79,20 @@ async def test_rkecluster_is_provisioned_once_owned_and_sets_no_endpoint(yard: Y
 # what is made
 
 
-async def test_machine_gets_plan_secret_service_account_and_bootstrap_script(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        bootstrap = await yard.bootstrapped()
-        machine = await yard.engine.until(
+async def test_machine_gets_plan_secret_service_account_and_bootstrap_script(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        bootstrap = await harness.bootstrapped()
+        machine = await harness.engine.until(
             MACHINE.target,
-            yard.namespace,
+            harness.namespace,
             "m",
             lambda obj: obj["spec"]["bootstrap"].get("dataSecretName"),
         )
     assert machine["spec"]["bootstrap"]["dataSecretName"] == names.bootstrap_secret("m")
     assert condition(bootstrap, "AgentConnected")["status"] == "False"
-    plan = await yard.plan()
+    plan = await harness.plan()
     assert plan["type"] == names.PLAN_TYPE
     assert plan["metadata"]["labels"] == {
         "pool": "a",
@@ -92,29 +100,29 @@ async def test_machine_gets_plan_secret_service_account_and_bootstrap_script(yar
         names.CLUSTER_NAME: "c",
         names.MACHINE_NAME: "m",
     }
-    data = await yard.secret(names.bootstrap_secret("m"))
+    data = await harness.secret(names.bootstrap_secret("m"))
     assert (data["type"], text(data, "format")) == (names.BOOTSTRAP_TYPE, "script")
     assert text(data, "value").startswith("#!/bin/sh\n")
-    assert tokens.parse(token_in(text(data, "value"))).about == yard.key  # type: ignore[union-attr]
+    assert tokens.parse(token_in(text(data, "value"))).about == harness.key  # type: ignore[union-attr]
     for secret in (plan, data):
         assert secret["metadata"]["labels"][names.CLUSTER_NAME] == "c"
         assert secret["metadata"]["ownerReferences"][0]["uid"] == bootstrap["metadata"]["uid"]
-    role = await yard.engine.get(ROLES, yard.namespace, names.plan_secret("m"))
+    role = await harness.engine.get(ROLES, harness.namespace, names.plan_secret("m"))
     assert role is not None
     assert [(rule["resources"], rule["resourceNames"]) for rule in role["rules"]] == [
         (["secrets"], [names.plan_secret("m")])
     ]
 
 
-async def test_registration_token_appears_only_in_bootstrap_script(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        await yard.settled()
-    secret = tokens.parse(await yard.token()).secret  # type: ignore[union-attr]
+async def test_registration_token_appears_only_in_bootstrap_script(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        await harness.settled()
+    secret = tokens.parse(await harness.token()).secret  # type: ignore[union-attr]
     for target in (SECRETS, RKE_BOOTSTRAP.target, MACHINE.target, SERVICE_ACCOUNTS):
-        for obj in await yard.engine.list(target, yard.namespace):
+        for obj in await harness.engine.list(target, harness.namespace):
             if obj["metadata"]["name"] == names.bootstrap_secret("m"):
                 obj["data"].pop("value")
                 obj["metadata"].get("managedFields", []).clear()
@@ -122,13 +130,13 @@ async def test_registration_token_appears_only_in_bootstrap_script(yard: Yard) -
             assert encoded(secret) not in str(obj)
 
 
-async def test_foreign_infrastructure_gets_cloud_config_merged_with_user_data(yard: Yard) -> None:
+async def test_foreign_infrastructure_gets_cloud_config_merged_with_user_data(harness: BootstrapHarness) -> None:
     userdata = "#cloud-config\npackages: [htop]\nruncmd:\n- [touch, /mine]\n"
-    await yard.cluster()
-    await yard.machine(infrastructure=CLOUD_MACHINE, userdata=userdata)
-    async with yard.running():
-        await yard.bootstrapped()
-    data = await yard.secret(names.bootstrap_secret("m"))
+    await harness.cluster()
+    await harness.machine(infrastructure=CLOUD_MACHINE, userdata=userdata)
+    async with harness.running():
+        await harness.bootstrapped()
+    data = await harness.secret(names.bootstrap_secret("m"))
     assert text(data, "format") == "cloud-config"
     assert text(data, "value").startswith("#cloud-config\n")
     config = yaml.safe_load(text(data, "value"))
@@ -140,99 +148,103 @@ async def test_foreign_infrastructure_gets_cloud_config_merged_with_user_data(ya
     assert config["packages"] == ["htop"]
 
 
-async def test_invalid_user_data_sets_stalled_condition(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine(infrastructure=CLOUD_MACHINE, userdata="hostname: x")
-    async with yard.running():
-        found = await yard.engine.until(
-            RKE_BOOTSTRAP.target, yard.namespace, "m", lambda obj: condition(obj, "Ready").get("reason") == "Stalled"
+async def test_invalid_user_data_sets_stalled_condition(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine(infrastructure=CLOUD_MACHINE, userdata="hostname: x")
+    async with harness.running():
+        found = await harness.engine.until(
+            RKE_BOOTSTRAP.target, harness.namespace, "m", lambda obj: condition(obj, "Ready").get("reason") == "Stalled"
         )
     assert "must begin with #cloud-config" in condition(found, "Ready")["message"]
 
 
-async def test_ready_condition_names_each_missing_prerequisite(yard: Yard) -> None:
+async def test_ready_condition_names_each_missing_prerequisite(harness: BootstrapHarness) -> None:
     def waits(reason: str) -> Callable[[Json], bool]:
         return lambda obj: condition(obj, "Ready").get("reason") == reason
 
-    await yard.machine()
+    await harness.machine()
     alone = {"apiVersion": names.API_VERSION, "kind": "RKEBootstrap", "metadata": {"name": "alone"}}
-    await yard.engine.create(RKE_BOOTSTRAP.target, yard.namespace, alone)
-    async with yard.running():
-        await yard.engine.until(RKE_BOOTSTRAP.target, yard.namespace, "alone", waits("WaitingForMachine"))
-        await yard.engine.until(RKE_BOOTSTRAP.target, yard.namespace, "m", waits("WaitingForCluster"))
-        await yard.cluster(infrastructure=False)
-        found = await yard.engine.until(RKE_BOOTSTRAP.target, yard.namespace, "m", waits("WaitingForInfrastructure"))
-        assert f"the infrastructure of Cluster {yard.namespace}/c" in condition(found, "Ready")["message"]
-        assert await yard.engine.get(SECRETS, yard.namespace, names.plan_secret("m")) is None
-        await yard.infrastructure()
-        await yard.bootstrapped()
+    await harness.engine.create(RKE_BOOTSTRAP.target, harness.namespace, alone)
+    async with harness.running():
+        await harness.engine.until(RKE_BOOTSTRAP.target, harness.namespace, "alone", waits("WaitingForMachine"))
+        await harness.engine.until(RKE_BOOTSTRAP.target, harness.namespace, "m", waits("WaitingForCluster"))
+        await harness.cluster(infrastructure=False)
+        found = await harness.engine.until(
+            RKE_BOOTSTRAP.target, harness.namespace, "m", waits("WaitingForInfrastructure")
+        )
+        assert f"the infrastructure of Cluster {harness.namespace}/c" in condition(found, "Ready")["message"]
+        assert await harness.engine.get(SECRETS, harness.namespace, names.plan_secret("m")) is None
+        await harness.infrastructure()
+        await harness.bootstrapped()
 
 
-async def test_paused_bootstrap_is_not_reconciled(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
+async def test_paused_bootstrap_is_not_reconciled(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
     pause: Json = {"metadata": {"annotations": {capi_names.PAUSED: ""}}}
-    await yard.engine.patch(RKE_BOOTSTRAP.target, yard.namespace, "m", pause)
-    await yard.engine.delete(SECRETS, yard.namespace, names.plan_secret("m"))
-    async with yard.running():
-        await yard.engine.until(RKE_BOOTSTRAP.target, yard.namespace, "m", lambda obj: is_true(obj, "Paused"))
-        await yard.settled()
-        assert await yard.engine.get(SECRETS, yard.namespace, names.plan_secret("m")) is None
-        await yard.engine.patch(
-            RKE_BOOTSTRAP.target, yard.namespace, "m", {"metadata": {"annotations": {capi_names.PAUSED: None}}}
+    await harness.engine.patch(RKE_BOOTSTRAP.target, harness.namespace, "m", pause)
+    await harness.engine.delete(SECRETS, harness.namespace, names.plan_secret("m"))
+    async with harness.running():
+        await harness.engine.until(RKE_BOOTSTRAP.target, harness.namespace, "m", lambda obj: is_true(obj, "Paused"))
+        await harness.settled()
+        assert await harness.engine.get(SECRETS, harness.namespace, names.plan_secret("m")) is None
+        await harness.engine.patch(
+            RKE_BOOTSTRAP.target, harness.namespace, "m", {"metadata": {"annotations": {capi_names.PAUSED: None}}}
         )
-        await yard.engine.until(SECRETS, yard.namespace, names.plan_secret("m"), lambda obj: True)
+        await harness.engine.until(SECRETS, harness.namespace, names.plan_secret("m"), lambda obj: True)
 
 
-async def test_connected_host_causes_no_further_writes(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running() as manager:
-        await yard.bootstrapped()
-        await yard.connect(await yard.token())
-        await yard.settled()
+async def test_connected_host_causes_no_further_writes(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running() as manager:
+        await harness.bootstrapped()
+        await harness.connect(await harness.token())
+        await harness.settled()
         before = manager.ledger.writes
-        await yard.engine.patch(
-            SECRETS, yard.namespace, names.plan_secret("m"), {"data": {"applied-checksum": encoded("x")}}
+        await harness.engine.patch(
+            SECRETS, harness.namespace, names.plan_secret("m"), {"data": {"applied-checksum": encoded("x")}}
         )
-        await yard.engine.patch(RKE_BOOTSTRAP.target, yard.namespace, "m", {"metadata": {"annotations": {"a": "b"}}})
-        await yard.engine.patch(MACHINE.target, yard.namespace, "m", {"metadata": {"annotations": {"a": "b"}}})
-        await yard.settled()
-    async with yard.running() as again:
-        await yard.settled()
+        await harness.engine.patch(
+            RKE_BOOTSTRAP.target, harness.namespace, "m", {"metadata": {"annotations": {"a": "b"}}}
+        )
+        await harness.engine.patch(MACHINE.target, harness.namespace, "m", {"metadata": {"annotations": {"a": "b"}}})
+        await harness.settled()
+    async with harness.running() as again:
+        await harness.settled()
         assert (manager.ledger.writes - before, again.ledger.writes) == (0, 0)
 
 
-async def test_deleted_plan_secret_is_recreated(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        info = await yard.connect(await yard.token())
-        old = await yard.plan()
-        await yard.engine.delete(SECRETS, yard.namespace, info.secret_name)
-        await yard.engine.until(
+async def test_deleted_plan_secret_is_recreated(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        info = await harness.connect(await harness.token())
+        old = await harness.plan()
+        await harness.engine.delete(SECRETS, harness.namespace, info.secret_name)
+        await harness.engine.until(
             SECRETS,
-            yard.namespace,
+            harness.namespace,
             info.secret_name,
             lambda obj: obj["metadata"]["uid"] != old["metadata"]["uid"],
         )
 
 
-async def test_machine_deletion_removes_all_bootstrap_objects(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        await yard.connect(await yard.token())
-        await yard.engine.delete(MACHINE.target, yard.namespace, "m")
-        await yard.engine.gone(MACHINE.target, yard.namespace, "m")
-        for target in (SECRETS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, RKE_BOOTSTRAP.target, YARD_MACHINE.target):
-            await yard.engine.when(
+async def test_machine_deletion_removes_all_bootstrap_objects(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        await harness.connect(await harness.token())
+        await harness.engine.delete(MACHINE.target, harness.namespace, "m")
+        await harness.engine.gone(MACHINE.target, harness.namespace, "m")
+        for target in (SECRETS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS, RKE_BOOTSTRAP.target, TEST_MACHINE.target):
+            await harness.engine.when(
                 target,
-                yard.namespace,
+                harness.namespace,
                 lambda objects: all("machine" not in obj["metadata"]["name"] for obj in objects) or None,
             )
 
@@ -240,103 +252,103 @@ async def test_machine_deletion_removes_all_bootstrap_objects(yard: Yard) -> Non
 # a host registers
 
 
-async def test_host_exchanges_token_for_working_kubeconfig(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        info = await yard.connect(await yard.token(), "host-1")
-        assert (info.namespace, info.secret_name) == (yard.namespace, names.plan_secret("m"))
+async def test_host_exchanges_token_for_working_kubeconfig(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        info = await harness.connect(await harness.token(), "host-1")
+        assert (info.namespace, info.secret_name) == (harness.namespace, names.plan_secret("m"))
         config = msgspec.json.decode(info.kube_config)
         assert config["current-context"] == config["clusters"][0]["name"] == config["users"][0]["name"] == "agent"
-        bootstrap = await yard.engine.get(RKE_BOOTSTRAP.target, yard.namespace, "m")
+        bootstrap = await harness.engine.get(RKE_BOOTSTRAP.target, harness.namespace, "m")
         assert bootstrap is not None
         assert is_true(bootstrap, "AgentConnected")
-        machine = await yard.engine.get(MACHINE.target, yard.namespace, "m")
+        machine = await harness.engine.get(MACHINE.target, harness.namespace, "m")
         assert machine is not None
         assert machine["metadata"]["labels"][names.MACHINE_ID] == "host-1"
-        async with yard.host(info) as host:
+        async with harness.host(info) as host:
             listing = await host.list(
-                SECRETS, yard.namespace, field_selector=f"metadata.name={info.secret_name}"
+                SECRETS, harness.namespace, field_selector=f"metadata.name={info.secret_name}"
             )  # as the Go agent does
             (secret,) = map(read, listing.items)
             secret["data"] = {"applied-checksum": encoded("sum")}
-            await host.update(SECRETS, yard.namespace, info.secret_name, secret)
-            await host.patch(SECRETS, yard.namespace, info.secret_name, {"data": {"failure-count": encoded("0")}})
-    assert text(await yard.plan(), "applied-checksum") == "sum"
+            await host.update(SECRETS, harness.namespace, info.secret_name, secret)
+            await host.patch(SECRETS, harness.namespace, info.secret_name, {"data": {"failure-count": encoded("0")}})
+    assert text(await harness.plan(), "applied-checksum") == "sum"
 
 
-async def test_connect_request_waits_until_account_token_exists(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        token = await yard.token()
-    held = asyncio.create_task(yard.connect(token))
-    await yard.engine.delete(SECRETS, yard.namespace, f"{names.plan_secret('m')}-token")
-    async with yard.running():
+async def test_connect_request_waits_until_account_token_exists(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        token = await harness.token()
+    held = asyncio.create_task(harness.connect(token))
+    await harness.engine.delete(SECRETS, harness.namespace, f"{names.plan_secret('m')}-token")
+    async with harness.running():
         assert (await held).secret_name == names.plan_secret("m")
 
 
-async def test_repeated_connect_is_answered_for_same_host_and_refused_for_others(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        token = await yard.token()
-        first = await yard.connect(token, "host-1")
-        assert await yard.connect(token, "host-1") == first
-        refusal = await refused(yard.connect(token, "host-2"))
+async def test_repeated_connect_is_answered_for_same_host_and_refused_for_others(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        token = await harness.token()
+        first = await harness.connect(token, "host-1")
+        assert await harness.connect(token, "host-1") == first
+        refusal = await refused(harness.connect(token, "host-2"))
         assert refusal.code == 403
         assert "another host" in refusal.message
-        found = await yard.engine.until(
-            RKE_BOOTSTRAP.target, yard.namespace, "m", lambda obj: is_true(obj, "TokenMisused")
+        found = await harness.engine.until(
+            RKE_BOOTSTRAP.target, harness.namespace, "m", lambda obj: is_true(obj, "TokenMisused")
         )
         assert "host-1" in condition(found, "TokenMisused")["message"]
-        assert "host-2" in (await yard.said("TokenMisused", "m"))["message"]
+        assert "host-2" in (await harness.until_event("TokenMisused", "m"))["message"]
 
 
-async def test_concurrent_use_of_one_token_admits_one_host(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        token = await yard.token()
+async def test_concurrent_use_of_one_token_admits_one_host(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        token = await harness.token()
         results = await asyncio.gather(
-            *(yard.connect(token, f"host-{number}") for number in range(6)), return_exceptions=True
+            *(harness.connect(token, f"host-{number}") for number in range(6)), return_exceptions=True
         )
     assert [type(one).__name__ for one in results].count("ConnectionInfo") == 1
     assert {one.code for one in results if isinstance(one, Refusal)} == {403}
 
 
-async def test_expired_token_is_refused_and_replaced(yard: Yard) -> None:
-    yard.settings = BootstrapSettings(token_ttl_seconds=4)
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        first = await yard.token()
-        data = await yard.secret(names.bootstrap_secret("m"))
+async def test_expired_token_is_refused_and_replaced(harness: BootstrapHarness) -> None:
+    harness.settings = BootstrapSettings(token_ttl_seconds=4)
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        first = await harness.token()
+        data = await harness.secret(names.bootstrap_secret("m"))
         ledger = tokens.read(data["metadata"]["annotations"][tokens.LEDGER])
-        await yard.engine.until(
+        await harness.engine.until(
             SECRETS,
-            yard.namespace,
+            harness.namespace,
             names.bootstrap_secret("m"),
             lambda obj: (
                 len(tokens.read(obj["metadata"]["annotations"][tokens.LEDGER]).entries) == 2
                 and tokens.judge(ledger, tokens.parse(first), "x") == "expired"  # type: ignore[arg-type]
             ),
         )
-        refusal = await refused(yard.connect(first))
+        refusal = await refused(harness.connect(first))
         assert refusal.code == 401
-        assert await yard.token() != first
-        await eventually(lambda: connects(yard))
+        assert await harness.token() != first
+        await eventually(lambda: connects(harness))
 
 
-async def connects(yard: Yard) -> bool:
+async def connects(harness: BootstrapHarness) -> bool:
     """Show the newest token: on a slow machine it may expire on the way."""
     try:
-        await yard.connect(await yard.token())
+        await harness.connect(await harness.token())
     except Refusal as refusal:
         if refusal.code == 401:
             return False
@@ -344,132 +356,136 @@ async def connects(yard: Yard) -> bool:
     return True
 
 
-async def test_used_token_is_not_renewed_after_machine_is_provisioned(yard: Yard) -> None:
-    yard.settings = BootstrapSettings(token_ttl_seconds=60)
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        await yard.connect(await yard.token())
-        await yard.engine.status(YARD_MACHINE.target, yard.namespace, "m", {"initialization": {"provisioned": True}})
-        await yard.engine.patch(YARD_MACHINE.target, yard.namespace, "m", {"spec": {"providerID": "yard://m"}})
-        await yard.engine.until(
+async def test_used_token_is_not_renewed_after_machine_is_provisioned(harness: BootstrapHarness) -> None:
+    harness.settings = BootstrapSettings(token_ttl_seconds=60)
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        await harness.connect(await harness.token())
+        await harness.engine.status(
+            TEST_MACHINE.target, harness.namespace, "m", {"initialization": {"provisioned": True}}
+        )
+        await harness.engine.patch(TEST_MACHINE.target, harness.namespace, "m", {"spec": {"providerID": "test://m"}})
+        await harness.engine.until(
             MACHINE.target,
-            yard.namespace,
+            harness.namespace,
             "m",
             lambda obj: obj.get("status", {}).get("initialization", {}).get("infrastructureProvisioned"),
         )
-        await yard.settled()
-        last = await yard.token()
-    async with yard.running():
-        await yard.settled()
-        assert yard.manager.controllers["rkebootstrap"].waits == {}
-        assert await yard.token() == last
+        await harness.settled()
+        last = await harness.token()
+    async with harness.running():
+        await harness.settled()
+        assert harness.manager.controllers["rkebootstrap"].waits == {}
+        assert await harness.token() == last
 
 
 @pytest.mark.parametrize(
     "token", ["", "x", "machine..", "machine.bS9t.abc", "cluster.bS9t.abc", "machine.!.x", "a" * 9999]
 )
-async def test_malformed_token_returns_401(yard: Yard, token: str) -> None:
-    async with yard.running():
-        refusal = await refused(yard.connect(token))
+async def test_malformed_token_returns_401(harness: BootstrapHarness, token: str) -> None:
+    async with harness.running():
+        refusal = await refused(harness.connect(token))
         assert (refusal.code, refusal.message) == (401, "unknown or expired token")
 
 
-async def test_token_of_one_machine_is_refused_for_another(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine("m")
-    await yard.machine("n")
-    async with yard.running():
-        await yard.bootstrapped("m")
-        await yard.bootstrapped("n")
-        own = tokens.parse(await yard.token("m"))
-        other = tokens.parse(await yard.token("n"))
+async def test_token_of_one_machine_is_refused_for_another(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine("m")
+    await harness.machine("n")
+    async with harness.running():
+        await harness.bootstrapped("m")
+        await harness.bootstrapped("n")
+        own = tokens.parse(await harness.token("m"))
+        other = tokens.parse(await harness.token("n"))
         assert own is not None
         assert other is not None
         forged = tokens.Token("machine", other.about, own.secret)
-        assert (await refused(yard.connect(forged.text))).code == 401
+        assert (await refused(harness.connect(forged.text))).code == 401
 
 
-async def test_cloned_host_id_is_refused_with_conflict(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine("m")
-    await yard.machine("n")
-    async with yard.running():
-        await yard.bootstrapped("m")
-        await yard.bootstrapped("n")
-        await yard.connect(await yard.token("m"), "host-1")
-        refusal = await refused(yard.connect(await yard.token("n"), "host-1"))
+async def test_cloned_host_id_is_refused_with_conflict(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine("m")
+    await harness.machine("n")
+    async with harness.running():
+        await harness.bootstrapped("m")
+        await harness.bootstrapped("n")
+        await harness.connect(await harness.token("m"), "host-1")
+        refusal = await refused(harness.connect(await harness.token("n"), "host-1"))
         assert refusal.code == 409
-        assert f"Machine {yard.namespace}/m has the same id" in refusal.message
-        await yard.connect(await yard.token("n"), "host-2")
+        assert f"Machine {harness.namespace}/m has the same id" in refusal.message
+        await harness.connect(await harness.token("n"), "host-2")
 
 
-async def test_a_token_is_refused_while_its_machine_is_being_deleted(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        token = await yard.token()
-    await yard.engine.delete(MACHINE.target, yard.namespace, "m")  # its finalizer holds it: nobody runs
-    refusal = await refused(yard.connect(token))
+async def test_a_token_is_refused_while_its_machine_is_being_deleted(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        token = await harness.token()
+    await harness.engine.delete(MACHINE.target, harness.namespace, "m")  # its finalizer holds it: nobody runs
+    refusal = await refused(harness.connect(token))
     assert refusal.code == 403
     assert "being deleted" in refusal.message
 
 
-async def test_missing_or_invalid_host_id_returns_400(yard: Yard) -> None:
-    async with yard.running():
+async def test_missing_or_invalid_host_id_returns_400(harness: BootstrapHarness) -> None:
+    async with harness.running():
         for id in ("", "a b", "x" * 64):
-            refusal = await refused(yard.connect("machine.bS9t.abc", id))
+            refusal = await refused(harness.connect("machine.bS9t.abc", id))
             assert refusal.code == 400
             assert "X-Cattle-Id" in refusal.message
 
 
-async def test_host_reads_config_and_version_without_spending_token(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
+async def test_host_reads_config_and_version_without_spending_token(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
     said = {"x-cattle-id": "host-1", "x-cattle-field": "kubernetesversion"}
-    async with yard.running():
-        await yard.bootstrapped()
-        token = await yard.token()
-        assert (await refused(yard.registration.cluster_info(token, said))).code == 404
-        assert (await refused(yard.registration.config_yaml(token, said))).code == 404
-        await yard.engine.patch(MACHINE.target, yard.namespace, "m", {"spec": {"version": "v1.35.2"}})
+    async with harness.running():
+        await harness.bootstrapped()
+        token = await harness.token()
+        assert (await refused(harness.registration.cluster_info(token, said))).code == 404
+        assert (await refused(harness.registration.config_yaml(token, said))).code == 404
+        await harness.engine.patch(MACHINE.target, harness.namespace, "m", {"spec": {"version": "v1.35.2"}})
         file = {"path": "/etc/rancher/k3s/config.yaml.d/50-rancher.yaml", "content": encoded("server: x")}
         plan = msgspec.json.encode({"files": [file]}).decode()
-        await yard.engine.patch(SECRETS, yard.namespace, names.plan_secret("m"), {"data": {"plan": encoded(plan)}})
-        assert await yard.registration.cluster_info(token, said) == "v1.35.2"
-        assert await yard.registration.config_yaml(token, said) == "server: x"
-        await yard.connect(token, "host-2")  # it was free
-        assert (await refused(yard.registration.config_yaml(token, said))).code == 403
+        await harness.engine.patch(
+            SECRETS, harness.namespace, names.plan_secret("m"), {"data": {"plan": encoded(plan)}}
+        )
+        assert await harness.registration.cluster_info(token, said) == "v1.35.2"
+        assert await harness.registration.config_yaml(token, said) == "server: x"
+        await harness.connect(token, "host-2")  # it was free
+        assert (await refused(harness.registration.config_yaml(token, said))).code == 403
 
 
-async def test_moved_bootstrap_keeps_its_connected_host(yard: Yard) -> None:
+async def test_moved_bootstrap_keeps_its_connected_host(harness: BootstrapHarness) -> None:
     """`clusterctl move` takes no status along."""
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        await yard.connect(await yard.token())
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        await harness.connect(await harness.token())
     lost: Json = {"conditions": None, "dataSecretName": None, "initialization": None}
-    await yard.engine.status(RKE_BOOTSTRAP.target, yard.namespace, "m", lost)
-    async with yard.running():
-        found = await yard.bootstrapped()
+    await harness.engine.status(RKE_BOOTSTRAP.target, harness.namespace, "m", lost)
+    async with harness.running():
+        found = await harness.bootstrapped()
     assert is_true(found, "AgentConnected")
     assert found["status"]["dataSecretName"] == names.bootstrap_secret("m")
 
 
-async def test_changed_server_url_regenerates_bootstrap_scripts(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        await yard.settled()
-    moved = Site(server_url="https://elsewhere.example:8443", ca_pem=yard.site.ca_pem)
-    async with yard.running(site=moved):
-        await yard.engine.until(
+async def test_changed_server_url_regenerates_bootstrap_scripts(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        await harness.settled()
+    moved = Site(server_url="https://elsewhere.example:8443", ca_pem=harness.site.ca_pem)
+    async with harness.running(site=moved):
+        await harness.engine.until(
             SECRETS,
-            yard.namespace,
+            harness.namespace,
             names.bootstrap_secret("m"),
             lambda obj: "elsewhere.example" in text(obj, "value"),
         )
@@ -478,17 +494,17 @@ async def test_changed_server_url_regenerates_bootstrap_scripts(yard: Yard) -> N
 # a hostile node
 
 
-async def test_agent_kubeconfig_reads_only_its_own_plan_secret(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine("m")
-    await yard.machine("n")
-    async with yard.running():
-        await yard.bootstrapped("m")
-        await yard.bootstrapped("n")
-        info = await yard.connect(await yard.token("m"))
+async def test_agent_kubeconfig_reads_only_its_own_plan_secret(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine("m")
+    await harness.machine("n")
+    async with harness.running():
+        await harness.bootstrapped("m")
+        await harness.bootstrapped("n")
+        info = await harness.connect(await harness.token("m"))
     own, other = names.plan_secret("m"), names.plan_secret("n")
-    here = yard.namespace
-    async with yard.host(info) as thief:
+    here = harness.namespace
+    async with harness.host(info) as thief:
         attempts = {
             "list secrets": thief.list(SECRETS, here),
             "list everywhere": thief.list(SECRETS),
@@ -518,54 +534,54 @@ async def test_agent_kubeconfig_reads_only_its_own_plan_secret(yard: Yard) -> No
         assert read(await thief.get(SECRETS, here, own))["metadata"]["name"] == own
 
 
-async def test_node_changes_to_its_role_or_plan_are_reverted_and_reported(yard: Yard) -> None:
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
-        info = await yard.connect(await yard.token())
-        await yard.engine.patch(
-            SECRETS, yard.namespace, info.secret_name, {"data": {"plan": encoded("{}")}}
+async def test_node_changes_to_its_role_or_plan_are_reverted_and_reported(harness: BootstrapHarness) -> None:
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
+        info = await harness.connect(await harness.token())
+        await harness.engine.patch(
+            SECRETS, harness.namespace, info.secret_name, {"data": {"plan": encoded("{}")}}
         )  # by hand, as a user may
-        before = await yard.plan()
-        async with yard.host(info) as node:
-            secret = read(await node.get(SECRETS, yard.namespace, info.secret_name))
+        before = await harness.plan()
+        async with harness.host(info) as node:
+            secret = read(await node.get(SECRETS, harness.namespace, info.secret_name))
             labels = {names.ETCD_ROLE: "true", names.CONTROL_PLANE_ROLE: "true", names.INIT_NODE: "true"}
             secret["metadata"]["labels"] |= labels
             secret["metadata"]["annotations"] = {"rke.cattle.io/join-url": "https://evil.example:9345"}
             secret["data"] |= {"plan": encoded('{"mine": 1}'), "applied-checksum": encoded("sum")}
-            await node.update(SECRETS, yard.namespace, info.secret_name, secret)
-        after = await yard.plan()
+            await node.update(SECRETS, harness.namespace, info.secret_name, secret)
+        after = await harness.plan()
         assert after["metadata"]["labels"] == before["metadata"]["labels"]
         assert "rke.cattle.io/join-url" not in after["metadata"]["annotations"]
         assert (text(after, "plan"), text(after, "applied-checksum")) == ("{}", "sum")
-        found = await yard.engine.until(
-            RKE_BOOTSTRAP.target, yard.namespace, "m", lambda obj: is_true(obj, "NodeTampered")
+        found = await harness.engine.until(
+            RKE_BOOTSTRAP.target, harness.namespace, "m", lambda obj: is_true(obj, "NodeTampered")
         )
         message = condition(found, "NodeTampered")["message"]
         assert names.ETCD_ROLE in message
         assert "data[plan]" in message
-        event = await yard.said("NodeTampered", "m")
+        event = await harness.until_event("NodeTampered", "m")
         assert event["type"] == "Warning"
 
 
-async def test_plan_secret_labels_are_reset_to_machine_labels(yard: Yard) -> None:
+async def test_plan_secret_labels_are_reset_to_machine_labels(harness: BootstrapHarness) -> None:
     """Also where no admission is in force."""
-    await yard.cluster()
-    await yard.machine()
-    async with yard.running():
-        await yard.bootstrapped()
+    await harness.cluster()
+    await harness.machine()
+    async with harness.running():
+        await harness.bootstrapped()
         name = names.plan_secret("m")
         stray = {names.ETCD_ROLE: "true", names.INIT_NODE: "true", names.WORKER_ROLE: None, "note": "kept"}
-        await yard.engine.patch(SECRETS, yard.namespace, name, {"metadata": {"labels": stray}})
-        found = await yard.engine.until(
-            SECRETS, yard.namespace, name, lambda obj: obj["metadata"]["labels"].get(names.WORKER_ROLE) == "true"
+        await harness.engine.patch(SECRETS, harness.namespace, name, {"metadata": {"labels": stray}})
+        found = await harness.engine.until(
+            SECRETS, harness.namespace, name, lambda obj: obj["metadata"]["labels"].get(names.WORKER_ROLE) == "true"
         )
         labels = found["metadata"]["labels"]
         assert (names.ETCD_ROLE in labels, names.INIT_NODE in labels, labels["note"]) == (False, False, "kept")
-        await yard.engine.patch(
-            MACHINE.target, yard.namespace, "m", {"metadata": {"labels": {names.ETCD_ROLE: "true"}}}
+        await harness.engine.patch(
+            MACHINE.target, harness.namespace, "m", {"metadata": {"labels": {names.ETCD_ROLE: "true"}}}
         )
-        await yard.engine.until(
-            SECRETS, yard.namespace, name, lambda obj: obj["metadata"]["labels"].get(names.ETCD_ROLE) == "true"
+        await harness.engine.until(
+            SECRETS, harness.namespace, name, lambda obj: obj["metadata"]["labels"].get(names.ETCD_ROLE) == "true"
         )

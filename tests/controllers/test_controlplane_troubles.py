@@ -16,11 +16,11 @@ from remuda.providers.controlplane.hosts import HOOK
 from remuda.providers.shared import names
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
+from tests.controllers.bootstrap_harness import TEST_MACHINE
 from tests.controllers.certificates import authority
 from tests.controllers.control_plane_harness import VERSION, WORKER, ControlPlaneHarness
 from tests.controllers.engine import Engine, Json, condition, is_true
 from tests.controllers.machines import evictions_answer_404, workload_cluster
-from tests.controllers.yard import YARD_MACHINE
 
 K3S = "etcd.k3s.cattle.io"
 
@@ -219,7 +219,7 @@ async def test_server_is_deleted_only_after_its_etcd_member_left(connected_harne
         await harness.workload.until(
             NODE.target, "", "s3", lambda obj: obj["metadata"].get("annotations", {}).get(f"{K3S}/remove") == "true"
         )
-        assert await harness.engine.get(YARD_MACHINE.target, harness.namespace, "s3") is not None
+        assert await harness.engine.get(TEST_MACHINE.target, harness.namespace, "s3") is not None
         harness.hosts.members.remove("s3")  # as the distribution does, which then says so
         left = {"metadata": {"annotations": {f"{K3S}/removed-node-name": "s3-0a1b"}}}
         await harness.workload.patch(NODE.target, "", "s3", left)

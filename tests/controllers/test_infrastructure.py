@@ -73,7 +73,7 @@ class Range:
     async def server(self, name: str, address: str, *, control_plane: bool = True) -> None:
         """A Machine whose Node is there."""
         labels = {capi_names.CLUSTER_NAME: "c"} | ({capi_names.CONTROL_PLANE: ""} if control_plane else {})
-        reference = {"apiGroup": names.MACHINE_GROUP, "kind": "YardMachine", "name": name}
+        reference = {"apiGroup": names.MACHINE_GROUP, "kind": "TestMachine", "name": name}
         spec = {"clusterName": "c", "bootstrap": {"dataSecretName": "x"}, "infrastructureRef": reference}
         await self.create(MACHINE, name, spec, labels)
         addresses = [{"type": "InternalIP", "address": address}, {"type": "Hostname", "address": name}]

@@ -27,8 +27,8 @@ from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
+from tests.controllers.bootstrap_harness import TEST_MACHINE
 from tests.controllers.control_plane_harness import SERVER, VERSION, WORKER, Hosts, QuickAgents
-from tests.controllers.yard import YARD_MACHINE
 from tests.faults import register
 from tests.faults.machines.story import NAMESPACE, Teller
 from tests.faults.plane import Plane, running
@@ -84,12 +84,12 @@ async def declare(teller: Teller, workload: ApiServer, folder: Path) -> None:
 async def machine(teller: Teller, name: str, roles: Json, number: int) -> None:
     labels = {**roles, capi_names.CLUSTER_NAME: "c"}
     await make(teller, RKE_BOOTSTRAP, name, {"clusterName": "c"}, labels)
-    target = YARD_MACHINE.target
-    await teller.make(target, NAMESPACE, YARD_MACHINE.name, name, spec={"providerID": f"yard://{name}"})
+    target = TEST_MACHINE.target
+    await teller.make(target, NAMESPACE, TEST_MACHINE.name, name, spec={"providerID": f"test://{name}"})
     spec = {
         "clusterName": "c",
         "bootstrap": {"configRef": {"apiGroup": names.GROUP, "kind": "RKEBootstrap", "name": name}},
-        "infrastructureRef": YARD_MACHINE.reference(name),
+        "infrastructureRef": TEST_MACHINE.reference(name),
     }
     await make(teller, MACHINE, name, spec, labels)
     addresses = [{"type": "InternalIP", "address": f"10.0.0.{number}"}]
@@ -110,7 +110,7 @@ async def node(workload: Client, name: str) -> None:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": {"node-role.kubernetes.io/etcd": "true"}},
-        "spec": {"providerID": f"yard://{name}"},
+        "spec": {"providerID": f"test://{name}"},
     }
     await workload.create(NODE.target, "", obj)
     conditions = [
@@ -156,7 +156,7 @@ async def test_control_plane_recovers_from_crash_at_every_point(tmp_path: Path) 
     try:
         async with running(tmp_path, register.points(_SUITE)) as (plane, client):
             teller = Teller(client)
-            await teller.persist(lambda: install(client, [YARD_MACHINE.definition()]))
+            await teller.persist(lambda: install(client, [TEST_MACHINE.definition()]))
             async with agents(plane, hosts):
                 await live(teller, workload, hosts, tmp_path / "workload")
             print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")

@@ -33,13 +33,13 @@ from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, decode, is_
 from tests.controllers.providers import ProviderKind
 
 EVENTS = Target("v1", "events")
-YARD_MACHINE = ProviderKind(names.MACHINE_GROUP, "YardMachine", "v1beta2")  # a driver's machine, played by the test
+TEST_MACHINE = ProviderKind(names.MACHINE_GROUP, "TestMachine", "v1beta2")  # a driver's machine, played by the test
 CLOUD_MACHINE = ProviderKind("infrastructure.cluster.x-k8s.io", "CloudMachine", "v1beta2")  # somebody else's
 
 ROLES = {names.WORKER_ROLE: "true", "pool": "a"}
 
 
-class Yard:
+class BootstrapHarness:
     def __init__(self, engine: Engine, namespace: str) -> None:
         self.engine = engine
         self.namespace = namespace
@@ -51,8 +51,8 @@ class Yard:
         self.manager: Manager
 
     @classmethod
-    async def create(cls, engine: Engine) -> Yard:
-        machines = [YARD_MACHINE.definition(), CLOUD_MACHINE.definition()]
+    async def create(cls, engine: Engine) -> BootstrapHarness:
+        machines = [TEST_MACHINE.definition(), CLOUD_MACHINE.definition()]
         await engine.install([*definitions(), *control_plane_definitions(), *machines])
         return cls(engine, await engine.namespace())
 
@@ -88,7 +88,7 @@ class Yard:
         self,
         name: str = "m",
         *,
-        infrastructure: ProviderKind = YARD_MACHINE,
+        infrastructure: ProviderKind = TEST_MACHINE,
         labels: Mapping[str, str] = ROLES,
         userdata: str = "",
         cluster: str = "c",
@@ -136,8 +136,8 @@ class Yard:
     async def token(self, name: str = "m") -> str:
         return token_in(await self.data(name))
 
-    async def said(self, reason: str, about: str) -> Json:
-        """The event, when it was told."""
+    async def until_event(self, reason: str, about: str) -> Json:
+        """Return the event as soon as there is one with this reason."""
         found = await self.engine.when(
             EVENTS,
             self.namespace,
