@@ -10,14 +10,14 @@ from remuda.kube.core import NAMESPACES
 from remuda.kube.errors import StatusError
 from remuda.providers.shared import names
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
-from tests.controllers.doors import Doors
+from tests.controllers.access_harness import AccessHarness
 from tests.controllers.engine import Engine, eventually
 from tests.lab.proxied import AuditLines
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def doors(engine: Engine) -> Doors:
-    return await Doors.create(engine)
+async def harness(engine: Engine) -> AccessHarness:
+    return await AccessHarness.create(engine)
 
 
 @pytest.mark.parametrize(
@@ -25,167 +25,169 @@ async def doors(engine: Engine) -> Doors:
     [("cluster-owner", "cluster-admin"), ("cluster-viewer", "view"), ("clusterrole:system:node", "system:node")],
 )
 async def test_grant_creates_management_and_cluster_bindings_and_deletion_removes_both(
-    doors: Doors, role: str, downstream: str
+    harness: AccessHarness, role: str, downstream: str
 ) -> None:
-    async with doors.running():
-        await doors.declared()
-        rider = await doors.user()
-        await doors.grant(rider, role, name=f"g-{rider}")
-        assert rider in await doors.says("Granted", f"g-{rider}")
+    async with harness.running():
+        await harness.create_cluster()
+        rider = await harness.user()
+        await harness.grant(rider, role, name=f"g-{rider}")
+        assert rider in await harness.says("Granted", f"g-{rider}")
         role_there, here, there = (
-            await doors.role(),
-            await doors.reaching(f"g-{rider}"),
-            await doors.downstream(f"g-{rider}"),
+            await harness.role(),
+            await harness.management_binding(f"g-{rider}"),
+            await harness.workload_binding(f"g-{rider}"),
         )
-        await doors.engine.delete(GRANT.target, doors.id, f"g-{rider}")
-        await doors.no_grant(f"g-{rider}")
-        assert await doors.reaching(f"g-{rider}") is None
-        assert await doors.downstream(f"g-{rider}") is None
+        await harness.engine.delete(GRANT.target, harness.id, f"g-{rider}")
+        await harness.until_grant_is_gone(f"g-{rider}")
+        assert await harness.management_binding(f"g-{rider}") is None
+        assert await harness.workload_binding(f"g-{rider}") is None
     assert role_there is not None
     assert role_there["rules"] == [
         {
             "apiGroups": ["management.cattle.io"],
             "resources": ["clusters"],
-            "resourceNames": [doors.id],
+            "resourceNames": [harness.id],
             "verbs": ["get"],
         }
     ]
     assert here is not None
-    assert here["roleRef"]["name"] == f"remuda:cluster:{doors.id}"
+    assert here["roleRef"]["name"] == f"remuda:cluster:{harness.id}"
     assert here["subjects"][0]["name"] == rider
     assert there is not None
     assert there["roleRef"]["name"] == downstream
     assert there["subjects"][0]["name"] == rider
 
 
-async def test_group_grant_creates_group_binding(doors: Doors) -> None:
-    async with doors.running():
-        await doors.declared()
-        obj = await doors.grant("", groupName="wranglers", name=f"g-{doors.id}")
-        await doors.says("Granted", f"g-{doors.id}")
-        there = await doors.downstream(f"g-{doors.id}")
-        await doors.engine.delete(GRANT.target, doors.id, obj["metadata"]["name"])
-        await doors.no_grant(f"g-{doors.id}")
+async def test_group_grant_creates_group_binding(harness: AccessHarness) -> None:
+    async with harness.running():
+        await harness.create_cluster()
+        obj = await harness.grant("", groupName="wranglers", name=f"g-{harness.id}")
+        await harness.says("Granted", f"g-{harness.id}")
+        there = await harness.workload_binding(f"g-{harness.id}")
+        await harness.engine.delete(GRANT.target, harness.id, obj["metadata"]["name"])
+        await harness.until_grant_is_gone(f"g-{harness.id}")
     assert there is not None
     assert there["subjects"][0] == {"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "wranglers"}
 
 
-async def test_grant_for_unreachable_cluster_is_applied_when_reachable(doors: Doors) -> None:
-    doors.open = False
-    async with doors.running():
-        await doors.declared()
-        name = f"g-{doors.id}"
-        await doors.grant(await doors.user(), name=name)
-        assert "the door is shut" in await doors.says("ClusterUnreachable", name)
-        assert await doors.reaching(name) is not None
-        doors.unlock()
-        await doors.says("Granted", name)
-        assert await doors.downstream(name) is not None
+async def test_grant_for_unreachable_cluster_is_applied_when_reachable(harness: AccessHarness) -> None:
+    harness.reachable = False
+    async with harness.running():
+        await harness.create_cluster()
+        name = f"g-{harness.id}"
+        await harness.grant(await harness.user(), name=name)
+        assert "the workload cluster is disconnected" in await harness.says("ClusterUnreachable", name)
+        assert await harness.management_binding(name) is not None
+        harness.reconnect()
+        await harness.says("Granted", name)
+        assert await harness.workload_binding(name) is not None
 
 
-async def test_revocation_cuts_access_at_once_and_reaches_cluster_later(doors: Doors) -> None:
-    async with doors.running():
-        await doors.declared()
-        name = f"g-{doors.id}"
-        await doors.grant(await doors.user(), name=name)
-        await doors.says("Granted", name)
-        doors.shut()
-        await eventually(lambda: _shut(doors))
-        await doors.engine.delete(GRANT.target, doors.id, name)
-        assert "can no longer reach the cluster" in await doors.says("Revoking", name)
-        assert await doors.reaching(name) is None
-        assert await doors.downstream(name) is not None
-        doors.unlock()
-        await doors.no_grant(name)
-        assert await doors.downstream(name) is None
+async def test_revocation_cuts_access_at_once_and_reaches_cluster_later(harness: AccessHarness) -> None:
+    async with harness.running():
+        await harness.create_cluster()
+        name = f"g-{harness.id}"
+        await harness.grant(await harness.user(), name=name)
+        await harness.says("Granted", name)
+        harness.disconnect()
+        await eventually(lambda: _shut(harness))
+        await harness.engine.delete(GRANT.target, harness.id, name)
+        assert "can no longer reach the cluster" in await harness.says("Revoking", name)
+        assert await harness.management_binding(name) is None
+        assert await harness.workload_binding(name) is not None
+        harness.reconnect()
+        await harness.until_grant_is_gone(name)
+        assert await harness.workload_binding(name) is None
 
 
-async def test_grant_of_deleted_cluster_is_removed_without_cluster_access(doors: Doors) -> None:
-    doors.open = False
-    async with doors.running():
-        await doors.declared()
-        name = f"g-{doors.id}"
-        await doors.grant(await doors.user(), name=name)
-        await doors.says("ClusterUnreachable", name)
-        await doors.engine.delete(GRANT.target, doors.id, name)
-        await doors.engine.delete(RKE_CONTROL_PLANE.target, doors.namespace, "c")
-        await doors.no_grant(name)
+async def test_grant_of_deleted_cluster_is_removed_without_cluster_access(harness: AccessHarness) -> None:
+    harness.reachable = False
+    async with harness.running():
+        await harness.create_cluster()
+        name = f"g-{harness.id}"
+        await harness.grant(await harness.user(), name=name)
+        await harness.says("ClusterUnreachable", name)
+        await harness.engine.delete(GRANT.target, harness.id, name)
+        await harness.engine.delete(RKE_CONTROL_PLANE.target, harness.namespace, "c")
+        await harness.until_grant_is_gone(name)
 
 
-async def test_user_deletion_removes_tokens_and_grants(doors: Doors) -> None:
-    async with doors.running():
-        await doors.declared()
-        rider, name = await doors.user(), f"g-{doors.id}"
-        token = await doors.token(rider)
-        await doors.grant(rider, name=name)
-        await doors.says("Granted", name)
-        await doors.engine.until(
+async def test_user_deletion_removes_tokens_and_grants(harness: AccessHarness) -> None:
+    async with harness.running():
+        await harness.create_cluster()
+        rider, name = await harness.user(), f"g-{harness.id}"
+        token = await harness.token(rider)
+        await harness.grant(rider, name=name)
+        await harness.says("Granted", name)
+        await harness.engine.until(
             TOKEN.target, "", token.obj["metadata"]["name"], lambda obj: obj["metadata"].get("ownerReferences")
         )
-        await doors.engine.delete(USER.target, "", rider)
-        await doors.no_grant(name)
-        await doors.engine.gone(TOKEN.target, "", token.obj["metadata"]["name"])
-        assert await doors.reaching(name) is None
-        assert await doors.downstream(name) is None
+        await harness.engine.delete(USER.target, "", rider)
+        await harness.until_grant_is_gone(name)
+        await harness.engine.gone(TOKEN.target, "", token.obj["metadata"]["name"])
+        assert await harness.management_binding(name) is None
+        assert await harness.workload_binding(name) is None
 
 
-async def test_idle_grant_writes_nothing_when_reconciled_again(doors: Doors) -> None:
-    async with doors.running():
-        await doors.declared()
-        rider, name = await doors.user(), f"g-{doors.id}"
-        await doors.grant(rider, name=name)
-        await doors.says("Granted", name)
-        doors.shut()
-        await eventually(lambda: _shut(doors))
-        await doors.settled()
-        versions = await _version(doors, name)
-        for grant in doors.manager.caches.of(GRANT).all(doors.id):
-            doors.manager.controllers["clusterroletemplatebinding"].enqueue(grant.key)
-        await doors.settled()
-        assert await _version(doors, name) == versions
+async def test_idle_grant_writes_nothing_when_reconciled_again(harness: AccessHarness) -> None:
+    async with harness.running():
+        await harness.create_cluster()
+        rider, name = await harness.user(), f"g-{harness.id}"
+        await harness.grant(rider, name=name)
+        await harness.says("Granted", name)
+        harness.disconnect()
+        await eventually(lambda: _shut(harness))
+        await harness.settled()
+        versions = await _version(harness, name)
+        for grant in harness.manager.caches.of(GRANT).all(harness.id):
+            harness.manager.controllers["clusterroletemplatebinding"].enqueue(grant.key)
+        await harness.settled()
+        assert await _version(harness, name) == versions
 
 
-async def test_modified_cluster_binding_is_restored(doors: Doors) -> None:
-    async with doors.running():
-        await doors.declared()
-        name = f"g-{doors.id}"
-        await doors.grant(await doors.user(), "cluster-viewer", name=name)
-        await doors.says("Granted", name)
-        there = await doors.downstream(name)
+async def test_modified_cluster_binding_is_restored(harness: AccessHarness) -> None:
+    async with harness.running():
+        await harness.create_cluster()
+        name = f"g-{harness.id}"
+        await harness.grant(await harness.user(), "cluster-viewer", name=name)
+        await harness.says("Granted", name)
+        there = await harness.workload_binding(name)
         assert there is not None
         subjects = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "rustler"}]
-        await doors.engine.patch(CLUSTER_ROLE_BINDINGS, "", there["metadata"]["name"], {"subjects": subjects})
-        await doors.settled()
-        for grant in doors.manager.caches.of(GRANT).all(doors.id):
-            doors.manager.controllers["clusterroletemplatebinding"].enqueue(grant.key)
+        await harness.engine.patch(CLUSTER_ROLE_BINDINGS, "", there["metadata"]["name"], {"subjects": subjects})
+        await harness.settled()
+        for grant in harness.manager.caches.of(GRANT).all(harness.id):
+            harness.manager.controllers["clusterroletemplatebinding"].enqueue(grant.key)
 
         async def right() -> bool:
-            found = await doors.downstream(name)
+            found = await harness.workload_binding(name)
             return found is not None and found["subjects"] == there["subjects"]
 
         await eventually(right)
 
 
-async def test_creator_owns_cluster_until_grant_is_deleted(doors: Doors) -> None:
-    async with doors.running():
-        rider = await doors.user()
-        await doors.declared(**{names.CREATOR: rider})
-        await doors.says("Granted", "creator-cluster-owner")
-        await doors.engine.until(
-            MANAGEMENT_CLUSTER.target, "", doors.id, lambda obj: "remuda.dev/creator-granted" in str(obj["metadata"])
+async def test_creator_owns_cluster_until_grant_is_deleted(harness: AccessHarness) -> None:
+    async with harness.running():
+        rider = await harness.user()
+        await harness.create_cluster(**{names.CREATOR: rider})
+        await harness.says("Granted", "creator-cluster-owner")
+        await harness.engine.until(
+            MANAGEMENT_CLUSTER.target, "", harness.id, lambda obj: "remuda.dev/creator-granted" in str(obj["metadata"])
         )
-        await doors.engine.delete(GRANT.target, doors.id, "creator-cluster-owner")
-        await doors.no_grant("creator-cluster-owner")
-        await doors.engine.patch(MANAGEMENT_CLUSTER.target, "", doors.id, {"metadata": {"labels": {"looked": "at"}}})
-        await doors.settled()
-        assert await doors.engine.get(GRANT.target, doors.id, "creator-cluster-owner") is None
+        await harness.engine.delete(GRANT.target, harness.id, "creator-cluster-owner")
+        await harness.until_grant_is_gone("creator-cluster-owner")
+        await harness.engine.patch(
+            MANAGEMENT_CLUSTER.target, "", harness.id, {"metadata": {"labels": {"looked": "at"}}}
+        )
+        await harness.settled()
+        assert await harness.engine.get(GRANT.target, harness.id, "creator-cluster-owner") is None
 
 
-async def test_creator_without_user_object_gets_no_grant(doors: Doors) -> None:
-    async with doors.running():
-        await doors.declared(**{names.CREATOR: "system:admin"})
-        await doors.settled()
-        assert await doors.engine.list(GRANT.target, doors.id) == []
+async def test_creator_without_user_object_gets_no_grant(harness: AccessHarness) -> None:
+    async with harness.running():
+        await harness.create_cluster(**{names.CREATOR: "system:admin"})
+        await harness.settled()
+        assert await harness.engine.list(GRANT.target, harness.id) == []
 
 
 @pytest.mark.parametrize(
@@ -200,43 +202,43 @@ async def test_creator_without_user_object_gets_no_grant(doors: Doors) -> None:
     ],
 )
 async def test_invalid_grant_is_rejected_with_reason_and_audited(
-    doors: Doors, change: dict[str, str], words: str
+    harness: AccessHarness, change: dict[str, str], words: str
 ) -> None:
-    async with doors.running():
-        await doors.declared()
-        rider = await doors.user()
+    async with harness.running():
+        await harness.create_cluster()
+        rider = await harness.user()
         with AuditLines() as audit, pytest.raises(StatusError, match=words):
-            await doors.grant(rider, **change)
+            await harness.grant(rider, **change)
     *again, line = audit.lines
-    assert not again or doors.engine.name == "kubernetes"  # which asks twice: before and after its schema
+    assert not again or harness.engine.name == "kubernetes"  # which asks twice: before and after its schema
     assert (line["code"], line["verb"]) == (422, "create")
-    assert line["path"].startswith(f"/apis/management.cattle.io/v3/namespaces/{doors.id}/clusterroletemplatebindings")
+    assert line["path"].startswith(f"/apis/management.cattle.io/v3/namespaces/{harness.id}/clusterroletemplatebindings")
     assert line["why"]
 
 
-async def test_grant_for_missing_cluster_is_rejected(doors: Doors) -> None:
-    async with doors.running():
-        rider = await doors.user()
-        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": doors.id}}
-        await doors.engine.create(NAMESPACES, "", space)
+async def test_grant_for_missing_cluster_is_rejected(harness: AccessHarness) -> None:
+    async with harness.running():
+        rider = await harness.user()
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": harness.id}}
+        await harness.engine.create(NAMESPACES, "", space)
         with pytest.raises(StatusError, match="no cluster has this id"):
-            await doors.grant(rider)
+            await harness.grant(rider)
 
 
-async def test_grant_is_immutable(doors: Doors) -> None:
-    async with doors.running():
-        await doors.declared()
-        name = f"g-{doors.id}"
-        await doors.grant(await doors.user(), "cluster-viewer", name=name)
+async def test_grant_is_immutable(harness: AccessHarness) -> None:
+    async with harness.running():
+        await harness.create_cluster()
+        name = f"g-{harness.id}"
+        await harness.grant(await harness.user(), "cluster-viewer", name=name)
         with pytest.raises(StatusError, match="is immutable"):
-            await doors.engine.patch(GRANT.target, doors.id, name, {"roleTemplateName": "cluster-owner"})
+            await harness.engine.patch(GRANT.target, harness.id, name, {"roleTemplateName": "cluster-owner"})
 
 
-async def _shut(doors: Doors) -> bool:
-    return doors._remote.look(doors.cluster).client is None
+async def _shut(harness: AccessHarness) -> bool:
+    return harness._remote.look(harness.cluster).client is None
 
 
-async def _version(doors: Doors, name: str) -> str:
-    found = await doors.engine.get(GRANT.target, doors.id, name)
+async def _version(harness: AccessHarness, name: str) -> str:
+    found = await harness.engine.get(GRANT.target, harness.id, name)
     assert found is not None
     return found["metadata"]["resourceVersion"]  # type: ignore[no-any-return]

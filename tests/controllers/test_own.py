@@ -15,7 +15,7 @@ from remuda.access.self_service_api import CLUSTERS, TOKENS, SelfServiceApi
 from remuda.access.types import TOKEN
 from remuda.kube.web import Request
 from remuda.runtime.manager import Manager
-from tests.controllers.doors import Doors
+from tests.controllers.access_harness import AccessHarness
 from tests.controllers.engine import Engine, eventually
 from tests.lab.proxied import AuditLines
 
@@ -28,7 +28,7 @@ class Peer:
         return b""
 
 
-class Counter(Doors):
+class SelfServiceHarness(AccessHarness):
     """Where users ask. The cluster is open to `guest`; an administrator comes without a token of ours."""
 
     guest = ""
@@ -59,58 +59,58 @@ class Counter(Doors):
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def counter(engine: Engine) -> Counter:
-    return await Counter.create(engine)
+async def harness(engine: Engine) -> SelfServiceHarness:
+    return await SelfServiceHarness.create(engine)
 
 
-async def test_user_lists_and_revokes_only_own_tokens(counter: Counter) -> None:
-    async with counter.running():
-        rider, other = await counter.user(), await counter.user()
-        mine, spare, theirs = await counter.token(rider), await counter.token(rider), await counter.token(other)
+async def test_user_lists_and_revokes_only_own_tokens(harness: SelfServiceHarness) -> None:
+    async with harness.running():
+        rider, other = await harness.user(), await harness.user()
+        mine, spare, theirs = await harness.token(rider), await harness.token(rider), await harness.token(other)
         for one in (mine, spare, theirs):
-            await counter.known(one.bearer)
+            await harness.known(one.bearer)
         names = {one.obj["metadata"]["name"] for one in (mine, spare)}
-        code, found = await counter.ask(mine.bearer, TOKENS)
+        code, found = await harness.ask(mine.bearer, TOKENS)
         assert (code, {one["metadata"]["name"] for one in found["items"]}) == (200, names)
         assert "sha256" not in json.dumps(found)
         with AuditLines() as audit:
             foreign = theirs.obj["metadata"]["name"]
-            assert (await counter.ask(mine.bearer, f"{TOKENS}/{foreign}", "DELETE"))[0] == 404
-            assert (await counter.ask(mine.bearer, f"{TOKENS}/{spare.obj['metadata']['name']}", "DELETE"))[0] == 200
+            assert (await harness.ask(mine.bearer, f"{TOKENS}/{foreign}", "DELETE"))[0] == 404
+            assert (await harness.ask(mine.bearer, f"{TOKENS}/{spare.obj['metadata']['name']}", "DELETE"))[0] == 200
         assert [(line["user"], line["code"]) for line in audit.lines] == [(rider, 404), (rider, 200)]
-        await counter.engine.gone(TOKEN.target, "", spare.obj["metadata"]["name"])
-        assert await counter.engine.get(TOKEN.target, "", foreign) is not None
+        await harness.engine.gone(TOKEN.target, "", spare.obj["metadata"]["name"])
+        assert await harness.engine.get(TOKEN.target, "", foreign) is not None
 
 
-async def test_non_users_and_cluster_scoped_tokens_are_denied_own_tokens(counter: Counter) -> None:
-    async with counter.running():
-        await counter.declared()
-        rider = await counter.user()
-        limited = await counter.token(rider, clusters=(counter.id,))
-        await counter.known(limited.bearer)
+async def test_non_users_and_cluster_scoped_tokens_are_denied_own_tokens(harness: SelfServiceHarness) -> None:
+    async with harness.running():
+        await harness.create_cluster()
+        rider = await harness.user()
+        limited = await harness.token(rider, clusters=(harness.id,))
+        await harness.known(limited.bearer)
         for bearer in (limited.bearer, "admin"):
-            assert (await counter.ask(bearer, TOKENS))[0] == 403
-            assert (await counter.ask(bearer, f"{TOKENS}/{limited.obj['metadata']['name']}", "DELETE"))[0] == 403
+            assert (await harness.ask(bearer, TOKENS))[0] == 403
+            assert (await harness.ask(bearer, f"{TOKENS}/{limited.obj['metadata']['name']}", "DELETE"))[0] == 403
         with AuditLines() as audit:
-            assert (await counter.ask("nobody", TOKENS))[0] == 401
-            assert (await counter.ask(f"token-guessed:{'a' * 52}", CLUSTERS))[0] == 401
+            assert (await harness.ask("nobody", TOKENS))[0] == 401
+            assert (await harness.ask(f"token-guessed:{'a' * 52}", CLUSTERS))[0] == 401
         assert ["token-guessed" in line["why"] for line in audit.lines] == [False, True]
-        assert (await counter.ask("admin", "/k8s/own/anything"))[0] == 404
+        assert (await harness.ask("admin", "/k8s/own/anything"))[0] == 404
 
 
-async def test_user_lists_only_reachable_clusters(counter: Counter) -> None:
-    async with counter.running():
-        await counter.declared()
-        rider, other = await counter.user(), await counter.user()
-        counter.guest = rider
-        mine, theirs = await counter.token(rider), await counter.token(other)
-        await counter.known(mine.bearer)
-        await counter.known(theirs.bearer)
+async def test_user_lists_only_reachable_clusters(harness: SelfServiceHarness) -> None:
+    async with harness.running():
+        await harness.create_cluster()
+        rider, other = await harness.user(), await harness.user()
+        harness.guest = rider
+        mine, theirs = await harness.token(rider), await harness.token(other)
+        await harness.known(mine.bearer)
+        await harness.known(theirs.bearer)
 
         async def is_found() -> bool:
-            return bool((await counter.ask(mine.bearer, CLUSTERS))[1]["items"])
+            return bool((await harness.ask(mine.bearer, CLUSTERS))[1]["items"])
 
         await eventually(is_found)
-        expected = {"items": [{"id": counter.id, "name": "c", "namespace": counter.namespace}]}
-        assert (await counter.ask(mine.bearer, CLUSTERS))[1] == expected
-        assert (await counter.ask(theirs.bearer, CLUSTERS))[1] == {"items": []}
+        expected = {"items": [{"id": harness.id, "name": "c", "namespace": harness.namespace}]}
+        assert (await harness.ask(mine.bearer, CLUSTERS))[1] == expected
+        assert (await harness.ask(theirs.bearer, CLUSTERS))[1] == {"items": []}

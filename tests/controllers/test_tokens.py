@@ -9,28 +9,28 @@ from remuda.access import users
 from remuda.access.tokens import mint
 from remuda.access.types import TOKEN, USER
 from remuda.kube.errors import StatusError
-from tests.controllers.doors import Doors
+from tests.controllers.access_harness import AccessHarness
 from tests.controllers.engine import Engine, eventually
 from tests.lab.proxied import AuditLines
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def doors(engine: Engine) -> Doors:
-    return await Doors.create(engine)
+async def harness(engine: Engine) -> AccessHarness:
+    return await AccessHarness.create(engine)
 
 
-async def known(doors: Doors, bearer: str) -> None:
+async def known(harness: AccessHarness, bearer: str) -> None:
     """Until the caches have it."""
 
     async def is_known() -> bool:
-        return not refused(doors, bearer)
+        return not refused(harness, bearer)
 
     await eventually(is_known)
 
 
-def refused(doors: Doors, bearer: str) -> bool:
+def refused(harness: AccessHarness, bearer: str) -> bool:
     try:
-        found = doors.tokens.caller(bearer)
+        found = harness.tokens.caller(bearer)
     except StatusError as error:
         said = error
     else:
@@ -44,87 +44,89 @@ def refused(doors: Doors, bearer: str) -> bool:
     return True
 
 
-async def no_longer(doors: Doors, bearer: str) -> None:
+async def no_longer(harness: AccessHarness, bearer: str) -> None:
     async def is_refused() -> bool:
-        return refused(doors, bearer)
+        return refused(harness, bearer)
 
     await eventually(is_refused)
 
 
-async def test_token_authenticates_its_user(doors: Doors) -> None:
-    async with doors.running():
-        await doors.declared()
-        rider = await doors.user()
-        token = await doors.token(rider)
-        limited = await doors.token(rider, clusters=(doors.id,))
-        await known(doors, token.bearer)
-        await known(doors, limited.bearer)
-        caller, narrow = doors.tokens.caller(token.bearer), doors.tokens.caller(limited.bearer)
-        user = await doors.engine.get(USER.target, "", rider)
+async def test_token_authenticates_its_user(harness: AccessHarness) -> None:
+    async with harness.running():
+        await harness.create_cluster()
+        rider = await harness.user()
+        token = await harness.token(rider)
+        limited = await harness.token(rider, clusters=(harness.id,))
+        await known(harness, token.bearer)
+        await known(harness, limited.bearer)
+        caller, narrow = harness.tokens.caller(token.bearer), harness.tokens.caller(limited.bearer)
+        user = await harness.engine.get(USER.target, "", rider)
     assert caller is not None
     assert narrow is not None
     assert user is not None
     assert (caller.name, caller.uid, caller.clusters) == (rider, user["metadata"]["uid"], None)
     assert caller.groups == ("remuda:users", "system:authenticated")
     assert caller.token == token.obj["metadata"]["name"]
-    assert narrow.clusters == (doors.id,)
+    assert narrow.clusters == (harness.id,)
 
 
-async def test_revoked_token_is_rejected(doors: Doors) -> None:
-    async with doors.running():
-        token = await doors.token(await doors.user())
-        await known(doors, token.bearer)
-        await doors.engine.delete(TOKEN.target, "", token.obj["metadata"]["name"])
-        await no_longer(doors, token.bearer)
+async def test_revoked_token_is_rejected(harness: AccessHarness) -> None:
+    async with harness.running():
+        token = await harness.token(await harness.user())
+        await known(harness, token.bearer)
+        await harness.engine.delete(TOKEN.target, "", token.obj["metadata"]["name"])
+        await no_longer(harness, token.bearer)
 
 
-async def test_expired_token_is_rejected_and_later_deleted(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_token_is_rejected_and_later_deleted(
+    harness: AccessHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(users, "EXPIRED_SECONDS", 1.0)
-    async with doors.running():
-        token = await doors.token(await doors.user(), seconds=3600.0)
-        await known(doors, token.bearer)
+    async with harness.running():
+        token = await harness.token(await harness.user(), seconds=3600.0)
+        await known(harness, token.bearer)
         name = token.obj["metadata"]["name"]
-        await doors.expires_soon(name)
-        await no_longer(doors, token.bearer)
-        await doors.engine.gone(TOKEN.target, "", name)
+        await harness.expires_soon(name)
+        await no_longer(harness, token.bearer)
+        await harness.engine.gone(TOKEN.target, "", name)
 
 
-async def test_tokens_of_disabled_user_are_rejected_until_enabled(doors: Doors) -> None:
-    async with doors.running():
-        rider = await doors.user()
-        token = await doors.token(rider)
-        await known(doors, token.bearer)
-        await doors.engine.patch(USER.target, "", rider, {"enabled": False})
-        await no_longer(doors, token.bearer)
-        await doors.engine.patch(USER.target, "", rider, {"enabled": True})
-        await known(doors, token.bearer)
+async def test_tokens_of_disabled_user_are_rejected_until_enabled(harness: AccessHarness) -> None:
+    async with harness.running():
+        rider = await harness.user()
+        token = await harness.token(rider)
+        await known(harness, token.bearer)
+        await harness.engine.patch(USER.target, "", rider, {"enabled": False})
+        await no_longer(harness, token.bearer)
+        await harness.engine.patch(USER.target, "", rider, {"enabled": True})
+        await known(harness, token.bearer)
 
 
-async def test_recreated_user_inherits_no_tokens(doors: Doors) -> None:
-    async with doors.running():
-        rider = await doors.user()
-        token = await doors.token(rider)
+async def test_recreated_user_inherits_no_tokens(harness: AccessHarness) -> None:
+    async with harness.running():
+        rider = await harness.user()
+        token = await harness.token(rider)
         name = token.obj["metadata"]["name"]
-        await doors.engine.until(TOKEN.target, "", name, lambda obj: obj["metadata"].get("ownerReferences"))
-        await doors.engine.delete(USER.target, "", rider)
+        await harness.engine.until(TOKEN.target, "", name, lambda obj: obj["metadata"].get("ownerReferences"))
+        await harness.engine.delete(USER.target, "", rider)
         again = {"apiVersion": USER.api_version, "kind": "User", "metadata": {"name": rider}}
-        await doors.engine.create(USER.target, "", again)
-        fresh = await doors.token(rider)
-        await known(doors, fresh.bearer)
-        assert refused(doors, token.bearer)
-        await doors.engine.gone(TOKEN.target, "", name)
+        await harness.engine.create(USER.target, "", again)
+        fresh = await harness.token(rider)
+        await known(harness, fresh.bearer)
+        assert refused(harness, token.bearer)
+        await harness.engine.gone(TOKEN.target, "", name)
 
 
-async def test_forged_and_malformed_tokens_are_rejected(doors: Doors) -> None:
-    async with doors.running():
-        token = await doors.token(await doors.user())
-        await known(doors, token.bearer)
+async def test_forged_and_malformed_tokens_are_rejected(harness: AccessHarness) -> None:
+    async with harness.running():
+        token = await harness.token(await harness.user())
+        await known(harness, token.bearer)
         name, _, secret = token.bearer.partition(":")
         other = mint("anybody").bearer.partition(":")[2]
-        assert refused(doors, f"{name}:{other}")
-        assert refused(doors, f"token-nobody:{secret}")
+        assert refused(harness, f"{name}:{other}")
+        assert refused(harness, f"token-nobody:{secret}")
         for foreign in ("", name, f"{name}:", f"{name}:{secret}x", f"{name}:{token.obj['hash']}", "a.b.c", f"{name}:é"):
-            assert doors.tokens.caller(foreign) is None
+            assert harness.tokens.caller(foreign) is None
 
 
 @pytest.mark.parametrize(
@@ -137,13 +139,13 @@ async def test_forged_and_malformed_tokens_are_rejected(doors: Doors) -> None:
     ],
 )
 async def test_invalid_token_object_is_rejected_with_reason(
-    doors: Doors, change: dict[str, object], words: str
+    harness: AccessHarness, change: dict[str, object], words: str
 ) -> None:
-    async with doors.running():
-        obj = mint(await doors.user()).obj | change
+    async with harness.running():
+        obj = mint(await harness.user()).obj | change
         with AuditLines() as audit, pytest.raises(StatusError, match=words) as caught:
-            await doors.engine.create(TOKEN.target, "", obj)
-    if doors.engine.name == "embedded":  # others ask the schema first, which shows its author what he has sent
+            await harness.engine.create(TOKEN.target, "", obj)
+    if harness.engine.name == "embedded":  # others ask the schema first, which shows its author what he has sent
         assert "s3cr3t" not in str(caught.value)
         (line,) = audit.lines
         assert (line["code"], line["verb"]) == (422, "create")
@@ -152,24 +154,24 @@ async def test_invalid_token_object_is_rejected_with_reason(
         assert "s3cr3t" not in str(line)
 
 
-async def test_token_user_and_hash_are_immutable(doors: Doors) -> None:
-    async with doors.running():
-        token = await doors.token(await doors.user())
-        other = await doors.user()
+async def test_token_user_and_hash_are_immutable(harness: AccessHarness) -> None:
+    async with harness.running():
+        token = await harness.token(await harness.user())
+        other = await harness.user()
         name = token.obj["metadata"]["name"]
         for change in ({"userId": other}, {"hash": mint(other).obj["hash"]}):
             with pytest.raises(StatusError, match="is immutable"):
-                await doors.engine.patch(TOKEN.target, "", name, change)
+                await harness.engine.patch(TOKEN.target, "", name, change)
 
 
-async def test_an_idle_token_is_not_written(doors: Doors) -> None:
-    async with doors.running() as manager:
-        token = await doors.token(await doors.user(), seconds=3600.0)
+async def test_an_idle_token_is_not_written(harness: AccessHarness) -> None:
+    async with harness.running() as manager:
+        token = await harness.token(await harness.user(), seconds=3600.0)
         name = token.obj["metadata"]["name"]
-        before = await doors.engine.until(TOKEN.target, "", name, lambda obj: obj["metadata"].get("ownerReferences"))
+        before = await harness.engine.until(TOKEN.target, "", name, lambda obj: obj["metadata"].get("ownerReferences"))
         for one in manager.caches.of(TOKEN).all():
             manager.controllers["token"].enqueue(one.key)
-        await doors.settled()
-        after = await doors.engine.get(TOKEN.target, "", name)
+        await harness.settled()
+        after = await harness.engine.get(TOKEN.target, "", name)
     assert after is not None
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]

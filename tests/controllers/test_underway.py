@@ -9,11 +9,11 @@ from remuda.access.authorization import reaching, reviewed_access
 from remuda.access.interfaces import Caller
 from remuda.access.types import GRANT, TOKEN, USER
 from remuda.runtime.manager import Manager
-from tests.controllers.doors import Doors
+from tests.controllers.access_harness import AccessHarness
 from tests.controllers.engine import Engine, eventually
 
 
-class Open(Doors):
+class ActiveRequestsHarness(AccessHarness):
     """With calls under way; who may is the engine's own word."""
 
     underway: ActiveRequests
@@ -27,7 +27,7 @@ class Open(Doors):
 
     async def granted(self) -> str:
         """A user who may reach the cluster."""
-        await self.declared()
+        await self.create_cluster()
         rider = await self.user()
         await self.grant(rider, "cluster-viewer")  # the cluster is the engine itself, where an owner may anything
         await self.says("Granted")
@@ -53,8 +53,8 @@ class Open(Doors):
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def doors(engine: Engine) -> Open:
-    return await Open.create(engine)
+async def harness(engine: Engine) -> ActiveRequestsHarness:
+    return await ActiveRequestsHarness.create(engine)
 
 
 async def ended(call: Call) -> str:
@@ -66,53 +66,53 @@ async def ended(call: Call) -> str:
     return call.why
 
 
-async def test_revoked_token_ends_only_its_own_requests(doors: Open) -> None:
-    async with doors.running():
-        rider = await doors.granted()
-        token, other = await doors.token(rider), await doors.token(rider)
-        call, goes_on = await doors.call(token.bearer), await doors.call(other.bearer)
+async def test_revoked_token_ends_only_its_own_requests(harness: ActiveRequestsHarness) -> None:
+    async with harness.running():
+        rider = await harness.granted()
+        token, other = await harness.token(rider), await harness.token(rider)
+        call, goes_on = await harness.call(token.bearer), await harness.call(other.bearer)
         name = token.obj["metadata"]["name"]
-        await doors.engine.delete(TOKEN.target, "", name)
+        await harness.engine.delete(TOKEN.target, "", name)
         assert await ended(call) == f"token {name}: it was revoked"
         assert not goes_on.why
 
 
-async def test_expired_token_ends_its_requests(doors: Open) -> None:
-    async with doors.running():
-        rider = await doors.granted()
-        token = await doors.token(rider)
-        call = await doors.call(token.bearer)
-        await doors.expires_soon(token.obj["metadata"]["name"])
+async def test_expired_token_ends_its_requests(harness: ActiveRequestsHarness) -> None:
+    async with harness.running():
+        rider = await harness.granted()
+        token = await harness.token(rider)
+        call = await harness.call(token.bearer)
+        await harness.expires_soon(token.obj["metadata"]["name"])
         assert ": it expired at " in await ended(call)
 
 
-async def test_token_narrowed_to_other_clusters_ends_its_requests(doors: Open) -> None:
-    async with doors.running():
-        rider = await doors.granted()
-        token = await doors.token(rider)
-        call = await doors.call(token.bearer)
-        other = await Open.create(doors.engine)
-        await other.declared()
-        await doors.engine.patch(TOKEN.target, "", token.obj["metadata"]["name"], {"clusterNames": [other.id]})
+async def test_token_narrowed_to_other_clusters_ends_its_requests(harness: ActiveRequestsHarness) -> None:
+    async with harness.running():
+        rider = await harness.granted()
+        token = await harness.token(rider)
+        call = await harness.call(token.bearer)
+        other = await ActiveRequestsHarness.create(harness.engine)
+        await other.create_cluster()
+        await harness.engine.patch(TOKEN.target, "", token.obj["metadata"]["name"], {"clusterNames": [other.id]})
         assert "is not for this cluster" in await ended(call)
 
 
-async def test_disabling_user_ends_its_requests(doors: Open) -> None:
-    async with doors.running():
-        rider = await doors.granted()
-        call = await doors.call((await doors.token(rider)).bearer)
-        await doors.engine.patch(USER.target, "", rider, {"enabled": False})
+async def test_disabling_user_ends_its_requests(harness: ActiveRequestsHarness) -> None:
+    async with harness.running():
+        rider = await harness.granted()
+        call = await harness.call((await harness.token(rider)).bearer)
+        await harness.engine.patch(USER.target, "", rider, {"enabled": False})
         assert f"its user {rider} is disabled" in await ended(call)
 
 
 async def test_revoked_grant_ends_requests_even_when_cluster_is_unreachable(
-    doors: Open,
+    harness: ActiveRequestsHarness,
 ) -> None:
-    async with doors.running():
-        rider = await doors.granted()
-        call = await doors.call((await doors.token(rider)).bearer)
-        doors.shut()
-        await doors.engine.delete(GRANT.target, doors.id, "g")
-        assert f"{rider} may not get clusters.management.cattle.io {doors.id}" == await ended(call)
-        doors.unlock()
-        await doors.no_grant()
+    async with harness.running():
+        rider = await harness.granted()
+        call = await harness.call((await harness.token(rider)).bearer)
+        harness.disconnect()
+        await harness.engine.delete(GRANT.target, harness.id, "g")
+        assert f"{rider} may not get clusters.management.cattle.io {harness.id}" == await ended(call)
+        harness.reconnect()
+        await harness.until_grant_is_gone()

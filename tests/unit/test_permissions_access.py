@@ -22,13 +22,13 @@ from remuda.providers.controlplane.identity import derived_id
 from remuda.providers.shared import names
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.runtime.manager import Manager
-from tests.controllers.doors import Doors
+from tests.controllers.access_harness import AccessHarness
 from tests.controllers.engine import Engine
 from tests.unit.test_permissions import ACCESS, MANAGER, RIGHTS, rights
 from tests.unit.test_permissions_providers import engine
 
 
-class Limited(Doors):
+class Limited(AccessHarness):
     """The controllers have the rights of a manager; whoever tells the story has all of them."""
 
     server: ApiServer
@@ -65,45 +65,45 @@ async def test_access_rbac_rules_are_sufficient_and_used(tmp_path: Path, monkeyp
     async with engine(tmp_path) as (server, noting):
         everybody = Engine("embedded", server.client(), server.kubeconfig)
         for declared in (True, False):
-            doors = await Limited.create(everybody)
-            assert isinstance(doors, Limited)
-            doors.server = server
-            await a_cluster_with_users(doors, declared)
+            harness = await Limited.create(everybody)
+            assert isinstance(harness, Limited)
+            harness.server = server
+            await a_cluster_with_users(harness, declared)
         await somebody_asks(server)
     assert noting.refused == set()
     objects = [one for one in yaml.safe_load_all(RIGHTS.read_text()) if one["metadata"]["name"] == ACCESS]
     assert set(rights(objects)) - noting.asked == {("get", "clusters.management.cattle.io")}  # it is only given on
 
 
-async def a_cluster_with_users(doors: Doors, declared: bool) -> None:
-    async with doors.running():
-        rider = await doors.user()
+async def a_cluster_with_users(harness: AccessHarness, declared: bool) -> None:
+    async with harness.running():
+        rider = await harness.user()
         if declared:
-            await doors.declared(**{names.CREATOR: rider})
+            await harness.create_cluster(**{names.CREATOR: rider})
         else:
-            doors.id = derived_id(doors.cluster)
-            await doors.plane()
-        await doors.admin_kubeconfig()
-        await doors.engine.until(SECRETS, doors.namespace, "c-kubeconfig", lambda obj: "token" in obj["data"])
-        grant = names.join(doors.id, doors.namespace, "owner")
-        await doors.says("Granted", grant)
-        token = await doors.token(rider, seconds=2.0)
-        await doors.engine.gone(TOKEN.target, "", token.obj["metadata"]["name"])
+            harness.id = derived_id(harness.cluster)
+            await harness.create_control_plane()
+        await harness.admin_kubeconfig()
+        await harness.engine.until(SECRETS, harness.namespace, "c-kubeconfig", lambda obj: "token" in obj["data"])
+        grant = names.join(harness.id, harness.namespace, "owner")
+        await harness.says("Granted", grant)
+        token = await harness.token(rider, seconds=2.0)
+        await harness.engine.gone(TOKEN.target, "", token.obj["metadata"]["name"])
         for target, place, name in (  # either is made anew
-            (TOKEN.target, "", system_user(doors.cluster)),
-            (SECRETS, doors.namespace, "c-kubeconfig"),
+            (TOKEN.target, "", system_user(harness.cluster)),
+            (SECRETS, harness.namespace, "c-kubeconfig"),
         ):
-            await doors.settled()
-            await doors.engine.delete(target, place, name)
-            await doors.engine.until(target, place, name, lambda obj: True)
-        await doors.grant(rider, name=f"g-{doors.id}")
-        await doors.says("Granted", f"g-{doors.id}")
-        await doors.engine.delete(GRANT.target, doors.id, f"g-{doors.id}")
-        await doors.no_grant(f"g-{doors.id}")
-        await doors.engine.delete(RKE_CONTROL_PLANE.target, doors.namespace, "c")
-        await doors.engine.gone(USER.target, "", system_user(doors.cluster))
+            await harness.settled()
+            await harness.engine.delete(target, place, name)
+            await harness.engine.until(target, place, name, lambda obj: True)
+        await harness.grant(rider, name=f"g-{harness.id}")
+        await harness.says("Granted", f"g-{harness.id}")
+        await harness.engine.delete(GRANT.target, harness.id, f"g-{harness.id}")
+        await harness.until_grant_is_gone(f"g-{harness.id}")
+        await harness.engine.delete(RKE_CONTROL_PLANE.target, harness.namespace, "c")
+        await harness.engine.gone(USER.target, "", system_user(harness.cluster))
         if not declared:
-            await doors.engine.gone(NAMESPACES, "", doors.id)
+            await harness.engine.gone(NAMESPACES, "", harness.id)
 
 
 async def somebody_asks(server: ApiServer) -> None:

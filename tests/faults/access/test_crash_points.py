@@ -24,7 +24,7 @@ from remuda.providers.controlplane.identity import derived_id
 from remuda.providers.shared import names
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.runtime import steps
-from tests.controllers.doors import Doors
+from tests.controllers.access_harness import AccessHarness
 from tests.controllers.engine import Engine, Json, named
 from tests.faults import register
 from tests.lab.limits import LIMIT_SECONDS
@@ -75,11 +75,11 @@ async def test_access_controllers_recover_from_crash_at_every_point(tmp_path: Pa
     server = await ApiServer.start(ServerSettings(data_dir=tmp_path / "data", port=0), admission=ADMISSION)
     try:
         engine = Engine("embedded", server.client(), server.kubeconfig)
-        doors = await Doors.create(engine)
-        program = Access(server.kubeconfig, doors.namespace, tmp_path, points)
+        harness = await AccessHarness.create(engine)
+        program = Access(server.kubeconfig, harness.namespace, tmp_path, points)
         async with alive(program):
             for number in range(_ROUNDS):
-                await live(doors, declared=number % 2 == 0)
+                await live(harness, declared=number % 2 == 0)
                 if number and not program.left:
                     break
         assert program.left == set(), "the story has not come here"
@@ -87,68 +87,68 @@ async def test_access_controllers_recover_from_crash_at_every_point(tmp_path: Pa
         await server.stop()
 
 
-async def live(doors: Doors, *, declared: bool) -> None:
-    engine, system = doors.engine, system_user(doors.cluster)
-    rider = await doors.user()
+async def live(harness: AccessHarness, *, declared: bool) -> None:
+    engine, system = harness.engine, system_user(harness.cluster)
+    rider = await harness.user()
     if declared:
-        doors.id = f"c-m-{rider.rpartition('-')[2]}"
-        await doors.declared(**{names.CREATOR: rider})
-        await granted(doors, "creator-cluster-owner")
-        await until(engine, MANAGEMENT_CLUSTER.target, "", doors.id, lambda obj: "creator-granted" in str(obj))
+        harness.id = f"c-m-{rider.rpartition('-')[2]}"
+        await harness.create_cluster(**{names.CREATOR: rider})
+        await granted(harness, "creator-cluster-owner")
+        await until(engine, MANAGEMENT_CLUSTER.target, "", harness.id, lambda obj: "creator-granted" in str(obj))
     else:
-        doors.id = derived_id(doors.cluster)
-        await doors.plane()
-    await doors.admin_kubeconfig()
-    await until(engine, SECRETS, doors.namespace, "c-kubeconfig", lambda obj: "token" in obj["data"])
-    await granted(doors, names.join(doors.id, doors.namespace, "owner"))
-    token = await doors.token(rider, seconds=3600.0)
+        harness.id = derived_id(harness.cluster)
+        await harness.create_control_plane()
+    await harness.admin_kubeconfig()
+    await until(engine, SECRETS, harness.namespace, "c-kubeconfig", lambda obj: "token" in obj["data"])
+    await granted(harness, names.join(harness.id, harness.namespace, "owner"))
+    token = await harness.token(rider, seconds=3600.0)
     await until(engine, TOKEN.target, "", named(token.obj), lambda obj: obj["metadata"].get("ownerReferences"))
     await engine.patch(TOKEN.target, "", named(token.obj), {"expiresAt": soon()})
     await engine.gone(TOKEN.target, "", named(token.obj), seconds=LIMIT_SECONDS)
-    before = await until(engine, SECRETS, doors.namespace, "c-kubeconfig", lambda obj: True)
-    await engine.delete(SECRETS, doors.namespace, "c-kubeconfig")  # its token's secret is lost
+    before = await until(engine, SECRETS, harness.namespace, "c-kubeconfig", lambda obj: True)
+    await engine.delete(SECRETS, harness.namespace, "c-kubeconfig")  # its token's secret is lost
     again = await until(
-        engine, SECRETS, doors.namespace, "c-kubeconfig", lambda obj: obj["data"]["token"] != before["data"]["token"]
+        engine, SECRETS, harness.namespace, "c-kubeconfig", lambda obj: obj["data"]["token"] != before["data"]["token"]
     )
     await engine.patch(
-        SECRETS, doors.namespace, "c-kubeconfig", {"metadata": {"annotations": {"remuda.dev/server": "x"}}}
+        SECRETS, harness.namespace, "c-kubeconfig", {"metadata": {"annotations": {"remuda.dev/server": "x"}}}
     )
     await until(
         engine,
         SECRETS,
-        doors.namespace,
+        harness.namespace,
         "c-kubeconfig",
         lambda obj: obj["metadata"]["annotations"] != {} and "ranch" in str(obj),
     )
     assert again["data"]["token"]
-    await doors.grant(rider, name=f"g-{rider}")
-    await granted(doors, f"g-{rider}")
-    await engine.delete(GRANT.target, doors.id, f"g-{rider}")
-    await engine.gone(GRANT.target, doors.id, f"g-{rider}", seconds=LIMIT_SECONDS)
-    await engine.delete(RKE_CONTROL_PLANE.target, doors.namespace, "c")
-    await engine.delete(SECRETS, doors.namespace, "c-kubeconfig-admin")
+    await harness.grant(rider, name=f"g-{rider}")
+    await granted(harness, f"g-{rider}")
+    await engine.delete(GRANT.target, harness.id, f"g-{rider}")
+    await engine.gone(GRANT.target, harness.id, f"g-{rider}", seconds=LIMIT_SECONDS)
+    await engine.delete(RKE_CONTROL_PLANE.target, harness.namespace, "c")
+    await engine.delete(SECRETS, harness.namespace, "c-kubeconfig-admin")
     if declared:
-        await engine.delete(MANAGEMENT_CLUSTER.target, "", doors.id)
-        await engine.delete(NAMESPACES, "", doors.id)
+        await engine.delete(MANAGEMENT_CLUSTER.target, "", harness.id)
+        await engine.delete(NAMESPACES, "", harness.id)
     await engine.delete(USER.target, "", rider)
     await engine.gone(USER.target, "", system, seconds=LIMIT_SECONDS)
-    await engine.gone(NAMESPACES, "", doors.id, seconds=LIMIT_SECONDS)
+    await engine.gone(NAMESPACES, "", harness.id, seconds=LIMIT_SECONDS)
     for target in (TOKEN.target, GRANT.target, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS):
-        await engine.when(target, "", lambda objects: not leftovers(doors, objects), seconds=LIMIT_SECONDS)
+        await engine.when(target, "", lambda objects: not leftovers(harness, objects), seconds=LIMIT_SECONDS)
 
 
-def leftovers(doors: Doors, objects: Sequence[Json]) -> list[str]:
+def leftovers(harness: AccessHarness, objects: Sequence[Json]) -> list[str]:
     """On the management plane. The cluster is the same server here, and of one that is gone nothing is removed."""
-    ours = (f"remuda:cluster:{doors.id}", f"remuda:grant:{doors.id}:")
+    ours = (f"remuda:cluster:{harness.id}", f"remuda:grant:{harness.id}:")
     kinds = (TOKEN.name, GRANT.name)
     return [named(obj) for obj in objects if obj["kind"] in kinds or named(obj).startswith(ours)]
 
 
-async def granted(doors: Doors, name: str) -> None:
+async def granted(harness: AccessHarness, name: str) -> None:
     def holds(obj: Json) -> bool:
         return any(one["status"] == "True" for one in obj.get("status", {}).get("conditions", []))
 
-    await until(doors.engine, GRANT.target, doors.id, name, holds)
+    await until(harness.engine, GRANT.target, harness.id, name, holds)
 
 
 async def until(engine: Engine, target: Target, namespace: str, name: str, holds: Callable[[Json], object]) -> Json:

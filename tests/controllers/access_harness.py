@@ -1,5 +1,5 @@
-"""Clusters with doors for a test of access: control planes that only say who they are, whose workload cluster is the
-engine itself. The test opens and closes the way to it.
+"""One cluster for a test of access: a control plane that only says who it is, whose workload cluster is the
+engine itself. The test connects it and disconnects it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, condition
 SITE = Site(server_url="https://ranch.example:6443", ca_pem=b"-- the ranch's --\n")
 
 
-class Doors:
+class AccessHarness:
     """One cluster `c`, with an id of its own."""
 
     def __init__(self, engine: Engine, namespace: str, id: str) -> None:
@@ -43,7 +43,7 @@ class Doors:
         self.namespace = namespace
         self.id = id
         self.cluster = Key(namespace, "c")
-        self.open = True
+        self.reachable = True
         self.site = SITE
         self.manager: Manager
         self.tokens: Tokens
@@ -76,16 +76,16 @@ class Doors:
         self.tokens = Tokens(manager.caches)
 
     async def _dial(self, cluster: Key) -> Client:
-        if not self.open or cluster != self.cluster:
-            raise Retryable("the door is shut")
+        if not self.reachable or cluster != self.cluster:
+            raise Retryable("the workload cluster is disconnected")
         return UnclosedClient(self.engine.client)  # type: ignore[return-value]
 
-    def shut(self) -> None:
-        self.open = False
+    def disconnect(self) -> None:
+        self.reachable = False
         self._remote.nudge(self.cluster)
 
-    def unlock(self) -> None:
-        self.open = True
+    def reconnect(self) -> None:
+        self.reachable = True
         self._remote.nudge(self.cluster)
 
     async def settled(self) -> None:
@@ -95,11 +95,11 @@ class Doors:
 
     # what is made
 
-    async def declared(self, **annotations: str) -> None:
+    async def create_cluster(self, **annotations: str) -> None:
         """As provisioning makes it."""
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.id}}
         await self.engine.create(NAMESPACES, "", space)
-        await self.plane(managementClusterName=self.id)
+        await self.create_control_plane(managementClusterName=self.id)
         obj = _object(MANAGEMENT_CLUSTER, self.id, spec={"displayName": "c", "fleetWorkspaceName": self.namespace})
         obj["metadata"]["annotations"] = annotations
         await self.engine.create(MANAGEMENT_CLUSTER.target, "", obj)
@@ -113,7 +113,7 @@ class Doors:
                 while seen.of(kind).get("", name) is None:
                     await asyncio.sleep(0.01)
 
-    async def plane(self, **spec: Any) -> Json:
+    async def create_control_plane(self, **spec: Any) -> Json:
         wanted = {"kubernetesVersion": "v1.34.1+k3s1", "clusterName": "c", **spec}
         return await self.engine.create(
             RKE_CONTROL_PLANE.target, self.namespace, _object(RKE_CONTROL_PLANE, "c", spec=wanted)
@@ -168,17 +168,17 @@ class Doors:
         )
         return condition(found, "Ready")["message"]  # type: ignore[no-any-return]
 
-    async def reaching(self, name: str = "g") -> Json | None:
+    async def management_binding(self, name: str = "g") -> Json | None:
         """What the management plane says."""
         return await self.engine.get(CLUSTER_ROLE_BINDINGS, "", f"remuda:grant:{self.id}:{name}")
 
-    async def downstream(self, name: str = "g") -> Json | None:
+    async def workload_binding(self, name: str = "g") -> Json | None:
         return await self.engine.get(CLUSTER_ROLE_BINDINGS, "", f"remuda:grant:{name}")
 
     async def role(self) -> Json | None:
         return await self.engine.get(CLUSTER_ROLES, "", f"remuda:cluster:{self.id}")
 
-    async def no_grant(self, name: str = "g") -> None:
+    async def until_grant_is_gone(self, name: str = "g") -> None:
         await self.engine.gone(GRANT.target, self.id, name)
 
 
