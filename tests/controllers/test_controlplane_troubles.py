@@ -20,7 +20,7 @@ from tests.controllers.bootstrap_harness import TEST_MACHINE
 from tests.controllers.certificates import authority
 from tests.controllers.control_plane_harness import VERSION, WORKER, ControlPlaneHarness
 from tests.controllers.engine import Engine, Json, condition, is_true
-from tests.controllers.machines import evictions_answer_404, workload_cluster
+from tests.controllers.machine_harness import evictions_answer_404, workload_cluster
 
 K3S = "etcd.k3s.cattle.io"
 

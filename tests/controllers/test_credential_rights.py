@@ -18,7 +18,7 @@ from remuda.providers.shared.author import AUTHOR
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.provisioning.types import CLUSTER
-from tests.controllers.drivermachines import KIND, Bench
+from tests.controllers.driver_machine_harness import KIND, DriverMachineHarness
 from tests.controllers.engine import Engine, Json, condition
 from tests.controllers.provisioning_harness import CONFIG, SIM_MACHINE, TEMPLATE, ProvisioningHarness, pool
 from tests.controllers.tenants import EVERYTHING, acting_as, grant, new_name, revoke
@@ -273,35 +273,36 @@ async def test_cluster_without_author_is_flagged_until_user_takes_over(
 
 
 async def test_revoked_author_gets_no_new_server_and_existing_servers_are_removable(engine: Engine) -> None:
-    bench, user = await Bench.create(engine), new_name()
+    harness, user = await DriverMachineHarness.create(engine), new_name()
     record = {AUTHOR: f'{{"user":"{user}"}}'}
-    await bench.cluster()
-    await bench.secret("cred", token=b"t0ken")
-    async with bench.running():
-        await bench.machine(cloudCredentialSecretName="cred")
-        job = await bench.job()  # nobody is recorded yet
-        await bench.succeed(job)
-        await bench.ready()
-        await bench.machine("n", bootstrapped=False, cloudCredentialSecretName="cred")
+    await harness.cluster()
+    await harness.secret("cred", token=b"t0ken")
+    async with harness.running():
+        await harness.machine(cloudCredentialSecretName="cred")
+        job = await harness.job()  # nobody is recorded yet
+        await harness.succeed(job)
+        await harness.ready()
+        await harness.machine("n", bootstrapped=False, cloudCredentialSecretName="cred")
         for name in ("m", "n"):
-            await engine.patch(KIND.target, bench.namespace, name, {"metadata": {"annotations": record}})
-        await bench.bootstrap("n")
-        obj = await bench.says("CredentialForbidden", "n")
+            await engine.patch(KIND.target, harness.namespace, name, {"metadata": {"annotations": record}})
+        await harness.bootstrap("n")
+        obj = await harness.says("CredentialForbidden", "n")
         said = condition(obj, "Ready")["message"]
         assert (
-            f"{user}, who chose the credential Secret {bench.namespace}/cred, no longer has the right to get it" in said
+            f"{user}, who chose the credential Secret {harness.namespace}/cred, no longer has the right to get it"
+            in said
         )
-        assert [one["metadata"]["name"] for one in await bench.jobs() if "n-" in one["metadata"]["name"]] == []
-        await bench.delete("m")
-        await bench.succeed(await bench.job("m", removes=True))
-        await bench.gone("m")
-        await grant(engine, bench.namespace, user, "read", [READ_SECRETS])
-        await bench.annotate("wake", "up", "n")
-        await bench.job("n")
+        assert [one["metadata"]["name"] for one in await harness.jobs() if "n-" in one["metadata"]["name"]] == []
+        await harness.delete("m")
+        await harness.succeed(await harness.job("m", removes=True))
+        await harness.gone("m")
+        await grant(engine, harness.namespace, user, "read", [READ_SECRETS])
+        await harness.annotate("wake", "up", "n")
+        await harness.job("n")
 
 
 async def test_cloned_machine_has_the_author_of_its_template(engine: Engine) -> None:
-    bench, user = await Bench.create(engine), new_name()
+    harness, user = await DriverMachineHarness.create(engine), new_name()
     target = Target("rke-machine.cattle.io/v1", "probemachinetemplates")
     obj = {
         "apiVersion": target.api_version,
@@ -309,44 +310,44 @@ async def test_cloned_machine_has_the_author_of_its_template(engine: Engine) -> 
         "metadata": {"name": "t", "annotations": {AUTHOR: f'{{"user":"{user}"}}'}},
         "spec": {"template": {"spec": {"common": {"cloudCredentialSecretName": "cred"}}}},
     }
-    await engine.create(target, bench.namespace, obj)
-    await bench.cluster()
-    await bench.secret("cred", token=b"t0ken")
+    await engine.create(target, harness.namespace, obj)
+    await harness.cluster()
+    await harness.secret("cred", token=b"t0ken")
     cloned = {"metadata": {"annotations": {AUTHOR: None, capi_names.CLONED_FROM_NAME: "t"}}}
-    async with bench.running():
-        await bench.machine(bootstrapped=False, cloudCredentialSecretName="cred")
+    async with harness.running():
+        await harness.machine(bootstrapped=False, cloudCredentialSecretName="cred")
         if engine.name == "embedded":
-            await engine.patch(KIND.target, bench.namespace, "m", cloned)
-            await bench.bootstrap()
-            await bench.says("CredentialForbidden")
-            await grant(engine, bench.namespace, user, "all", [EVERYTHING])
+            await engine.patch(KIND.target, harness.namespace, "m", cloned)
+            await harness.bootstrap()
+            await harness.says("CredentialForbidden")
+            await grant(engine, harness.namespace, user, "all", [EVERYTHING])
             async with acting_as(engine, user) as client:  # who may write machines does not change where one is from
                 lost = {"metadata": {"annotations": {capi_names.CLONED_FROM_NAME: "other"}}}
-                await client.patch(KIND.target, bench.namespace, "m", lost)
-            found = await engine.get(KIND.target, bench.namespace, "m")
+                await client.patch(KIND.target, harness.namespace, "m", lost)
+            found = await engine.get(KIND.target, harness.namespace, "m")
             assert (found or {})["metadata"]["annotations"][capi_names.CLONED_FROM_NAME] == "t"
-            await bench.job()
+            await harness.job()
 
 
 async def test_server_without_author_is_created_with_warning_event(engine: Engine) -> None:
-    bench = await Bench.create(engine)
-    await bench.cluster()
-    await bench.secret("cred", token=b"t0ken")
-    async with bench.running():
-        await bench.machine(cloudCredentialSecretName="cred")
+    harness = await DriverMachineHarness.create(engine)
+    await harness.cluster()
+    await harness.secret("cred", token=b"t0ken")
+    async with harness.running():
+        await harness.machine(cloudCredentialSecretName="cred")
         if engine.name == "embedded":
-            (said,) = await bench.events("NoAuthor")
+            (said,) = await harness.events("NoAuthor")
             assert "kubectl annotate KIND NAME remuda.dev/author=me --overwrite" in said
-        await bench.job()
+        await harness.job()
 
 
 async def test_bootstrap_secret_from_foreign_source_is_rejected(engine: Engine) -> None:
-    bench = await Bench.create(engine)
-    await bench.cluster()
-    await bench.secret("others", value=b"secret")
-    async with bench.running():
-        await bench.machine(bootstrapped=False)
+    harness = await DriverMachineHarness.create(engine)
+    await harness.cluster()
+    await harness.secret("others", value=b"secret")
+    async with harness.running():
+        await harness.machine(bootstrapped=False)
         patch = {"spec": {"bootstrap": {"dataSecretName": "others"}}}
-        await engine.patch(MACHINE.target, bench.namespace, "m", patch)
-        await bench.says("ForeignBootstrapData")
-        assert await bench.jobs() == []
+        await engine.patch(MACHINE.target, harness.namespace, "m", patch)
+        await harness.says("ForeignBootstrapData")
+        assert await harness.jobs() == []

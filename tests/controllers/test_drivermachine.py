@@ -14,58 +14,58 @@ from remuda.providers.shared import names
 from remuda.providers.shared.jobs import job_spec
 from remuda.providers.shared.jobs.state import State
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
-from tests.controllers.drivermachines import BY_USER_DATA, FOUND, KIND, PATIENT, SCRIPT, Bench
+from tests.controllers.driver_machine_harness import BY_USER_DATA, FOUND, KIND, PATIENT, SCRIPT, DriverMachineHarness
 from tests.controllers.engine import Engine, condition, named
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def bench(engine: Engine) -> Bench:
-    return await Bench.create(engine)
+async def harness(engine: Engine) -> DriverMachineHarness:
+    return await DriverMachineHarness.create(engine)
 
 
-async def test_machine_becomes_ready_after_create_job_succeeds(bench: Bench) -> None:
-    async with bench.running():
-        await bench.cluster()
-        await bench.machine(options={"size": "large", "disk": 20, "tags": ["a"]})
-        job = await bench.job()
-        assert not condition(await bench.says("Creating"), "Stalled")
+async def test_machine_becomes_ready_after_create_job_succeeds(harness: DriverMachineHarness) -> None:
+    async with harness.running():
+        await harness.cluster()
+        await harness.machine(options={"size": "large", "disk": 20, "tags": ["a"]})
+        job = await harness.job()
+        assert not condition(await harness.says("Creating"), "Stalled")
 
-        await bench.succeed(job)
-        found = await bench.ready()
-        await bench.settled()
+        await harness.succeed(job)
+        found = await harness.ready()
+        await harness.settled()
 
     assert found["spec"]["providerID"] == "probe://i-1"
     assert found["status"]["ready"] is True
     assert found["status"]["initialization"] == {"provisioned": True}
     assert condition(found, "CreateJob")["status"] == "True"
-    assert await bench.left() == ["secrets m-machine-state"]
+    assert await harness.left() == ["secrets m-machine-state"]
 
 
 @pytest.mark.parametrize(("maker", "told"), [("probe", {"bridge": "rm-1"}), ("other", {})])
 async def test_job_order_includes_network_made_by_same_driver_only(
-    bench: Bench, maker: str, told: dict[str, str]
+    harness: DriverMachineHarness, maker: str, told: dict[str, str]
 ) -> None:
     shared = {"apiVersion": RKE_CLUSTER.api_version, "kind": "RKECluster", "metadata": {"name": "c"}, "spec": {}}
-    await bench.engine.create(RKE_CLUSTER.target, bench.namespace, shared)
+    await harness.engine.create(RKE_CLUSTER.target, harness.namespace, shared)
     made = {"driver": maker, "network": {"bridge": "rm-1"}}
-    await bench.engine.status(RKE_CLUSTER.target, bench.namespace, "c", {"infrastructure": made})
-    async with bench.running():
-        await bench.cluster()
-        await bench.machine()
-        await bench.job()
-        assert (await bench.order())["network"] == told
+    await harness.engine.status(RKE_CLUSTER.target, harness.namespace, "c", {"infrastructure": made})
+    async with harness.running():
+        await harness.cluster()
+        await harness.machine()
+        await harness.job()
+        assert (await harness.order())["network"] == told
 
 
-async def test_job_order_is_complete_and_job_may_access_one_secret(bench: Bench) -> None:
-    async with bench.running():
-        await bench.cluster()
-        await bench.secret("cred", probecredentialConfig__token=b"t0ken", plain=b"x")
-        made = await bench.machine(options={"size": "large"}, cloudCredentialSecretName="cred")
-        job = await bench.job()
-        order = await bench.order()
-        data = await bench.data(names.provision("m"))
-        credentials = await bench.data(names.credential_secret("m"))
-        role = await bench.engine.get(ROLES, bench.namespace, names.provision("m"))
+async def test_job_order_is_complete_and_job_may_access_one_secret(harness: DriverMachineHarness) -> None:
+    async with harness.running():
+        await harness.cluster()
+        await harness.secret("cred", probecredentialConfig__token=b"t0ken", plain=b"x")
+        made = await harness.machine(options={"size": "large"}, cloudCredentialSecretName="cred")
+        job = await harness.job()
+        order = await harness.order()
+        data = await harness.data(names.provision("m"))
+        credentials = await harness.data(names.credential_secret("m"))
+        role = await harness.engine.get(ROLES, harness.namespace, names.provision("m"))
 
     assert (data["value"], data["format"]) == (SCRIPT, b"script")
     assert credentials == {"token": b"t0ken", "plain": b"x"}
@@ -97,19 +97,19 @@ async def test_job_order_is_complete_and_job_may_access_one_secret(bench: Bench)
     assert labels["rke.cattle.io/capi-machine-name"] == "m"
 
 
-async def test_machine_with_user_data_becomes_ready_when_agent_connects(bench: Bench) -> None:
-    async with bench.running():
-        await bench.cluster()
-        await bench.machine()
-        await bench.succeed(await bench.job(), BY_USER_DATA)
-        waiting = await bench.says("WaitingForAgent")
-        await bench.settled()
-        assert await bench.left() == ["secrets m-machine-state"], "what the Job needed goes before the agent calls"
+async def test_machine_with_user_data_becomes_ready_when_agent_connects(harness: DriverMachineHarness) -> None:
+    async with harness.running():
+        await harness.cluster()
+        await harness.machine()
+        await harness.succeed(await harness.job(), BY_USER_DATA)
+        waiting = await harness.says("WaitingForAgent")
+        await harness.settled()
+        assert await harness.left() == ["secrets m-machine-state"], "what the Job needed goes before the agent calls"
         assert "provisioned" not in waiting["status"].get("initialization", {})
         assert waiting["spec"]["providerID"] == "probe:///z/i-7"
 
-        await bench.connect()
-        found = await bench.ready()
+        await harness.connect()
+        found = await harness.ready()
 
     assert found["status"]["addresses"] == [
         {"type": "InternalIP", "address": "10.0.0.7"},
@@ -118,162 +118,162 @@ async def test_machine_with_user_data_becomes_ready_when_agent_connects(bench: B
     assert found["status"]["failureDomain"] == "z"
 
 
-async def test_ready_condition_names_each_unmet_precondition(bench: Bench) -> None:
-    async with bench.running():
-        await bench.cluster(provisioned=False)
-        await bench.machine(bootstrapped=False)
-        found = await bench.says("WaitingForInfrastructure")
-        assert f"Cluster {bench.namespace}/c" in condition(found, "Ready")["message"]
+async def test_ready_condition_names_each_unmet_precondition(harness: DriverMachineHarness) -> None:
+    async with harness.running():
+        await harness.cluster(provisioned=False)
+        await harness.machine(bootstrapped=False)
+        found = await harness.says("WaitingForInfrastructure")
+        assert f"Cluster {harness.namespace}/c" in condition(found, "Ready")["message"]
 
-        await bench.provision_cluster()
-        found = await bench.says("WaitingForBootstrapData")
+        await harness.provision_cluster()
+        found = await harness.says("WaitingForBootstrapData")
         assert "RKEBootstrap" in condition(found, "Ready")["message"]
         assert not found["metadata"].get("finalizers"), "nothing was asked for yet"
 
-        await bench.bootstrap()
-        await bench.job()
+        await harness.bootstrap()
+        await harness.job()
 
 
-async def test_missing_credential_is_named_in_condition(bench: Bench) -> None:
-    async with bench.running():
-        await bench.cluster()
-        await bench.machine(cloudCredentialSecretName="nowhere")
-        found = await bench.says("CredentialNotFound")
-        assert f"{bench.namespace}/nowhere" in condition(found, "Ready")["message"]
-        assert await bench.jobs() == []
+async def test_missing_credential_is_named_in_condition(harness: DriverMachineHarness) -> None:
+    async with harness.running():
+        await harness.cluster()
+        await harness.machine(cloudCredentialSecretName="nowhere")
+        found = await harness.says("CredentialNotFound")
+        assert f"{harness.namespace}/nowhere" in condition(found, "Ready")["message"]
+        assert await harness.jobs() == []
 
 
-async def test_credential_from_tenant_credential_namespace_is_used(bench: Bench) -> None:
-    place = f"{bench.namespace}-credentials"
-    await bench.engine.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
+async def test_credential_from_tenant_credential_namespace_is_used(harness: DriverMachineHarness) -> None:
+    place = f"{harness.namespace}-credentials"
+    await harness.engine.create(NAMESPACES, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}})
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "cloud"}, "stringData": {"token": "t0ken"}}
-    await bench.engine.create(SECRETS, place, secret)
-    async with bench.running():
-        await bench.cluster()
-        await bench.machine(cloudCredentialSecretName=f"{place}:cloud")
-        await bench.job()
-        assert await bench.data(names.credential_secret("m")) == {"token": b"t0ken"}
+    await harness.engine.create(SECRETS, place, secret)
+    async with harness.running():
+        await harness.cluster()
+        await harness.machine(cloudCredentialSecretName=f"{place}:cloud")
+        await harness.job()
+        assert await harness.data(names.credential_secret("m")) == {"token": b"t0ken"}
 
 
-async def test_a_credential_of_any_other_namespace_is_not_read(bench: Bench) -> None:
-    async with bench.running():
-        await bench.cluster()
-        await bench.machine(cloudCredentialSecretName="kube-system:admin")
-        found = await bench.says("BadCredentialReference")
+async def test_a_credential_of_any_other_namespace_is_not_read(harness: DriverMachineHarness) -> None:
+    async with harness.running():
+        await harness.cluster()
+        await harness.machine(cloudCredentialSecretName="kube-system:admin")
+        found = await harness.says("BadCredentialReference")
         assert "cattle-global-data" in condition(found, "Ready")["message"]
-        assert await bench.jobs() == []
+        assert await harness.jobs() == []
 
 
-async def test_paused_machine_creates_no_job_and_sets_paused_condition(bench: Bench) -> None:
-    async with bench.running():
-        await bench.cluster(paused=True)
-        await bench.machine()
-        await bench.says("Paused", type="Paused")
-        await bench.settled()
-        assert await bench.jobs() == []
+async def test_paused_machine_creates_no_job_and_sets_paused_condition(harness: DriverMachineHarness) -> None:
+    async with harness.running():
+        await harness.cluster(paused=True)
+        await harness.machine()
+        await harness.says("Paused", type="Paused")
+        await harness.settled()
+        assert await harness.jobs() == []
 
-        await bench.engine.patch(CLUSTER.target, bench.namespace, "c", {"spec": {"paused": False}})
-        await bench.job()
+        await harness.engine.patch(CLUSTER.target, harness.namespace, "c", {"spec": {"paused": False}})
+        await harness.job()
 
 
-async def test_idle_machines_write_nothing(bench: Bench) -> None:
-    async with bench.running() as manager:
-        await bench.cluster()
+async def test_idle_machines_write_nothing(harness: DriverMachineHarness) -> None:
+    async with harness.running() as manager:
+        await harness.cluster()
         for name in ("a", "b"):
-            await bench.machine(name)
+            await harness.machine(name)
         for name in ("a", "b"):
-            await bench.succeed(await bench.job(name))
-            await bench.ready(name)
-        await bench.settled()
-    async with bench.running() as manager:
-        await bench.settled()
+            await harness.succeed(await harness.job(name))
+            await harness.ready(name)
+        await harness.settled()
+    async with harness.running() as manager:
+        await harness.settled()
         assert manager.ledger.writes == 0
-        await bench.engine.patch(CLUSTER.target, bench.namespace, "c", {"metadata": {"labels": {"x": "y"}}})
-        await bench.settled()
+        await harness.engine.patch(CLUSTER.target, harness.namespace, "c", {"metadata": {"labels": {"x": "y"}}})
+        await harness.settled()
         assert manager.ledger.writes == 0
 
 
-async def test_failed_machine_waiting_for_retry_writes_nothing(bench: Bench) -> None:
-    async with bench.running(PATIENT):
-        await bench.cluster()
-        await bench.machine()
-        await bench.fail(await bench.job())
-        await bench.says("CreateError")
-        await bench.settled()
-    async with bench.running(PATIENT) as manager:
-        await bench.says("CreateError")
-        await bench.settled()
+async def test_failed_machine_waiting_for_retry_writes_nothing(harness: DriverMachineHarness) -> None:
+    async with harness.running(PATIENT):
+        await harness.cluster()
+        await harness.machine()
+        await harness.fail(await harness.job())
+        await harness.says("CreateError")
+        await harness.settled()
+    async with harness.running(PATIENT) as manager:
+        await harness.says("CreateError")
+        await harness.settled()
         before = manager.ledger.writes
-        manager.controllers["probemachine"].enqueue(Key(bench.namespace, "m"))
-        await bench.settled()
+        manager.controllers["probemachine"].enqueue(Key(harness.namespace, "m"))
+        await harness.settled()
         assert manager.ledger.writes == before
 
 
-async def test_options_of_a_server_cannot_change(bench: Bench) -> None:
-    await bench.cluster()
-    await bench.machine(options={"size": "large", "namespace": "here", "tags": ["a"]})
+async def test_options_of_a_server_cannot_change(harness: DriverMachineHarness) -> None:
+    await harness.cluster()
+    await harness.machine(options={"size": "large", "namespace": "here", "tags": ["a"]})
     changes = ({"size": "small"}, {"size": None}, {"disk": 3}, {"namespace": "there"}, {"tags": ["b"]})
     for change in changes:
         with pytest.raises(StatusError, match="immutable"):
-            await bench.engine.patch(KIND.target, bench.namespace, "m", {"spec": change})
-    await bench.engine.patch(KIND.target, bench.namespace, "m", {"spec": {"common": {"labels": {"a": "b"}}}})
-    await bench.engine.patch(KIND.target, bench.namespace, "m", {"spec": {"providerID": "probe://x"}})
+            await harness.engine.patch(KIND.target, harness.namespace, "m", {"spec": change})
+    await harness.engine.patch(KIND.target, harness.namespace, "m", {"spec": {"common": {"labels": {"a": "b"}}}})
+    await harness.engine.patch(KIND.target, harness.namespace, "m", {"spec": {"providerID": "probe://x"}})
 
 
-async def test_moved_machine_gets_no_second_server(bench: Bench) -> None:
+async def test_moved_machine_gets_no_second_server(harness: DriverMachineHarness) -> None:
     """`clusterctl move` brings spec, annotations and Secrets, and no status."""
-    async with bench.running():
-        await bench.cluster()
-        made = await bench.machine()
-        await bench.succeed(await bench.job(), State(phase="bootstrapped", id="i-1", provider_id="probe://i-1"))
-        await bench.ready()
-        await bench.settled()
-    identity = f"{bench.namespace}/m/{made['metadata']['uid']}"
-    await bench.engine.status(KIND.target, bench.namespace, "m", dict.fromkeys(_STATUS))
+    async with harness.running():
+        await harness.cluster()
+        made = await harness.machine()
+        await harness.succeed(await harness.job(), State(phase="bootstrapped", id="i-1", provider_id="probe://i-1"))
+        await harness.ready()
+        await harness.settled()
+    identity = f"{harness.namespace}/m/{made['metadata']['uid']}"
+    await harness.engine.status(KIND.target, harness.namespace, "m", dict.fromkeys(_STATUS))
 
-    async with bench.running():
-        found = await bench.ready()
-        await bench.settled()
-        assert await bench.jobs() == []
+    async with harness.running():
+        found = await harness.ready()
+        await harness.settled()
+        assert await harness.jobs() == []
     assert found["metadata"]["annotations"][job_spec.IDENTITY] == identity
 
 
 _STATUS = ("conditions", "ready", "initialization", "jobName", "addresses", "failures", "countedJob")
 
 
-async def test_local_driver_requires_embedded_job_runner(bench: Bench) -> None:
-    async with bench.running(found=msgspec.structs.replace(FOUND, local=True), run_jobs=False):
-        await bench.cluster()
-        await bench.machine()
-        await bench.says("NeedsJobRunner")
-        assert [named(job) for job in await bench.jobs()] == []
+async def test_local_driver_requires_embedded_job_runner(harness: DriverMachineHarness) -> None:
+    async with harness.running(found=msgspec.structs.replace(FOUND, local=True), run_jobs=False):
+        await harness.cluster()
+        await harness.machine()
+        await harness.says("NeedsJobRunner")
+        assert [named(job) for job in await harness.jobs()] == []
 
 
-async def test_server_is_not_created_when_server_url_is_loopback(bench: Bench) -> None:
+async def test_server_is_not_created_when_server_url_is_loopback(harness: DriverMachineHarness) -> None:
     found = msgspec.structs.replace(FOUND, own_loopback=True)
-    async with bench.running(found=found, only_here="https://127.0.0.1:6443"):
-        await bench.cluster()
-        await bench.machine()
-        said = condition(await bench.says("ServerUrlOnlyHere"), "Ready")["message"]
+    async with harness.running(found=found, only_here="https://127.0.0.1:6443"):
+        await harness.cluster()
+        await harness.machine()
+        said = condition(await harness.says("ServerUrlOnlyHere"), "Ready")["message"]
         assert "cannot reach the manager at https://127.0.0.1:6443" in said
         assert "--server-url" in said
-        assert [named(job) for job in await bench.jobs()] == []
-    async with bench.running(found=found):
-        await bench.job()
+        assert [named(job) for job in await harness.jobs()] == []
+    async with harness.running(found=found):
+        await harness.job()
 
 
-async def test_kubernetes_job_has_image_limits_and_no_managed_by(bench: Bench) -> None:
-    async with bench.running(run_jobs=False, image="registry.example/remuda:1", cpu="500m"):
-        await bench.cluster()
-        await bench.machine()
-        job = await bench.job()
+async def test_kubernetes_job_has_image_limits_and_no_managed_by(harness: DriverMachineHarness) -> None:
+    async with harness.running(run_jobs=False, image="registry.example/remuda:1", cpu="500m"):
+        await harness.cluster()
+        await harness.machine()
+        job = await harness.job()
         pod = job["spec"]["template"]["spec"]
         assert "managedBy" not in job["spec"]
         assert pod["containers"][0]["image"] == "registry.example/remuda:1"
         assert pod["containers"][0]["resources"]["limits"] == {"cpu": "500m", "memory": "512Mi"}
         assert pod["securityContext"]["runAsNonRoot"] is True
-        await bench.settled()
+        await harness.settled()
 
-        await bench.delete()
-        remove = await bench.job(removes=True)
+        await harness.delete()
+        remove = await harness.job(removes=True)
         assert remove["metadata"]["uid"] != job["metadata"]["uid"]

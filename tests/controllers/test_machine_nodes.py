@@ -12,7 +12,7 @@ from remuda.capi import names
 from remuda.capi.machine.workload import NODE
 from remuda.capi.types import MACHINE
 from tests.controllers.engine import Engine, Json, condition, is_true
-from tests.controllers.machines import Bench, phase, says, workload_cluster
+from tests.controllers.machine_harness import MachineHarness, phase, says, workload_cluster
 from tests.controllers.providers import NEW
 
 
@@ -23,30 +23,30 @@ async def workload(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[En
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def bench(engine: Engine, workload: Engine) -> Bench:
-    return await Bench.create(engine, NEW, workload)
+async def harness(engine: Engine, workload: Engine) -> MachineHarness:
+    return await MachineHarness.create(engine, NEW, workload)
 
 
-async def node_until(bench: Bench, holds: Any) -> Json:
-    return await bench.workload.until(NODE.target, "", bench.node_name(), holds)
+async def node_until(harness: MachineHarness, holds: Any) -> Json:
+    return await harness.workload.until(NODE.target, "", harness.node_name(), holds)
 
 
-async def test_machine_labels_annotations_and_taints_are_synced_to_node(bench: Bench) -> None:
+async def test_machine_labels_annotations_and_taints_are_synced_to_node(harness: MachineHarness) -> None:
     label, annotation = "node-role.kubernetes.io/gpu", "node.cluster.x-k8s.io/rack"
     taint = {"key": "gpu", "effect": "NoSchedule", "propagation": "Always"}
     uninitialized = {"key": names.UNINITIALIZED_TAINT, "effect": "NoSchedule"}
-    async with bench.running():
-        await bench.cluster()
-        await bench.config()
-        await bench.server()
+    async with harness.running():
+        await harness.cluster()
+        await harness.config()
+        await harness.server()
         metadata = {"labels": {label: "yes", "app": "x"}, "annotations": {annotation: "r1"}}
-        await bench.machine(metadata=metadata, taints=[taint])
-        await bench.bootstrapped()
-        await bench.provisioned(interruptible=True)
-        await bench.node(labels={"theirs": "kept"})
+        await harness.machine(metadata=metadata, taints=[taint])
+        await harness.bootstrapped()
+        await harness.provisioned(interruptible=True)
+        await harness.node(labels={"theirs": "kept"})
         spec = {"spec": {"taints": [uninitialized]}}
-        await bench.workload.patch(NODE.target, "", bench.node_name(), spec)
-        node = await node_until(bench, lambda node: [one["key"] for one in node["spec"].get("taints", [])] == ["gpu"])
+        await harness.workload.patch(NODE.target, "", harness.node_name(), spec)
+        node = await node_until(harness, lambda node: [one["key"] for one in node["spec"].get("taints", [])] == ["gpu"])
         assert {key: node["metadata"]["labels"].get(key) for key in (label, "theirs", names.INTERRUPTIBLE, "app")} == {
             label: "yes",
             "theirs": "kept",
@@ -56,109 +56,109 @@ async def test_machine_labels_annotations_and_taints_are_synced_to_node(bench: B
         assert node["metadata"]["annotations"][annotation] == "r1"
         assert node["metadata"]["annotations"][names.NODE_MACHINE] == "m"
         changed = {"metadata": {"labels": {label: None}, "annotations": {annotation: "r2"}}, "spec": {"taints": None}}
-        await bench.engine.patch(MACHINE.target, bench.namespace, "m", changed)
-        node = await node_until(bench, lambda node: label not in node["metadata"]["labels"])
+        await harness.engine.patch(MACHINE.target, harness.namespace, "m", changed)
+        node = await node_until(harness, lambda node: label not in node["metadata"]["labels"])
         assert node["metadata"]["annotations"][annotation] == "r2"
         assert not node["spec"].get("taints")
         assert node["metadata"]["labels"]["theirs"] == "kept"
 
 
-async def test_label_changed_on_node_is_restored(bench: Bench) -> None:
+async def test_label_changed_on_node_is_restored(harness: MachineHarness) -> None:
     label = "node.cluster.x-k8s.io/pool"
-    async with bench.running():
-        await bench.cluster()
-        await bench.running_machine(metadata={"labels": {label: "a"}})
-        await node_until(bench, lambda node: node["metadata"]["labels"].get(label) == "a")
+    async with harness.running():
+        await harness.cluster()
+        await harness.running_machine(metadata={"labels": {label: "a"}})
+        await node_until(harness, lambda node: node["metadata"]["labels"].get(label) == "a")
         changed = {"metadata": {"labels": {label: "b"}}}
-        version = (await bench.workload.patch(NODE.target, "", bench.node_name(), changed))["metadata"][
+        version = (await harness.workload.patch(NODE.target, "", harness.node_name(), changed))["metadata"][
             "resourceVersion"
         ]
         await node_until(
-            bench,
+            harness,
             lambda node: (
                 node["metadata"]["resourceVersion"] != version and node["metadata"]["labels"].get(label) == "a"
             ),
         )
 
 
-async def test_the_machine_follows_the_health_of_its_node(bench: Bench) -> None:
-    async with bench.running():
-        await bench.cluster()
-        await bench.running_machine()
-        await bench.until(lambda machine: is_true(machine, "Ready"))
-        await bench.node_status(ready="False")
-        machine = await bench.until(says("NodeHealthy", "NodeNotHealthy", "Node.Ready"))
+async def test_the_machine_follows_the_health_of_its_node(harness: MachineHarness) -> None:
+    async with harness.running():
+        await harness.cluster()
+        await harness.running_machine()
+        await harness.until(lambda machine: is_true(machine, "Ready"))
+        await harness.node_status(ready="False")
+        machine = await harness.until(says("NodeHealthy", "NodeNotHealthy", "Node.Ready"))
         assert condition(machine, "NodeReady")["reason"] == "NodeNotReady"
         assert not is_true(machine, "Available")
-        await bench.settled()
-        await bench.node_status(ready="True")
-        await bench.until(lambda machine: is_true(machine, "Available"))
+        await harness.settled()
+        await harness.node_status(ready="True")
+        await harness.until(lambda machine: is_true(machine, "Available"))
 
 
-async def test_deleted_node_is_reported_and_recreated_node_is_found(bench: Bench) -> None:
-    async with bench.running():
-        await bench.cluster()
-        await bench.running_machine()
-        await bench.workload.delete(NODE.target, "", bench.node_name())
-        await bench.until(says("NodeReady", "NodeDeleted", "while the Machine still exists"))
-        await bench.settled()
-        await bench.node()
-        await bench.until(lambda machine: is_true(machine, "Available"))
+async def test_deleted_node_is_reported_and_recreated_node_is_found(harness: MachineHarness) -> None:
+    async with harness.running():
+        await harness.cluster()
+        await harness.running_machine()
+        await harness.workload.delete(NODE.target, "", harness.node_name())
+        await harness.until(says("NodeReady", "NodeDeleted", "while the Machine still exists"))
+        await harness.settled()
+        await harness.node()
+        await harness.until(lambda machine: is_true(machine, "Available"))
 
 
-async def test_node_wait_message_names_closest_candidate(bench: Bench) -> None:
-    async with bench.running():
-        await bench.cluster()
-        await bench.config()
-        await bench.server()
-        await bench.machine()
-        await bench.bootstrapped()
-        await bench.provisioned()
-        await bench.until(says("NodeHealthy", "InspectionFailed", f"providerID {bench.provider_id('m')} to exist"))
-        await bench.settled()
-        await bench.node(provider_id="")
-        await bench.until(says("NodeHealthy", "InspectionFailed", f"{bench.node_name()} (spec.providerID not set)"))
-        await bench.settled()
-        identity = {"spec": {"providerID": bench.provider_id("m")}}
-        await bench.workload.patch(NODE.target, "", bench.node_name(), identity)
-        await bench.until(phase("Running"))
+async def test_node_wait_message_names_closest_candidate(harness: MachineHarness) -> None:
+    async with harness.running():
+        await harness.cluster()
+        await harness.config()
+        await harness.server()
+        await harness.machine()
+        await harness.bootstrapped()
+        await harness.provisioned()
+        await harness.until(says("NodeHealthy", "InspectionFailed", f"providerID {harness.provider_id('m')} to exist"))
+        await harness.settled()
+        await harness.node(provider_id="")
+        await harness.until(says("NodeHealthy", "InspectionFailed", f"{harness.node_name()} (spec.providerID not set)"))
+        await harness.settled()
+        identity = {"spec": {"providerID": harness.provider_id("m")}}
+        await harness.workload.patch(NODE.target, "", harness.node_name(), identity)
+        await harness.until(phase("Running"))
 
 
-async def test_duplicate_provider_id_on_two_nodes_is_an_error(bench: Bench) -> None:
-    async with bench.running():
-        await bench.cluster()
-        await bench.node("twin", provider_id=bench.provider_id("m"))
-        await bench.node("m")
-        await bench.server()
-        await bench.machine(bootstrap={"dataSecretName": "given"})
-        await bench.provisioned()
-        machine = await bench.until(says("NodeHealthy", "InternalError", "several Nodes"))
+async def test_duplicate_provider_id_on_two_nodes_is_an_error(harness: MachineHarness) -> None:
+    async with harness.running():
+        await harness.cluster()
+        await harness.node("twin", provider_id=harness.provider_id("m"))
+        await harness.node("m")
+        await harness.server()
+        await harness.machine(bootstrap={"dataSecretName": "given"})
+        await harness.provisioned()
+        machine = await harness.until(says("NodeHealthy", "InternalError", "several Nodes"))
         assert "nodeRef" not in machine["status"]
 
 
-async def test_short_cluster_outage_leaves_machine_status_unchanged(bench: Bench) -> None:
-    async with bench.running():
-        await bench.cluster()
-        await bench.running_machine()
-        before = await bench.until(lambda machine: is_true(machine, "Available"))
-        bench.cut()
-        await bench.disconnected()
+async def test_short_cluster_outage_leaves_machine_status_unchanged(harness: MachineHarness) -> None:
+    async with harness.running():
+        await harness.cluster()
+        await harness.running_machine()
+        before = await harness.until(lambda machine: is_true(machine, "Available"))
+        harness.disconnect()
+        await harness.disconnected()
         label = {"metadata": {"labels": {"touched": "yes"}}}
-        await bench.engine.patch(MACHINE.target, bench.namespace, "m", label)
-        await bench.settled()
-        after = await bench.until(lambda machine: machine["metadata"]["labels"].get("touched"))
+        await harness.engine.patch(MACHINE.target, harness.namespace, "m", label)
+        await harness.settled()
+        after = await harness.until(lambda machine: machine["metadata"]["labels"].get("touched"))
         assert after["status"] == before["status"]
 
 
-async def test_missing_connection_is_reported_as_connection_down(bench: Bench) -> None:
-    bench.cut()
-    async with bench.running():
-        await bench.cluster()
-        await bench.server()
-        await bench.machine(bootstrap={"dataSecretName": "given"})
-        await bench.provisioned()
-        await bench.until(says("NodeHealthy", "ConnectionDown"))
-        await bench.settled()
-        await bench.node()
-        bench.mend()
-        await bench.until(phase("Running"))
+async def test_missing_connection_is_reported_as_connection_down(harness: MachineHarness) -> None:
+    harness.disconnect()
+    async with harness.running():
+        await harness.cluster()
+        await harness.server()
+        await harness.machine(bootstrap={"dataSecretName": "given"})
+        await harness.provisioned()
+        await harness.until(says("NodeHealthy", "ConnectionDown"))
+        await harness.settled()
+        await harness.node()
+        harness.reconnect()
+        await harness.until(phase("Running"))

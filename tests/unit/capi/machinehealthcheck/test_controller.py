@@ -33,7 +33,7 @@ KEY = Key("default", "hc")
 REFERENCE = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "FooCluster", "name": "c"}
 
 
-class Bench:
+class HealthCheckControllerHarness:
     """The controller on caches of a real engine, run by hand."""
 
     def __init__(self, engine: Engine) -> None:
@@ -61,10 +61,10 @@ async def _unreachable(cluster: Key) -> Client:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+async def harness(tmp_path: Path) -> AsyncIterator[HealthCheckControllerHarness]:
     engine = await Engine.open(tmp_path / "data")
     await install(engine.client, definitions())
-    found = Bench(engine)
+    found = HealthCheckControllerHarness(engine)
     await found.manager.start()
     yield found
     await found.remote.close()
@@ -79,36 +79,38 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
         ({"matchExpressions": [{"key": "pool", "operator": "Sometimes"}]}, "Sometimes"),
     ],
 )
-async def test_invalid_selector_selects_no_machine_and_is_reported(bench: Bench, selector: Json, why: str) -> None:
-    await bench.create(CLUSTER, "c", {"infrastructureRef": REFERENCE})
-    await bench.create(MACHINE, "m", _machine_spec(), labels={"pool": "a"}, annotations={names.REMEDIATE_MACHINE: ""})
-    await bench.check(selector=selector)
-    outcome = await bench.controller.reconcile(KEY)
+async def test_invalid_selector_selects_no_machine_and_is_reported(
+    harness: HealthCheckControllerHarness, selector: Json, why: str
+) -> None:
+    await harness.create(CLUSTER, "c", {"infrastructureRef": REFERENCE})
+    await harness.create(MACHINE, "m", _machine_spec(), labels={"pool": "a"}, annotations={names.REMEDIATE_MACHINE: ""})
+    await harness.check(selector=selector)
+    outcome = await harness.controller.reconcile(KEY)
     assert isinstance(outcome, Blocked)
-    allowed = await bench.allowed()
+    allowed = await harness.allowed()
     assert (allowed["status"], allowed["reason"]) == ("Unknown", "InvalidSelector")
     assert why in allowed["message"] == outcome.message
-    assert "status" not in loads(await bench.client.get(MACHINE.target, "default", "m"))
+    assert "status" not in loads(await harness.client.get(MACHINE.target, "default", "m"))
 
 
-async def test_deleting_cluster_is_not_health_checked(bench: Bench) -> None:
-    await bench.create(CLUSTER, "c", {"infrastructureRef": REFERENCE}, finalizers=["example.com/wait"])
-    await bench.create(MACHINE, "m", _machine_spec(), labels={"pool": "a"}, annotations={names.REMEDIATE_MACHINE: ""})
-    await bench.manager.client.delete(CLUSTER.target, "default", "c")
-    await bench.check()
-    await _until(bench, CLUSTER, "c", lambda found: found.metadata.deleting)
-    assert await bench.controller.reconcile(KEY) == DONE
-    assert await bench.allowed() == {}
+async def test_deleting_cluster_is_not_health_checked(harness: HealthCheckControllerHarness) -> None:
+    await harness.create(CLUSTER, "c", {"infrastructureRef": REFERENCE}, finalizers=["example.com/wait"])
+    await harness.create(MACHINE, "m", _machine_spec(), labels={"pool": "a"}, annotations={names.REMEDIATE_MACHINE: ""})
+    await harness.manager.client.delete(CLUSTER.target, "default", "c")
+    await harness.check()
+    await _until(harness, CLUSTER, "c", lambda found: found.metadata.deleting)
+    assert await harness.controller.reconcile(KEY) == DONE
+    assert await harness.allowed() == {}
 
 
-async def test_missing_or_deleting_health_check_is_ignored(bench: Bench) -> None:
-    assert await bench.controller.reconcile(KEY) == DONE
+async def test_missing_or_deleting_health_check_is_ignored(harness: HealthCheckControllerHarness) -> None:
+    assert await harness.controller.reconcile(KEY) == DONE
     spec = {"clusterName": "c", "selector": {"matchLabels": {"pool": "a"}}}
-    await bench.create(MACHINE_HEALTH_CHECK, "hc", spec, finalizers=["example.com/wait"])
-    await bench.manager.client.delete(MACHINE_HEALTH_CHECK.target, *KEY)
-    await _until(bench, MACHINE_HEALTH_CHECK, "hc", lambda found: found.metadata.deleting)
-    assert await bench.controller.reconcile(KEY) == DONE
-    assert await bench.allowed() == {}
+    await harness.create(MACHINE_HEALTH_CHECK, "hc", spec, finalizers=["example.com/wait"])
+    await harness.manager.client.delete(MACHINE_HEALTH_CHECK.target, *KEY)
+    await _until(harness, MACHINE_HEALTH_CHECK, "hc", lambda found: found.metadata.deleting)
+    assert await harness.controller.reconcile(KEY) == DONE
+    assert await harness.allowed() == {}
 
 
 def _machine_spec() -> Json:
@@ -116,10 +118,10 @@ def _machine_spec() -> Json:
     return {"clusterName": "c", "bootstrap": {"dataSecretName": "d"}, "infrastructureRef": reference}
 
 
-async def _until(bench: Bench, kind: Kind[Any], name: str, holds: Any) -> None:
+async def _until(harness: HealthCheckControllerHarness, kind: Kind[Any], name: str, holds: Any) -> None:
     """Until the cache has caught up with somebody else's write."""
     seen = asyncio.Event()
-    informer = bench.manager.caches.of(kind)
+    informer = harness.manager.caches.of(kind)
     informer.listen(lambda before, after, initial: seen.set() if after and holds(after) else None)
     async with asyncio.timeout(LIMIT_SECONDS):
         await seen.wait()

@@ -59,14 +59,14 @@ SCRIPT = b"#!/bin/sh\necho hello\n"
 _OBJECTS = (JOBS, SECRETS, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS)
 
 
-class Bench:
+class DriverMachineHarness:
     def __init__(self, engine: Engine, namespace: str) -> None:
         self.engine = engine
         self.namespace = namespace
         self._jobs: set[str] = set()
 
     @classmethod
-    async def create(cls, engine: Engine) -> Bench:
+    async def create(cls, engine: Engine) -> DriverMachineHarness:
         await engine.install([*definitions.of_driver(MODEL), *bootstrap_definitions.definitions()])
         return cls(engine, await engine.namespace())
 

@@ -54,7 +54,7 @@ async def workload_cluster(folder: Path) -> AsyncIterator[Engine]:
         await server.stop()
 
 
-class Bench:
+class MachineHarness:
     def __init__(self, engine: Engine, namespace: str, provider: Provider, workload: Engine) -> None:
         self.engine = engine
         self.namespace = namespace
@@ -64,7 +64,7 @@ class Bench:
         self.id = secrets.token_hex(3)  # tells Nodes of this test from those of others in the same workload cluster
 
     @classmethod
-    async def create(cls, engine: Engine, provider: Provider, workload: Engine) -> Bench:
+    async def create(cls, engine: Engine, provider: Provider, workload: Engine) -> MachineHarness:
         await engine.install(provider.definitions())
         return cls(engine, await engine.namespace(), provider, workload)
 
@@ -89,13 +89,13 @@ class Bench:
     async def _dial(self, cluster: Key) -> Client:
         if not self.reachable:
             raise Retryable("the network is down")
-        return _Cable(self)  # type: ignore[return-value]
+        return _CuttableClient(self)  # type: ignore[return-value]
 
-    def cut(self) -> None:
+    def disconnect(self) -> None:
         """The workload cluster does not answer any more."""
         self.reachable = False
 
-    def mend(self) -> None:
+    def reconnect(self) -> None:
         self.reachable = True
 
     async def disconnected(self) -> None:
@@ -109,7 +109,7 @@ class Bench:
             while not self.manager.idle:
                 await asyncio.sleep(0.01)
 
-    async def looked(self, times: int) -> None:
+    async def until_reconciled(self, times: int) -> None:
         """The controller has run so many times more."""
         until = self.manager.ledger.reconciles + times
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -258,11 +258,11 @@ class Bench:
         return decode(await self.workload.client.get(POD.target, namespace, f"{self.id}-{name}"))
 
 
-class _Cable:
+class _CuttableClient:
     """A client of the workload cluster that can be cut."""
 
-    def __init__(self, bench: Bench) -> None:
-        self._bench = bench
+    def __init__(self, harness: MachineHarness) -> None:
+        self._bench = harness
 
     def __getattr__(self, name: str) -> Any:
         if not self._bench.reachable:
