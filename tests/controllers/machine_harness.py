@@ -262,12 +262,12 @@ class _CuttableClient:
     """A client of the workload cluster that can be cut."""
 
     def __init__(self, harness: MachineHarness) -> None:
-        self._bench = harness
+        self._harness = harness
 
     def __getattr__(self, name: str) -> Any:
-        if not self._bench.reachable:
+        if not self._harness.reachable:
             raise ConnectionError("the network is down")
-        return getattr(self._bench.workload.client, name)
+        return getattr(self._harness.workload.client, name)
 
     async def close(self) -> None:
         pass

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.controllers.engine import Engine, named
-from tests.controllers.pools import Pool, counted
 from tests.controllers.providers import PROVIDERS
+from tests.controllers.rollout_harness import RolloutHarness, counted
 from tests.lab.log_lines import LogLines
 
 
@@ -25,25 +25,25 @@ def lines() -> Iterator[LogLines]:
 
 
 async def test_log_shows_machine_set_creation_steps_in_order(engine: Engine, lines: LogLines) -> None:
-    pool = await Pool.create(engine, PROVIDERS[0])
-    await pool.cluster()
-    await pool.templates()
-    await pool.machine_set(1)
-    async with pool.running():
-        await pool.set_with(counted(replicas=1, readyReplicas=1, availableReplicas=1))
-    (machine,) = map(named, await pool.machines())
+    harness = await RolloutHarness.create(engine, PROVIDERS[0])
+    await harness.cluster()
+    await harness.templates()
+    await harness.machine_set(1)
+    async with harness.running():
+        await harness.set_with(counted(replicas=1, readyReplicas=1, availableReplicas=1))
+    (machine,) = map(named, await harness.machines())
 
     story = [line for line in lines.all if line.get("controller") == "machineset"]
-    assert {(line["namespace"], line["name"]) for line in story} == {(pool.namespace, "ms")}
+    assert {(line["namespace"], line["name"]) for line in story} == {(harness.namespace, "ms")}
     assert all(line["reconcile"] for line in story)
     acted = [(line["step"], line["message"].partition(" (")[2].rstrip(")")) for line in story if "step" in line]
-    provider, made = pool.provider, f"{pool.namespace}/{machine}"
+    provider, made = harness.provider, f"{harness.namespace}/{machine}"
     creations = [
         ("machineset.create-machine", f"create machines {made}"),
         ("machineset.create-bootstrap", f"create {provider.config.target.plural} {made}"),
         ("machineset.create-infrastructure", f"create {provider.machine.target.plural} {made}"),
     ]
     assert [one for one in acted if one[0].startswith("machineset.create-")] == creations
-    assert acted[-1] == ("machineset.publish", f"patch machinesets/status {pool.namespace}/ms")
+    assert acted[-1] == ("machineset.publish", f"patch machinesets/status {harness.namespace}/ms")
     ids = {line["reconcile"] for line in story if line.get("step", "").startswith("machineset.create-")}
     assert len(ids) == 1, "one reconcile created the Machine and its objects"

@@ -19,8 +19,8 @@ from remuda.kube import errors
 from remuda.kube.client import Client, Target
 from remuda.runtime.manager import Manager
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, Json, decode, named
-from tests.controllers.pools import Pool, counted, is_available
 from tests.controllers.providers import PROVIDERS
+from tests.controllers.rollout_harness import RolloutHarness, counted, is_available
 
 RUNS = 3
 STEPS = 14
@@ -108,34 +108,36 @@ def _leaves(machine: Json) -> bool:
 
 
 class Chaos:
-    def __init__(self, pool: Pool, chance: random.Random) -> None:
-        self.pool = pool
+    def __init__(self, harness: RolloutHarness, chance: random.Random) -> None:
+        self.harness = harness
         self.chance = chance
-        self.referee = Referee(pool.engine.client, chance)
+        self.referee = Referee(harness.engine.client, chance)
         self.up: set[str] = set()
         self.going: set[str] = set()
         self.down: set[str] = set()
         self.all_well = False
         self.version = VERSIONS[0]
-        pool.keeper.comes_up = lambda one: named(one) not in self.down and (self.all_well or named(one) in self.up)
-        pool.keeper.goes = lambda one: self.all_well or named(one) in self.going
+        harness.machine_controller.comes_up = lambda one: (
+            named(one) not in self.down and (self.all_well or named(one) in self.up)
+        )
+        harness.machine_controller.goes = lambda one: self.all_well or named(one) in self.going
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """A manager that can be exchanged for another in the middle."""
-        keeper = asyncio.create_task(self.pool.keeper.run())
+        machine_controller = asyncio.create_task(self.harness.machine_controller.run())
         await self._start()
         try:
             yield
         finally:
             await self.manager.stop()
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
+            machine_controller.cancel()
+            await asyncio.gather(machine_controller, return_exceptions=True)
 
     async def _start(self) -> None:
         client: Any = self.referee
-        self.manager = Manager(client, namespace=self.pool.namespace, name="test", interval=0.02)
-        self.pool.setup(self.manager)
+        self.manager = Manager(client, namespace=self.harness.namespace, name="test", interval=0.02)
+        self.harness.setup(self.manager)
         await self.manager.start()
         self.manager.lead()
 
@@ -146,13 +148,13 @@ class Chaos:
                 await asyncio.sleep(0.02)
 
     async def _is_told(self) -> bool:
-        machines = await self.pool.machines()
+        machines = await self.harness.machines()
         return all(
             counted(
                 replicas=len(own := [one for one in machines if _owner(one) == named(found)]),
                 availableReplicas=sum(map(_stands, own)),
             )(found)
-            for found in await self.pool.sets()
+            for found in await self.harness.sets()
         )
 
     async def begin(self) -> None:
@@ -161,10 +163,10 @@ class Chaos:
         self.referee.ceiling, self.referee.floor = replicas + surge, max(replicas - unavailable, 0)
         self.replicas = replicas
         update = {"maxSurge": surge, "maxUnavailable": unavailable}
-        await self.pool.deployment(
+        await self.harness.deployment(
             replicas,
             rollout={"strategy": {"type": "RollingUpdate", "rollingUpdate": update}},
-            template=self.pool.template(version=self.version),
+            template=self.harness.template(version=self.version),
             deletion={"order": self.chance.choice(["Oldest", "Newest", "Random"])},
         )
 
@@ -181,27 +183,27 @@ class Chaos:
         await self._attend()
 
     def _some(self) -> list[str]:
-        there = sorted(self.pool.keeper.seen)
+        there = sorted(self.harness.machine_controller.seen)
         return self.chance.sample(there, self.chance.randint(0, len(there)))
 
     async def _attend(self) -> None:
-        await self.pool.keeper.again()
+        await self.harness.machine_controller.reconcile_all()
         if self.chance.random() < 0.7:
             await self.settled()
 
     async def template(self) -> None:
         self.version = self.chance.choice(VERSIONS)
         spec = {"template": {"spec": {"version": self.version}}}
-        await self.pool.edit(MACHINE_DEPLOYMENT.target, "md", spec)
+        await self.harness.edit(MACHINE_DEPLOYMENT.target, "md", spec)
 
     async def falls(self) -> None:
         """With time to be noticed: until then one more counts as standing, for what nobody could know is no foul."""
-        standing = [one for one in await self.pool.machines() if _stands(one)]
+        standing = [one for one in await self.harness.machines() if _stands(one)]
         if standing:
             victim = named(self.chance.choice(standing))
             self.down.add(victim)
             self.referee.unnoticed = 1
-            await self.pool.mark(victim, False)
+            await self.harness.mark(victim, False)
             await self.settled()
             self.referee.unnoticed = 0
 
@@ -212,15 +214,15 @@ class Chaos:
     async def end_well(self) -> None:
         self.referee.failures = 0.0
         await self._repair()
-        await self.pool.engine.when(MACHINE.target, self.pool.namespace, self._arrived)
-        await self.pool.deployment_with(counted(availableReplicas=self.replicas, replicas=self.replicas))
+        await self.harness.engine.when(MACHINE.target, self.harness.namespace, self._arrived)
+        await self.harness.deployment_with(counted(availableReplicas=self.replicas, replicas=self.replicas))
 
     async def _repair(self) -> None:
         """Servers of the present template are repaired; those of earlier ones stay as broken as they are."""
         self.all_well = True
-        there = {named(one): one["spec"]["version"] for one in await self.pool.machines()}
+        there = {named(one): one["spec"]["version"] for one in await self.harness.machines()}
         self.down = {name for name in self.down if there.get(name) != self.version}
-        await self.pool.keeper.again()
+        await self.harness.machine_controller.reconcile_all()
 
     def _arrived(self, machines: list[Json]) -> bool:
         wanted = [self.version] * self.replicas
@@ -229,10 +231,10 @@ class Chaos:
 
 async def run(engine: Engine, seed: int) -> Chaos:
     chance = random.Random(seed)
-    pool = await Pool.create(engine, chance.choice(PROVIDERS))
-    await pool.cluster()
-    await pool.templates()
-    chaos = Chaos(pool, chance)
+    harness = await RolloutHarness.create(engine, chance.choice(PROVIDERS))
+    await harness.cluster()
+    await harness.templates()
+    chaos = Chaos(harness, chance)
     await chaos.begin()
     async with chaos.running():
         chaos.referee.failures = chance.choice([0.0, 0.1])
@@ -253,16 +255,16 @@ async def test_rollout_stays_within_bounds_under_random_failures(engine: Engine)
 
 async def test_referee_detects_bound_violations(engine: Engine) -> None:
     """A judge that never finds anything proves nothing: here the bounds are drawn tighter than they were set."""
-    pool = await Pool.create(engine, PROVIDERS[0])
-    await pool.cluster()
-    await pool.templates()
-    chaos = Chaos(pool, random.Random(1))
+    harness = await RolloutHarness.create(engine, PROVIDERS[0])
+    await harness.cluster()
+    await harness.templates()
+    chaos = Chaos(harness, random.Random(1))
     chaos.all_well = True
     await chaos.begin()
     chaos.referee.ceiling, chaos.referee.floor = 0, 99
     async with chaos.running():
-        await pool.engine.when(MACHINE.target, pool.namespace, chaos._arrived)
-        await pool.edit(MACHINE_DEPLOYMENT.target, "md", {"template": {"spec": {"version": VERSIONS[1]}}})
+        await harness.engine.when(MACHINE.target, harness.namespace, chaos._arrived)
+        await harness.edit(MACHINE_DEPLOYMENT.target, "md", {"template": {"spec": {"version": VERSIONS[1]}}})
         chaos.version = VERSIONS[1]
         await chaos.end_well()
     assert any("allowed" in one for one in chaos.referee.violations)

@@ -1,4 +1,4 @@
-"""A Cluster with MachineDeployments and MachineSets for a test: their controllers are real, and a keeper plays the
+"""A Cluster with MachineDeployments and MachineSets for a test: their controllers are real, and a stub plays the
 Machine controller and the providers: Machines become available at once and go at once, unless the test says otherwise.
 """
 
@@ -24,18 +24,18 @@ from tests.controllers.providers import Provider
 EVENTS = Target("v1", "events")
 
 
-class Keeper:
+class MachineControllerStub:
     """Which Machines come up, and which may go, is for the test to say, at any time."""
 
-    def __init__(self, pool: Pool) -> None:
-        self.pool = pool
+    def __init__(self, harness: RolloutHarness) -> None:
+        self.harness = harness
         self.comes_up: Callable[[Json], bool] = lambda machine: True
         self.goes: Callable[[Json], bool] = lambda machine: True
         self.seen: dict[str, Json] = {}
         self.most = 0  # Machines there were at once
 
     async def run(self) -> None:
-        engine, namespace = self.pool.engine, self.pool.namespace
+        engine, namespace = self.harness.engine, self.harness.namespace
         while True:
             listing = await engine.client.list(MACHINE.target, namespace)
             for item in listing.items:
@@ -51,31 +51,31 @@ class Keeper:
     async def _take(self, machine: Json) -> None:
         self.seen[named(machine)] = machine
         self.most = max(self.most, len(self.seen))
-        await self.attend(machine)
+        await self.reconcile(machine)
 
-    async def again(self) -> None:
+    async def reconcile_all(self) -> None:
         """After the test has changed its mind."""
         for machine in list(self.seen.values()):
-            await self.attend(machine)
+            await self.reconcile(machine)
 
-    async def attend(self, machine: Json) -> None:
+    async def reconcile(self, machine: Json) -> None:
         with suppress(NotFound, AlreadyExists, Conflict):
             if machine["metadata"].get("deletionTimestamp"):
                 if self.goes(machine):
-                    await self.pool.bury(machine)
+                    await self.harness.delete_machine(machine)
             elif self.comes_up(machine) and not is_available(machine):
-                await self.pool.mark(named(machine), True)
+                await self.harness.mark(named(machine), True)
 
 
-class Pool:
+class RolloutHarness:
     def __init__(self, engine: Engine, namespace: str, provider: Provider) -> None:
         self.engine = engine
         self.namespace = namespace
         self.provider = provider
-        self.keeper = Keeper(self)
+        self.machine_controller = MachineControllerStub(self)
 
     @classmethod
-    async def create(cls, engine: Engine, provider: Provider) -> Pool:
+    async def create(cls, engine: Engine, provider: Provider) -> RolloutHarness:
         await engine.install(provider.definitions())
         return cls(engine, await engine.namespace(), provider)
 
@@ -87,14 +87,14 @@ class Pool:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Manager]:
-        """The controllers at work, and the keeper."""
-        keeper = asyncio.create_task(self.keeper.run())
+        """Run the controllers, and the stub of the Machine controller."""
+        machine_controller = asyncio.create_task(self.machine_controller.run())
         try:
             async with self.engine.running(self.namespace, self.setup) as manager:
                 yield manager
         finally:
-            keeper.cancel()
-            await asyncio.gather(keeper, return_exceptions=True)
+            machine_controller.cancel()
+            await asyncio.gather(machine_controller, return_exceptions=True)
 
     async def settled(self, manager: Manager) -> None:
         async with asyncio.timeout(PATIENCE_SECONDS):
@@ -102,7 +102,7 @@ class Pool:
                 await asyncio.sleep(0.01)
 
     @asynccontextmanager
-    async def looking(self, manager: Manager) -> AsyncIterator[None]:
+    async def until_reconciled(self, manager: Manager) -> AsyncIterator[None]:
         """What is done inside has made the controllers run once more, and they have nothing left to do."""
         before = manager.ledger.reconciles
         yield
@@ -178,7 +178,7 @@ class Pool:
         status = {"conditions": [*conditions, *others], **({"nodeRef": {"name": f"node-{name}"}} if node else {})}
         return await self.engine.status(MACHINE.target, self.namespace, name, status)
 
-    async def bury(self, machine: Json) -> None:
+    async def delete_machine(self, machine: Json) -> None:
         """Ends a Machine being deleted, with its objects."""
         for kind in (self.provider.machine, self.provider.config):
             with ignore_not_found():
