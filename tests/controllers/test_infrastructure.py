@@ -39,7 +39,7 @@ from tests.lab.ports import free_port
 PROCESS = {"infrastructure": {"driver": "process"}}
 
 
-class Range:
+class InfrastructureHarness:
     """One Cluster; its Machines are played by the test."""
 
     def __init__(self, engine: Engine, namespace: str, directory: Path) -> None:
@@ -94,9 +94,9 @@ class Range:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def place(engine: Engine, tmp_path: Path) -> AsyncIterator[Range]:
+async def harness(engine: Engine, tmp_path: Path) -> AsyncIterator[InfrastructureHarness]:
     await engine.install(definitions())
-    yield Range(engine, await engine.namespace(), tmp_path)
+    yield InfrastructureHarness(engine, await engine.namespace(), tmp_path)
     for pid in processes_below(tmp_path):
         os.kill(pid, signal.SIGKILL)
 
@@ -108,50 +108,50 @@ def _host(obj: Json) -> str:
 # the endpoint
 
 
-async def test_endpoint_points_to_live_server_and_moves_when_server_is_deleted(place: Range) -> None:
-    await place.cluster()
-    async with place.running():
-        await place.until(lambda obj: is_true(obj, "Ready"))
-        assert _host(await place.until(lambda obj: True)) == "", "nothing answers yet"
-        await place.server("worker", "192.0.2.9", control_plane=False)
-        await place.server("one", "192.0.2.1")
-        made = await place.until(lambda obj: _host(obj) == "192.0.2.1")
+async def test_endpoint_points_to_live_server_and_moves_when_server_is_deleted(harness: InfrastructureHarness) -> None:
+    await harness.cluster()
+    async with harness.running():
+        await harness.until(lambda obj: is_true(obj, "Ready"))
+        assert _host(await harness.until(lambda obj: True)) == "", "nothing answers yet"
+        await harness.server("worker", "192.0.2.9", control_plane=False)
+        await harness.server("one", "192.0.2.1")
+        made = await harness.until(lambda obj: _host(obj) == "192.0.2.1")
         assert made["spec"]["controlPlaneEndpoint"]["port"] == 6443
         assert made["metadata"]["annotations"][ENDPOINT_MACHINE] == "one"
-        await place.copy("192.0.2.1")
-        await place.server("two", "192.0.2.2")
-        await place.engine.delete(MACHINE.target, place.namespace, "one")
-        moved = await place.until(lambda obj: _host(obj) == "192.0.2.2")
+        await harness.copy("192.0.2.1")
+        await harness.server("two", "192.0.2.2")
+        await harness.engine.delete(MACHINE.target, harness.namespace, "one")
+        moved = await harness.until(lambda obj: _host(obj) == "192.0.2.2")
         assert moved["metadata"]["annotations"][BEFORE] == "192.0.2.1:6443"
-        await place.copy("192.0.2.2")
+        await harness.copy("192.0.2.2")
 
 
-async def test_interrupted_endpoint_move_is_completed(place: Range) -> None:
-    await place.cluster()
-    async with place.running():
-        await place.server("one", "192.0.2.1")
-        await place.copy("192.0.2.1")
+async def test_interrupted_endpoint_move_is_completed(harness: InfrastructureHarness) -> None:
+    await harness.cluster()
+    async with harness.running():
+        await harness.server("one", "192.0.2.1")
+        await harness.copy("192.0.2.1")
     annotations = {ENDPOINT_MACHINE: "two", BEFORE: "192.0.2.1:6443"}
     patch = {"metadata": {"annotations": annotations}, "spec": {"controlPlaneEndpoint": {"host": "192.0.2.2"}}}
-    await place.engine.patch(RKE_CLUSTER.target, place.namespace, "c", patch)
-    await place.server("two", "192.0.2.2")
-    async with place.running():
-        await place.copy("192.0.2.2")
+    await harness.engine.patch(RKE_CLUSTER.target, harness.namespace, "c", patch)
+    await harness.server("two", "192.0.2.2")
+    async with harness.running():
+        await harness.copy("192.0.2.2")
 
 
-async def test_user_supplied_endpoint_is_never_changed(place: Range) -> None:
-    await place.cluster(controlPlaneEndpoint={"host": "api.example", "port": 443})
-    async with place.running() as manager:
-        await place.copy("api.example")
-        await place.server("one", "192.0.2.1")
-        await place.engine.until(
+async def test_user_supplied_endpoint_is_never_changed(harness: InfrastructureHarness) -> None:
+    await harness.cluster(controlPlaneEndpoint={"host": "api.example", "port": 443})
+    async with harness.running() as manager:
+        await harness.copy("api.example")
+        await harness.server("one", "192.0.2.1")
+        await harness.engine.until(
             CLUSTER.target,
-            place.namespace,
+            harness.namespace,
             "c",
             lambda obj: obj["status"].get("initialization", {}).get("controlPlaneInitialized"),
         )
         del manager
-    found = await place.until(lambda obj: True)
+    found = await harness.until(lambda obj: True)
     assert _host(found) == "api.example"
     assert ENDPOINT_MACHINE not in found["metadata"].get("annotations", {})
 
@@ -159,113 +159,117 @@ async def test_user_supplied_endpoint_is_never_changed(place: Range) -> None:
 # what a driver makes
 
 
-async def test_load_balancer_is_created_before_machines_and_removed_after_last(place: Range, tmp_path: Path) -> None:
-    hosts = place.jobs.settings.hosts
+async def test_load_balancer_is_created_before_machines_and_removed_after_last(
+    harness: InfrastructureHarness, tmp_path: Path
+) -> None:
+    hosts = harness.jobs.settings.hosts
     address = f"127.0.60.{free_port() % 250 + 1}"
-    await place.cluster(infrastructure={"driver": "process", "options": {"address": address}})
-    async with place.running() as manager:
-        made = await place.until(
+    await harness.cluster(infrastructure={"driver": "process", "options": {"address": address}})
+    async with harness.running() as manager:
+        made = await harness.until(
             lambda obj: is_true(obj, "InfrastructureReady") and obj["status"]["initialization"].get("provisioned")
         )
         assert _host(made) == address
         assert ENDPOINT_MACHINE not in made["metadata"].get("annotations", {}), "it stands before the servers"
-        await place.copy(address)
+        await harness.copy(address)
         greeters = Greeters(["127.0.60.253", "127.0.60.254"])
         greeters.port = 6443
         async with greeters.serving():
             for name, server in (("one", "127.0.60.253"), ("two", "127.0.60.254")):
-                await place.server(name, server)
+                await harness.server(name, server)
             assert await reached(address, 6443, 2) == greeters.addresses
-        await place.engine.delete(RKE_CLUSTER.target, place.namespace, "c")
-        waits = await place.until(lambda obj: condition(obj, "Ready").get("reason") == "WaitingForMachines")
+        await harness.engine.delete(RKE_CLUSTER.target, harness.namespace, "c")
+        waits = await harness.until(lambda obj: condition(obj, "Ready").get("reason") == "WaitingForMachines")
         assert "one, two" in condition(waits, "Ready")["message"]
         assert processes_below(hosts), "machines may still need it"
         for name in ("one", "two"):
-            await place.engine.delete(MACHINE.target, place.namespace, name)
-        await place.engine.gone(RKE_CLUSTER.target, place.namespace, "c")
+            await harness.engine.delete(MACHINE.target, harness.namespace, name)
+        await harness.engine.gone(RKE_CLUSTER.target, harness.namespace, "c")
         assert manager is not None
     assert processes_below(hosts) == []
     assert [path.name for path in (hosts / "process").iterdir()] == [".lock"]
     for target in (JOBS, SECRETS, ROLES, ROLE_BINDINGS, SERVICE_ACCOUNTS):
-        left = [obj["metadata"]["name"] for obj in await place.engine.list(target, place.namespace)]
+        left = [obj["metadata"]["name"] for obj in await harness.engine.list(target, harness.namespace)]
         assert [name for name in left if name.startswith("c-cluster")] == [], target.plural
 
 
-async def test_invalid_infrastructure_options_stall_with_advice(place: Range) -> None:
-    await place.cluster(infrastructure={"driver": "process", "options": {"address": "192.0.2.1"}})
-    async with place.running():
-        stalled = await place.until(lambda obj: is_true(obj, "Stalled"))
+async def test_invalid_infrastructure_options_stall_with_advice(harness: InfrastructureHarness) -> None:
+    await harness.cluster(infrastructure={"driver": "process", "options": {"address": "192.0.2.1"}})
+    async with harness.running():
+        stalled = await harness.until(lambda obj: is_true(obj, "Stalled"))
         message = condition(stalled, "Stalled")["message"]
         assert "not an address of 127.0.0.0/8" in message
         assert "Change spec.infrastructure" in message
         assert not stalled["status"].get("initialization", {}).get("provisioned")
         spec = {"infrastructure": {"options": {"address": None}}}
-        await place.engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"spec": spec})
-        made = await place.until(lambda obj: is_true(obj, "InfrastructureReady"))
+        await harness.engine.patch(RKE_CLUSTER.target, harness.namespace, "c", {"spec": spec})
+        made = await harness.until(lambda obj: is_true(obj, "InfrastructureReady"))
         assert condition(made, "Stalled") == {}
-        await place.engine.delete(RKE_CLUSTER.target, place.namespace, "c")
-        await place.engine.gone(RKE_CLUSTER.target, place.namespace, "c")
+        await harness.engine.delete(RKE_CLUSTER.target, harness.namespace, "c")
+        await harness.engine.gone(RKE_CLUSTER.target, harness.namespace, "c")
 
 
 @pytest.mark.parametrize(
     ("driver", "said"), [("sim", "cannot create cluster infrastructure"), ("nowhere", "driver nowhere not found")]
 )
-async def test_unknown_or_unsupported_infrastructure_driver_is_reported(place: Range, driver: str, said: str) -> None:
-    await place.cluster(infrastructure={"driver": driver})
-    async with place.running():
-        held = await place.until(lambda obj: condition(obj, "Ready").get("reason") == "NoSuchDriver")
+async def test_unknown_or_unsupported_infrastructure_driver_is_reported(
+    harness: InfrastructureHarness, driver: str, said: str
+) -> None:
+    await harness.cluster(infrastructure={"driver": driver})
+    async with harness.running():
+        held = await harness.until(lambda obj: condition(obj, "Ready").get("reason") == "NoSuchDriver")
         assert said in condition(held, "Ready")["message"]
-        await place.engine.delete(RKE_CLUSTER.target, place.namespace, "c")
-        await place.engine.gone(RKE_CLUSTER.target, place.namespace, "c")
+        await harness.engine.delete(RKE_CLUSTER.target, harness.namespace, "c")
+        await harness.engine.gone(RKE_CLUSTER.target, harness.namespace, "c")
 
 
-async def test_created_infrastructure_is_kept_when_removed_from_spec(place: Range) -> None:
-    await place.cluster(**PROCESS)
-    async with place.running():
-        await place.until(lambda obj: is_true(obj, "InfrastructureReady"))
+async def test_created_infrastructure_is_kept_when_removed_from_spec(harness: InfrastructureHarness) -> None:
+    await harness.cluster(**PROCESS)
+    async with harness.running():
+        await harness.until(lambda obj: is_true(obj, "InfrastructureReady"))
         spec = {"infrastructure": {"driver": "nspawn"}}
-        await place.engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"spec": spec})
-        held = await place.until(lambda obj: condition(obj, "Ready").get("reason") == "CannotChange")
+        await harness.engine.patch(RKE_CLUSTER.target, harness.namespace, "c", {"spec": spec})
+        held = await harness.until(lambda obj: condition(obj, "Ready").get("reason") == "CannotChange")
         assert "driver process created the cluster infrastructure" in condition(held, "Ready")["message"]
-        await place.engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"spec": {"infrastructure": None}})
-        await place.until(lambda obj: "no longer asks for any" in condition(obj, "Ready")["message"])
-        assert processes_below(place.jobs.settings.hosts)
-        await place.engine.delete(RKE_CLUSTER.target, place.namespace, "c")
-        await place.engine.gone(RKE_CLUSTER.target, place.namespace, "c")
-    assert processes_below(place.jobs.settings.hosts) == []
+        await harness.engine.patch(RKE_CLUSTER.target, harness.namespace, "c", {"spec": {"infrastructure": None}})
+        await harness.until(lambda obj: "no longer asks for any" in condition(obj, "Ready")["message"])
+        assert processes_below(harness.jobs.settings.hosts)
+        await harness.engine.delete(RKE_CLUSTER.target, harness.namespace, "c")
+        await harness.engine.gone(RKE_CLUSTER.target, harness.namespace, "c")
+    assert processes_below(harness.jobs.settings.hosts) == []
 
 
-async def test_infrastructure_of_deleted_cluster_is_reported_as_leak(place: Range) -> None:
-    engine, hosts = place.engine, place.jobs.settings.hosts
+async def test_infrastructure_of_deleted_cluster_is_reported_as_leak(harness: InfrastructureHarness) -> None:
+    engine, hosts = harness.engine, harness.jobs.settings.hosts
     await engine.install([node_drivers.node_driver()])
     if await engine.get(NODE_DRIVER.target, "", "process") is None:
         driver = {"apiVersion": NODE_DRIVER.api_version, "kind": "NodeDriver", "metadata": {"name": "process"}}
         await engine.create(NODE_DRIVER.target, "", {**driver, "spec": {"active": True, "url": "local://"}})
-    await place.cluster(**PROCESS)
-    async with place.running():
-        made = await place.until(lambda obj: is_true(obj, "InfrastructureReady"))
+    await harness.cluster(**PROCESS)
+    async with harness.running():
+        made = await harness.until(lambda obj: is_true(obj, "InfrastructureReady"))
         assert list((await leaks.find(engine.client, leaks.Place(hosts), ["process"])).leaks) == []
-    await engine.patch(RKE_CLUSTER.target, place.namespace, "c", {"metadata": {"finalizers": None}})
-    await engine.delete(RKE_CLUSTER.target, place.namespace, "c")
+    await engine.patch(RKE_CLUSTER.target, harness.namespace, "c", {"metadata": {"finalizers": None}})
+    await engine.delete(RKE_CLUSTER.target, harness.namespace, "c")
     (leak,) = (await leaks.find(engine.client, leaks.Place(hosts), ["process"])).leaks
     assert (leak.what, leak.id, leak.cluster) == (
         "cluster infrastructure",
         made["status"]["infrastructure"]["id"],
-        f"{place.namespace}/c",
+        f"{harness.namespace}/c",
     )
 
 
-async def test_driver_notes_persist_for_next_job(place: Range) -> None:
+async def test_driver_notes_persist_for_next_job(harness: InfrastructureHarness) -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "c-cluster-state"}}
-    await place.engine.create(SECRETS, place.namespace, secret)
+    await harness.engine.create(SECRETS, harness.namespace, secret)
     order = ClusterOrder(
-        driver="process", action="ensure", name="c", namespace=place.namespace, cluster="c", uid="u", owner="us",
+        driver="process", action="ensure", name="c", namespace=harness.namespace, cluster="c", uid="u", owner="us",
         state_secret="c-cluster-state",
     )  # fmt: skip
 
     async def notes() -> Notes:
-        value = await place.engine.client.get(SECRETS, place.namespace, "c-cluster-state")
-        return Notes(place.engine.client, order, SECRET.decode(value).data)
+        value = await harness.engine.client.get(SECRETS, harness.namespace, "c-cluster-state")
+        return Notes(harness.engine.client, order, SECRET.decode(value).data)
 
     first = await notes()
     await first.save({"subnet": "s-1"})

@@ -219,7 +219,7 @@ async def test_local_host_does_not_inherit_job_resource_limits(engine: Engine, p
     assert f"data unlimited, niceness {os.getpriority(os.PRIO_PROCESS, 0)}" in log
 
 
-class Barn(Driver[Options]):
+class KeylessDriver(Driver[Options]):
     """A driver whose servers have no user data, and whose host keys it does not know."""
 
     name = "barn"
@@ -255,30 +255,30 @@ async def test_unknown_host_key_is_pinned_and_changed_key_is_rejected(
     namespace = await engine.namespace()
     order = msgspec.structs.replace(an_order(driver="barn"), namespace=namespace)
     await ask(engine, namespace, order)
-    Barn.host = Host()
+    KeylessDriver.host = Host()
     said: list[str] = []
 
     async def run() -> None:
-        await Job(order, Barn, {}, engine.client, tmp_path, said.append, Scrubber()).run(SCRIPT)
+        await Job(order, KeylessDriver, {}, engine.client, tmp_path, said.append, Scrubber()).run(SCRIPT)
 
-    async with Barn.host.serving():
+    async with KeylessDriver.host.serving():
         await run()
     made = await state_of(engine, namespace)
     secret = await engine.get(SECRETS, namespace, STATE_SECRET)
     assert (made.phase, made.by_user_data, made.ssh_user) == ("bootstrapped", False, "root")
     assert secret is not None
-    assert Barn.host.public in base64.b64decode(secret["data"]["known_hosts"]).decode()
+    assert KeylessDriver.host.public in base64.b64decode(secret["data"]["known_hosts"]).decode()
     kept = asyncssh.import_private_key(base64.b64decode(secret["data"]["id_rsa"]))
-    assert kept.public_data == Barn.host.key.public_data
+    assert kept.public_data == KeylessDriver.host.key.public_data
     assert "hello" in said
 
     impostor = Host()
-    impostor.key, Barn.host = Barn.host.key, impostor
+    impostor.key, KeylessDriver.host = KeylessDriver.host.key, impostor
     await engine.patch(SECRETS, namespace, STATE_SECRET, {"stringData": {STATE: '{"phase": "created", "id": "1"}'}})
     async with impostor.serving():
         with pytest.raises(DriverError, match="does not match the pinned key"):
             await run()
-        monkeypatch.setattr(Barn, "id", "2")  # the driver itself says that it is another server
+        monkeypatch.setattr(KeylessDriver, "id", "2")  # the driver itself says that it is another server
         await run()
     assert (await state_of(engine, namespace)).phase == "bootstrapped"
 

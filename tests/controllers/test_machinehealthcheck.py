@@ -35,8 +35,8 @@ IMPATIENT = RemoteSettings(
 READY_CHECK = {"type": "Ready", "status": "False", "timeoutSeconds": 300}
 
 
-class Herd:
-    """One Cluster with Machines and their Nodes, looked after by health checks."""
+class HealthCheckHarness:
+    """One Cluster with Machines and their Nodes, which health checks watch."""
 
     def __init__(self, engine: Engine, namespace: str) -> None:
         self.engine = engine
@@ -127,11 +127,11 @@ class Herd:
 
 
 @asynccontextmanager
-async def herd(engine: Engine) -> AsyncIterator[Herd]:
-    found = Herd(engine, await engine.namespace())
-    async with engine.running(found.namespace, found.setup):
-        yield found
-        await found.remote.close()
+async def running_harness(engine: Engine) -> AsyncIterator[HealthCheckHarness]:
+    harness = HealthCheckHarness(engine, await engine.namespace())
+    async with engine.running(harness.namespace, harness.setup):
+        yield harness
+        await harness.remote.close()
 
 
 def _typed(obj: Json, kind: str) -> Json:
@@ -147,14 +147,14 @@ def _ready(status: str, since: str = LONG_AGO) -> Json:
 
 
 async def test_healthy_machines_are_marked_and_counted(engine: Engine) -> None:
-    async with herd(engine) as found:
-        cluster = await found.cluster()
-        await found.check()
+    async with running_harness(engine) as harness:
+        cluster = await harness.cluster()
+        await harness.check()
         for name in ("m-1", "m-2"):
-            await found.machine(name)
-        machine = await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+            await harness.machine(name)
+        machine = await harness.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
         assert is_true(machine, "Ready")
-        check = await found.check_with(
+        check = await harness.check_with(
             expectedMachines=2, currentHealthy=2, remediationsAllowed=2, targets=["m-1", "m-2"], observedGeneration=1
         )
         assert is_true(check, "RemediationAllowed")
@@ -165,97 +165,97 @@ async def test_healthy_machines_are_marked_and_counted(engine: Engine) -> None:
 
 
 async def test_unhealthy_machine_is_marked_for_remediation_until_recovered(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await found.cluster()
-        await found.check()
-        await found.machine("m-1")
-        await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
-        await found.node("m-1", "False")
-        machine = await found.machine_with("m-1", "OwnerRemediated", "False", "WaitingForRemediation")
+    async with running_harness(engine) as harness:
+        await harness.cluster()
+        await harness.check()
+        await harness.machine("m-1")
+        await harness.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        await harness.node("m-1", "False")
+        machine = await harness.machine_with("m-1", "OwnerRemediated", "False", "WaitingForRemediation")
         failed = condition(machine, "HealthCheckSucceeded")
         assert failed["reason"] == "UnhealthyNode"
         assert failed["message"] == "Node m-1: Ready has been False (Kubelet) for more than 5m"
         assert is_true(machine, "Ready")
-        await found.event("MachineMarkedUnhealthy", "m-1")
-        await found.check_with(expectedMachines=1, currentHealthy=0, remediationsAllowed=0)
+        await harness.event("MachineMarkedUnhealthy", "m-1")
+        await harness.check_with(expectedMachines=1, currentHealthy=0, remediationsAllowed=0)
 
-        await found.node("m-1", "True")
-        machine = await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        await harness.node("m-1", "True")
+        machine = await harness.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
         assert not condition(machine, "OwnerRemediated")
 
 
 async def test_fault_is_remediated_after_timeout_without_new_event(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await found.cluster()
-        await found.check(checks={"unhealthyNodeConditions": [{**READY_CHECK, "timeoutSeconds": 2}]})
-        await found.machine("m-1")
-        await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+    async with running_harness(engine) as harness:
+        await harness.cluster()
+        await harness.check(checks={"unhealthyNodeConditions": [{**READY_CHECK, "timeoutSeconds": 2}]})
+        await harness.machine("m-1")
+        await harness.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
         broken = clock.now()
-        await found.node("m-1", "False", since=broken)
-        machine = await found.machine_with("m-1", "OwnerRemediated", "False", "WaitingForRemediation")
+        await harness.node("m-1", "False", since=broken)
+        machine = await harness.machine_with("m-1", "OwnerRemediated", "False", "WaitingForRemediation")
         marked = clock.parse(condition(machine, "OwnerRemediated")["lastTransitionTime"])
         assert marked >= clock.parse(broken) + 2
 
 
 async def test_deleted_node_fails_health_check(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await found.cluster()
-        await found.check()
-        await found.machine("m-1")
-        await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
-        await found.workload.delete(NODE.target, "", "m-1")
-        await found.machine_with("m-1", "HealthCheckSucceeded", "False", "NodeDeleted")
+    async with running_harness(engine) as harness:
+        await harness.cluster()
+        await harness.check()
+        await harness.machine("m-1")
+        await harness.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        await harness.workload.delete(NODE.target, "", "m-1")
+        await harness.machine_with("m-1", "HealthCheckSucceeded", "False", "NodeDeleted")
 
 
 async def test_remediation_is_blocked_when_too_many_machines_are_unhealthy(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await found.cluster()
+    async with running_harness(engine) as harness:
+        await harness.cluster()
         for name in ("m-1", "m-2", "m-3"):
-            await found.machine(name)
+            await harness.machine(name)
         for name in ("m-1", "m-2"):
-            await found.node(name, "False")
-        await found.check(remediation={"triggerIf": {"unhealthyLessThanOrEqualTo": "40%"}})
-        check = await found.check_saying("RemediationAllowed", "False", "2 of 3 Machines are not healthy")
+            await harness.node(name, "False")
+        await harness.check(remediation={"triggerIf": {"unhealthyLessThanOrEqualTo": "40%"}})
+        check = await harness.check_saying("RemediationAllowed", "False", "2 of 3 Machines are not healthy")
         assert check["status"]["remediationsAllowed"] == 0
         assert condition(check, "RemediationAllowed")["reason"] == "TooManyUnhealthy"
-        machine = await found.machine_with("m-1", "HealthCheckSucceeded", "False", "UnhealthyNode")
+        machine = await harness.machine_with("m-1", "HealthCheckSucceeded", "False", "UnhealthyNode")
         assert not condition(machine, "OwnerRemediated")
-        told = await found.event("RemediationRestricted", "hc")
+        told = await harness.event("RemediationRestricted", "hc")
         assert "m-1, m-2" in told["message"]
 
-        await found.node("m-2", "True")
-        await found.machine_with("m-1", "OwnerRemediated", "False", "WaitingForRemediation")
-        assert not condition(await found.get("m-2"), "OwnerRemediated")
-        await found.check_saying("RemediationAllowed", "True")
+        await harness.node("m-2", "True")
+        await harness.machine_with("m-1", "OwnerRemediated", "False", "WaitingForRemediation")
+        assert not condition(await harness.get("m-2"), "OwnerRemediated")
+        await harness.check_saying("RemediationAllowed", "True")
 
 
-async def _reconciled(found: Herd) -> Outcome:
+async def _reconciled(harness: HealthCheckHarness) -> Outcome:
     """Beside the controller that runs already: either may be faster."""
     while True:
         with suppress(Conflict):
-            return await found.controller.reconcile(Key(found.namespace, "hc"))
+            return await harness.controller.reconcile(Key(harness.namespace, "hc"))
 
 
 async def test_unreachable_cluster_is_reported_and_not_remediated(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await found.cluster()
-        await found.check()
-        await found.machine("m-1")
-        await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
-        found.workload.cut = True
-        check = await found.check_saying("RemediationAllowed", "True", "Cluster c has not been reachable since")
+    async with running_harness(engine) as harness:
+        await harness.cluster()
+        await harness.check()
+        await harness.machine("m-1")
+        await harness.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        harness.workload.cut = True
+        check = await harness.check_saying("RemediationAllowed", "True", "Cluster c has not been reachable since")
         assert check["status"]["currentHealthy"] == 1
-        outcome = await _reconciled(found)
+        outcome = await _reconciled(harness)
         assert isinstance(outcome, Blocked)
-        assert (outcome.reason, outcome.on) == ("ConnectionDown", f"Cluster {found.namespace}/c")
+        assert (outcome.reason, outcome.on) == ("ConnectionDown", f"Cluster {harness.namespace}/c")
 
         unreachable = _condition("NodeReady", "Unknown", "ConnectionDown")
-        machine = await found.get("m-1")
+        machine = await harness.get("m-1")
         kept = [one for one in machine["status"]["conditions"] if one["type"] != "NodeReady"]
-        await engine.status(MACHINE.target, found.namespace, "m-1", {"conditions": [*kept, unreachable]})
+        await engine.status(MACHINE.target, harness.namespace, "m-1", {"conditions": [*kept, unreachable]})
         await engine.patch(
             MACHINE_HEALTH_CHECK.target,
-            found.namespace,
+            harness.namespace,
             "hc",
             {
                 "spec": {
@@ -263,79 +263,79 @@ async def test_unreachable_cluster_is_reported_and_not_remediated(engine: Engine
                 }
             },
         )
-        await found.check_with(observedGeneration=2, currentHealthy=1)
-        assert is_true(await found.get("m-1"), "HealthCheckSucceeded")
+        await harness.check_with(observedGeneration=2, currentHealthy=1)
+        assert is_true(await harness.get("m-1"), "HealthCheckSucceeded")
 
-        found.workload.cut = False
+        harness.workload.cut = False
         await engine.until(
             MACHINE_HEALTH_CHECK.target,
-            found.namespace,
+            harness.namespace,
             "hc",
             lambda obj: condition(obj, "RemediationAllowed").get("message") == "",
         )
 
 
 async def test_skipped_and_paused_machines_are_no_targets(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await found.cluster()
-        await found.machine("m-1", annotations={names.SKIP_REMEDIATION: ""})
-        await found.machine("m-2", annotations={names.PAUSED: ""})
-        await found.machine("m-3", annotations={names.REMEDIATE_MACHINE: ""})
-        await found.check()
-        await found.machine_with("m-3", "HealthCheckSucceeded", "False", "HasRemediateAnnotation")
-        await found.check_with(expectedMachines=1, targets=["m-3"])
+    async with running_harness(engine) as harness:
+        await harness.cluster()
+        await harness.machine("m-1", annotations={names.SKIP_REMEDIATION: ""})
+        await harness.machine("m-2", annotations={names.PAUSED: ""})
+        await harness.machine("m-3", annotations={names.REMEDIATE_MACHINE: ""})
+        await harness.check()
+        await harness.machine_with("m-3", "HealthCheckSucceeded", "False", "HasRemediateAnnotation")
+        await harness.check_with(expectedMachines=1, targets=["m-3"])
         for name in ("m-1", "m-2"):
-            assert not condition(await found.get(name), "HealthCheckSucceeded")
+            assert not condition(await harness.get(name), "HealthCheckSucceeded")
 
 
 async def test_paused_cluster_is_skipped_and_resumed(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await found.cluster(paused=True)
-        await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
-        await found.check()
-        await found.check_saying("Paused", "True")
-        assert not condition(await found.get("m-1"), "HealthCheckSucceeded")
-        await engine.patch(CLUSTER.target, found.namespace, "c", {"spec": {"paused": None}})
-        await found.machine_with("m-1", "OwnerRemediated", "False", "WaitingForRemediation")
-        await found.check_saying("Paused", "False")
+    async with running_harness(engine) as harness:
+        await harness.cluster(paused=True)
+        await harness.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
+        await harness.check()
+        await harness.check_saying("Paused", "True")
+        assert not condition(await harness.get("m-1"), "HealthCheckSucceeded")
+        await engine.patch(CLUSTER.target, harness.namespace, "c", {"spec": {"paused": None}})
+        await harness.machine_with("m-1", "OwnerRemediated", "False", "WaitingForRemediation")
+        await harness.check_saying("Paused", "False")
 
 
 async def test_missing_cluster_is_reported_until_created(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await found.check()
-        check = await found.check_saying("RemediationAllowed", "Unknown", "Cluster c does not exist")
+    async with running_harness(engine) as harness:
+        await harness.check()
+        check = await harness.check_saying("RemediationAllowed", "Unknown", "Cluster c does not exist")
         assert condition(check, "RemediationAllowed")["reason"] == "ObjectDoesNotExist"
-        await found.cluster()
-        await found.check_saying("RemediationAllowed", "True")
+        await harness.cluster()
+        await harness.check_saying("RemediationAllowed", "True")
 
 
 async def test_unchanged_health_writes_nothing(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await found.cluster()
-        await found.check()
-        await found.machine("m-1")
-        await found.check_with(currentHealthy=1)
-        await found.quiet()
-        written = dict(found.manager.ledger.writes_by)
+    async with running_harness(engine) as harness:
+        await harness.cluster()
+        await harness.check()
+        await harness.machine("m-1")
+        await harness.check_with(currentHealthy=1)
+        await harness.quiet()
+        written = dict(harness.manager.ledger.writes_by)
         assert written["machinehealthcheck", "patch machines/status"] == 1
         assert written["machinehealthcheck", "patch machinehealthchecks"] == 1
 
-        await engine.patch(MACHINE.target, found.namespace, "m-1", {"metadata": {"labels": {"touched": "1"}}})
-        await engine.patch(MACHINE.target, found.namespace, "m-1", {"spec": {"version": "v1.36.0"}})
-        await engine.patch(CLUSTER.target, found.namespace, "c", {"metadata": {"labels": {"touched": "1"}}})
-        await found.quiet()
-        assert await _reconciled(found) == DONE
-        assert dict(found.manager.ledger.writes_by) == written
+        await engine.patch(MACHINE.target, harness.namespace, "m-1", {"metadata": {"labels": {"touched": "1"}}})
+        await engine.patch(MACHINE.target, harness.namespace, "m-1", {"spec": {"version": "v1.36.0"}})
+        await engine.patch(CLUSTER.target, harness.namespace, "c", {"metadata": {"labels": {"touched": "1"}}})
+        await harness.quiet()
+        assert await _reconciled(harness) == DONE
+        assert dict(harness.manager.ledger.writes_by) == written
 
 
 # external remediation
 
 
-async def reboots(found: Herd) -> None:
-    await found.engine.install([REBOOT.definition(), REBOOT.template.definition()])
-    await found.cluster()
+async def reboots(harness: HealthCheckHarness) -> None:
+    await harness.engine.install([REBOOT.definition(), REBOOT.template.definition()])
+    await harness.cluster()
     template = REBOOT.template.object("t", {"template": {"metadata": {"labels": {"a": "b"}}, "spec": {"hard": True}}})
-    await found.engine.create(REBOOT.template.target, found.namespace, template)
+    await harness.engine.create(REBOOT.template.target, harness.namespace, template)
 
 
 def by_reboot(template: str = "t", kind: str = REBOOT.template.name) -> Json:
@@ -344,15 +344,15 @@ def by_reboot(template: str = "t", kind: str = REBOOT.template.name) -> Json:
 
 
 async def test_external_remediation_request_is_created_and_withdrawn(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await reboots(found)
-        await found.check(remediation=by_reboot())
-        made = await found.machine("m-1")
-        await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
-        await found.node("m-1", "False")
-        machine = await found.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
+    async with running_harness(engine) as harness:
+        await reboots(harness)
+        await harness.check(remediation=by_reboot())
+        made = await harness.machine("m-1")
+        await harness.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        await harness.node("m-1", "False")
+        machine = await harness.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
         assert not condition(machine, "OwnerRemediated")
-        request = await engine.get(REBOOT.target, found.namespace, "m-1")
+        request = await engine.get(REBOOT.target, harness.namespace, "m-1")
         assert request is not None
         assert request["spec"] == {"hard": True}
         assert request["metadata"]["labels"] == {"a": "b", names.CLUSTER_NAME: "c"}
@@ -364,28 +364,28 @@ async def test_external_remediation_request_is_created_and_withdrawn(engine: Eng
             "uid": made["metadata"]["uid"],
         }
 
-        await found.node("m-1", "True")
-        await engine.gone(REBOOT.target, found.namespace, "m-1")
-        machine = await found.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
+        await harness.node("m-1", "True")
+        await engine.gone(REBOOT.target, harness.namespace, "m-1")
+        machine = await harness.machine_with("m-1", "HealthCheckSucceeded", "True", "HealthCheckSucceeded")
         assert not condition(machine, "ExternallyRemediated")
 
 
 async def test_deleted_remediation_request_is_recreated(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await reboots(found)
-        await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
-        await found.check(remediation=by_reboot())
-        first = await engine.until(REBOOT.target, found.namespace, "m-1", lambda obj: True)
-        await found.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
-        await engine.delete(REBOOT.target, found.namespace, "m-1")
+    async with running_harness(engine) as harness:
+        await reboots(harness)
+        await harness.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
+        await harness.check(remediation=by_reboot())
+        first = await engine.until(REBOOT.target, harness.namespace, "m-1", lambda obj: True)
+        await harness.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
+        await engine.delete(REBOOT.target, harness.namespace, "m-1")
         uid = first["metadata"]["uid"]
-        await engine.until(REBOOT.target, found.namespace, "m-1", lambda obj: obj["metadata"]["uid"] != uid)
+        await engine.until(REBOOT.target, harness.namespace, "m-1", lambda obj: obj["metadata"]["uid"] != uid)
 
 
 async def test_existing_remediation_request_is_adopted_after_crash(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await reboots(found)
-        made = await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
+    async with running_harness(engine) as harness:
+        await reboots(harness)
+        made = await harness.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
         owner = {
             "apiVersion": names.API_VERSION,
             "kind": "Machine",
@@ -393,40 +393,40 @@ async def test_existing_remediation_request_is_adopted_after_crash(engine: Engin
             "uid": made["metadata"]["uid"],
         }
         request = await engine.create(
-            REBOOT.target, found.namespace, REBOOT.object("m-1", {"earlier": True}, ownerReferences=[owner])
+            REBOOT.target, harness.namespace, REBOOT.object("m-1", {"earlier": True}, ownerReferences=[owner])
         )
-        await found.check(remediation=by_reboot())
-        await found.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
-        assert await engine.get(REBOOT.target, found.namespace, "m-1") == request
+        await harness.check(remediation=by_reboot())
+        await harness.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
+        assert await engine.get(REBOOT.target, harness.namespace, "m-1") == request
 
 
 async def test_foreign_remediation_request_is_not_adopted(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await reboots(found)
-        await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
-        await engine.create(REBOOT.target, found.namespace, REBOOT.object("m-1"))
-        await found.check(remediation=by_reboot())
-        machine = await found.machine_with("m-1", "ExternallyRemediated", "False", "RemediationRequestCreationFailed")
+    async with running_harness(engine) as harness:
+        await reboots(harness)
+        await harness.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
+        await engine.create(REBOOT.target, harness.namespace, REBOOT.object("m-1"))
+        await harness.check(remediation=by_reboot())
+        machine = await harness.machine_with("m-1", "ExternallyRemediated", "False", "RemediationRequestCreationFailed")
         assert "does not belong to this Machine" in condition(machine, "ExternallyRemediated")["message"]
-        await engine.delete(REBOOT.target, found.namespace, "m-1")
-        await found.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
+        await engine.delete(REBOOT.target, harness.namespace, "m-1")
+        await harness.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
 
 
 async def test_missing_remediation_template_is_reported_until_created(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await reboots(found)
-        await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
-        await found.check(remediation=by_reboot("later"))
-        await found.machine_with("m-1", "ExternallyRemediated", "False", "RemediationTemplateNotFound")
-        await engine.create(REBOOT.template.target, found.namespace, REBOOT.template.object("later"))
-        await found.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
+    async with running_harness(engine) as harness:
+        await reboots(harness)
+        await harness.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
+        await harness.check(remediation=by_reboot("later"))
+        await harness.machine_with("m-1", "ExternallyRemediated", "False", "RemediationTemplateNotFound")
+        await engine.create(REBOOT.template.target, harness.namespace, REBOOT.template.object("later"))
+        await harness.machine_with("m-1", "ExternallyRemediated", "False", "WaitingForRemediation")
 
 
 async def test_unknown_remediation_kind_is_reported(engine: Engine) -> None:
-    async with herd(engine) as found:
-        await reboots(found)
-        await found.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
-        await found.check(remediation=by_reboot(kind="MagicTemplate"))
-        machine = await found.machine_with("m-1", "ExternallyRemediated", "False", "RemediationRequestCreationFailed")
+    async with running_harness(engine) as harness:
+        await reboots(harness)
+        await harness.machine("m-1", annotations={names.REMEDIATE_MACHINE: ""})
+        await harness.check(remediation=by_reboot(kind="MagicTemplate"))
+        machine = await harness.machine_with("m-1", "ExternallyRemediated", "False", "RemediationRequestCreationFailed")
         assert "magics" in condition(machine, "ExternallyRemediated")["message"]
         assert condition(machine, "HealthCheckSucceeded")["reason"] == "HasRemediateAnnotation"

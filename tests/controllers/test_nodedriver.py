@@ -31,7 +31,7 @@ from tests.controllers.engine import Engine, Json, condition, decode, eventually
 SETTINGS = MachineSettings(in_use_seconds=0.1)
 
 
-class Workshop:
+class NodeDriverHarness:
     """A driver whose options the test decides on."""
 
     def __init__(self, engine: Engine, namespace: str) -> None:
@@ -93,46 +93,46 @@ class Workshop:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def shop(engine: Engine) -> AsyncIterator[Workshop]:
+async def harness(engine: Engine) -> AsyncIterator[NodeDriverHarness]:
     await engine.install([*setup.definitions(), *bootstrap_definitions.definitions()])
-    shop = Workshop(engine, await engine.namespace())
-    yield shop
-    found = await engine.get(NODE_DRIVER.target, "", shop.driver)
+    harness = NodeDriverHarness(engine, await engine.namespace())
+    yield harness
+    found = await engine.get(NODE_DRIVER.target, "", harness.driver)
     if found is not None:  # discovery of others shall not see it for ever
-        await engine.patch(NODE_DRIVER.target, "", shop.driver, {"metadata": {"finalizers": None}})
+        await engine.patch(NODE_DRIVER.target, "", harness.driver, {"metadata": {"finalizers": None}})
         if not found["metadata"].get("deletionTimestamp"):
-            await engine.delete(NODE_DRIVER.target, "", shop.driver)
+            await engine.delete(NODE_DRIVER.target, "", harness.driver)
 
 
-async def test_an_active_driver_has_its_kinds_served_at_once(shop: Workshop) -> None:
-    async with shop.running() as manager:
-        await shop.register()
-        found = await shop.active()
+async def test_an_active_driver_has_its_kinds_served_at_once(harness: NodeDriverHarness) -> None:
+    async with harness.running() as manager:
+        await harness.register()
+        found = await harness.active()
         assert is_true(found, "Downloaded")
         assert is_true(found, "Installed")
 
-        listed = decode(await shop.engine.client.raw_get("/apis/rke-machine.cattle.io/v1"))
+        listed = decode(await harness.engine.client.raw_get("/apis/rke-machine.cattle.io/v1"))
         kinds = {resource["kind"] for resource in listed["resources"]}
-        assert {f"{capital(shop.driver)}Machine", f"{capital(shop.driver)}MachineTemplate"} <= kinds
-        configs = decode(await shop.engine.client.raw_get("/apis/rke-machine-config.cattle.io/v1"))
-        assert f"{capital(shop.driver)}Config" in {resource["kind"] for resource in configs["resources"]}
+        assert {f"{capital(harness.driver)}Machine", f"{capital(harness.driver)}MachineTemplate"} <= kinds
+        configs = decode(await harness.engine.client.raw_get("/apis/rke-machine-config.cattle.io/v1"))
+        assert f"{capital(harness.driver)}Config" in {resource["kind"] for resource in configs["resources"]}
 
-        assert (await shop.config())["size"] == "small", "defaults are in the Config, at its root"
-        await shop.machine()
-        kind = machine_kind(shop.driver)
-        waiting = await shop.engine.until(
-            kind.target, shop.namespace, "m", lambda obj: condition(obj, "Ready").get("reason") == "WaitingForOwner"
+        assert (await harness.config())["size"] == "small", "defaults are in the Config, at its root"
+        await harness.machine()
+        kind = machine_kind(harness.driver)
+        waiting = await harness.engine.until(
+            kind.target, harness.namespace, "m", lambda obj: condition(obj, "Ready").get("reason") == "WaitingForOwner"
         )
         assert "size" not in waiting["spec"]
         assert kind.name.lower() in manager.controllers
 
 
-async def test_driver_definitions_have_cluster_api_labels(shop: Workshop) -> None:
-    async with shop.running():
-        await shop.register()
-        await shop.active()
+async def test_driver_definitions_have_cluster_api_labels(harness: NodeDriverHarness) -> None:
+    async with harness.running():
+        await harness.register()
+        await harness.active()
         for suffix in ("Machine", "MachineTemplate", "Config"):
-            found = await shop.definition(f"{capital(shop.driver)}{suffix}")
+            found = await harness.definition(f"{capital(harness.driver)}{suffix}")
             assert found is not None
             labels = found["metadata"]["labels"]
             assert labels["cluster.x-k8s.io/v1beta1"] == "v1"
@@ -140,103 +140,103 @@ async def test_driver_definitions_have_cluster_api_labels(shop: Workshop) -> Non
             assert "clusterctl.cluster.x-k8s.io" in labels
 
 
-async def test_changed_driver_updates_kinds_and_keeps_machines(shop: Workshop) -> None:
-    async with shop.running():
-        await shop.register()
-        await shop.active()
-        machine = await shop.machine()
-        template = await _template(shop)
-        shop.flags.append(Flag(name=f"{shop.driver}-zone", type="string", default="a", doc="Where."))
-        await shop.switch(description="now with zones")
-        await shop.until(lambda obj: condition(obj, "Active").get("observedGeneration") == 2)
-        assert (await shop.config("y"))["zone"] == "a"
+async def test_changed_driver_updates_kinds_and_keeps_machines(harness: NodeDriverHarness) -> None:
+    async with harness.running():
+        await harness.register()
+        await harness.active()
+        machine = await harness.machine()
+        template = await _template(harness)
+        harness.flags.append(Flag(name=f"{harness.driver}-zone", type="string", default="a", doc="Where."))
+        await harness.switch(description="now with zones")
+        await harness.until(lambda obj: condition(obj, "Active").get("observedGeneration") == 2)
+        assert (await harness.config("y"))["zone"] == "a"
 
-        kind = machine_kind(shop.driver)
-        now = await shop.engine.get(kind.target, shop.namespace, "m")
+        kind = machine_kind(harness.driver)
+        now = await harness.engine.get(kind.target, harness.namespace, "m")
         assert now is not None
         assert now["metadata"]["uid"] == machine["metadata"]["uid"]
         assert now["spec"] == machine["spec"]
-        kept = await shop.engine.get(template_kind(shop.driver).target, shop.namespace, "t")
+        kept = await harness.engine.get(template_kind(harness.driver).target, harness.namespace, "t")
         assert kept == template
 
 
-async def _template(shop: Workshop) -> Json:
-    kind = template_kind(shop.driver)
+async def _template(harness: NodeDriverHarness) -> Json:
+    kind = template_kind(harness.driver)
     obj = {
         "apiVersion": kind.api_version,
         "kind": kind.name,
         "metadata": {"name": "t"},
         "spec": {"clusterName": "c", "template": {"spec": {"size": "large", "common": {"labels": {"a": "b"}}}}},
     }
-    return await shop.engine.create(kind.target, shop.namespace, obj)
+    return await harness.engine.create(kind.target, harness.namespace, obj)
 
 
-async def test_deletion_of_driver_in_use_waits_and_names_users(shop: Workshop) -> None:
-    async with shop.running() as manager:
-        await shop.register()
-        await shop.active()
-        await shop.config("mine")
+async def test_deletion_of_driver_in_use_waits_and_names_users(harness: NodeDriverHarness) -> None:
+    async with harness.running() as manager:
+        await harness.register()
+        await harness.active()
+        await harness.config("mine")
         for number in range(7):
-            await shop.machine(f"m{number}")
-        await shop.engine.delete(NODE_DRIVER.target, "", shop.driver)
-        found = await shop.until(lambda obj: condition(obj, "Active").get("reason") == "InUse")
+            await harness.machine(f"m{number}")
+        await harness.engine.delete(NODE_DRIVER.target, "", harness.driver)
+        found = await harness.until(lambda obj: condition(obj, "Active").get("reason") == "InUse")
         message = condition(found, "Active")["message"]
-        assert f"{capital(shop.driver)}Machine {shop.namespace}/m0" in message
+        assert f"{capital(harness.driver)}Machine {harness.namespace}/m0" in message
         assert "and more" in message
         assert is_true(found, "Active"), "its machines are still looked after"
 
         for number in range(7):
-            await shop.engine.delete(machine_kind(shop.driver).target, shop.namespace, f"m{number}")
-        found = await shop.until(lambda obj: "Config" in condition(obj, "Active")["message"])
-        await shop.engine.delete(config_kind(shop.driver).target, shop.namespace, "mine")
-        await shop.engine.gone(NODE_DRIVER.target, "", shop.driver)
+            await harness.engine.delete(machine_kind(harness.driver).target, harness.namespace, f"m{number}")
+        found = await harness.until(lambda obj: "Config" in condition(obj, "Active")["message"])
+        await harness.engine.delete(config_kind(harness.driver).target, harness.namespace, "mine")
+        await harness.engine.gone(NODE_DRIVER.target, "", harness.driver)
         for suffix in ("Machine", "MachineTemplate", "Config"):
-            await shop.engine.gone(DEFINITION.target, "", _name(shop, suffix))
-        assert f"{shop.driver}machine" not in manager.controllers
-        assert machine_kind(shop.driver).target not in manager.caches.errors
+            await harness.engine.gone(DEFINITION.target, "", _name(harness, suffix))
+        assert f"{harness.driver}machine" not in manager.controllers
+        assert machine_kind(harness.driver).target not in manager.caches.errors
 
 
-async def test_deleting_driver_still_reconciles_machines_after_restart(shop: Workshop) -> None:
-    async with shop.running():
-        await shop.register()
-        await shop.active()
-        await shop.machine()
-        await shop.engine.delete(NODE_DRIVER.target, "", shop.driver)
-        await shop.until(lambda obj: condition(obj, "Active").get("reason") == "InUse")
-    async with shop.running():
-        await shop.machine("late")
-        kind = machine_kind(shop.driver)
-        await shop.engine.until(kind.target, shop.namespace, "late", lambda obj: condition(obj, "Ready"))
+async def test_deleting_driver_still_reconciles_machines_after_restart(harness: NodeDriverHarness) -> None:
+    async with harness.running():
+        await harness.register()
+        await harness.active()
+        await harness.machine()
+        await harness.engine.delete(NODE_DRIVER.target, "", harness.driver)
+        await harness.until(lambda obj: condition(obj, "Active").get("reason") == "InUse")
+    async with harness.running():
+        await harness.machine("late")
+        kind = machine_kind(harness.driver)
+        await harness.engine.until(kind.target, harness.namespace, "late", lambda obj: condition(obj, "Ready"))
 
 
-def _name(shop: Workshop, suffix: str) -> str:
+def _name(harness: NodeDriverHarness, suffix: str) -> str:
     group = "rke-machine-config.cattle.io" if suffix == "Config" else "rke-machine.cattle.io"
-    return f"{shop.driver}{suffix.lower()}s.{group}"
+    return f"{harness.driver}{suffix.lower()}s.{group}"
 
 
-async def test_a_driver_can_be_switched_off_and_on_again(shop: Workshop) -> None:
-    async with shop.running():
-        await shop.register()
-        await shop.active()
-        await shop.switch(active=False)
-        await shop.until(lambda obj: condition(obj, "Active").get("reason") == "Inactive")
-        await shop.engine.gone(DEFINITION.target, "", _name(shop, "Machine"))
+async def test_a_driver_can_be_switched_off_and_on_again(harness: NodeDriverHarness) -> None:
+    async with harness.running():
+        await harness.register()
+        await harness.active()
+        await harness.switch(active=False)
+        await harness.until(lambda obj: condition(obj, "Active").get("reason") == "Inactive")
+        await harness.engine.gone(DEFINITION.target, "", _name(harness, "Machine"))
 
-        await shop.switch(active=True)
-        await shop.active()
-        await shop.machine()
-        kind = machine_kind(shop.driver)
-        await shop.engine.until(kind.target, shop.namespace, "m", lambda obj: condition(obj, "Ready"))
+        await harness.switch(active=True)
+        await harness.active()
+        await harness.machine()
+        kind = machine_kind(harness.driver)
+        await harness.engine.until(kind.target, harness.namespace, "m", lambda obj: condition(obj, "Ready"))
 
 
-async def test_foreign_definitions_are_not_overwritten_or_deleted(shop: Workshop) -> None:
-    async with shop.running():
-        await shop.register()
-        await shop.active()
-        await shop.switch(active=False)
-        await shop.until(lambda obj: condition(obj, "Active").get("reason") == "Inactive")
-        name = _name(shop, "Machine")
-        await shop.engine.gone(DEFINITION.target, "", name)
+async def test_foreign_definitions_are_not_overwritten_or_deleted(harness: NodeDriverHarness) -> None:
+    async with harness.running():
+        await harness.register()
+        await harness.active()
+        await harness.switch(active=False)
+        await harness.until(lambda obj: condition(obj, "Active").get("reason") == "Inactive")
+        name = _name(harness, "Machine")
+        await harness.engine.gone(DEFINITION.target, "", name)
         foreign = {
             "apiVersion": DEFINITION.api_version,
             "kind": DEFINITION.name,
@@ -244,49 +244,49 @@ async def test_foreign_definitions_are_not_overwritten_or_deleted(shop: Workshop
             "spec": {
                 "group": "rke-machine.cattle.io",
                 "scope": "Namespaced",
-                "names": {"kind": f"{capital(shop.driver)}Machine", "plural": name.partition(".")[0]},
+                "names": {"kind": f"{capital(harness.driver)}Machine", "plural": name.partition(".")[0]},
                 "versions": [
                     {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
                 ],
             },
         }
-        await shop.engine.create(DEFINITION.target, "", foreign)
+        await harness.engine.create(DEFINITION.target, "", foreign)
         try:
-            await shop.switch(active=True)
-            found = await shop.until(lambda obj: condition(obj, "Installed").get("reason") == "ForeignDefinitions")
+            await harness.switch(active=True)
+            found = await harness.until(lambda obj: condition(obj, "Installed").get("reason") == "ForeignDefinitions")
             assert name in condition(found, "Active")["message"]
-            await shop.engine.delete(NODE_DRIVER.target, "", shop.driver)
-            await shop.engine.gone(NODE_DRIVER.target, "", shop.driver)
-            assert await shop.engine.get(DEFINITION.target, "", name) is not None
+            await harness.engine.delete(NODE_DRIVER.target, "", harness.driver)
+            await harness.engine.gone(NODE_DRIVER.target, "", harness.driver)
+            assert await harness.engine.get(DEFINITION.target, "", name) is not None
         finally:
-            await shop.engine.delete(DEFINITION.target, "", name)
+            await harness.engine.delete(DEFINITION.target, "", name)
 
 
-async def test_unavailable_driver_is_reported_and_serves_no_kinds(shop: Workshop) -> None:
-    shop.error = NotAvailable("NotDownloaded", "https://example.com/x answers 404")
-    async with shop.running():
-        await shop.register()
-        found = await shop.until(lambda obj: condition(obj, "Downloaded").get("status") == "False")
+async def test_unavailable_driver_is_reported_and_serves_no_kinds(harness: NodeDriverHarness) -> None:
+    harness.error = NotAvailable("NotDownloaded", "https://example.com/x answers 404")
+    async with harness.running():
+        await harness.register()
+        found = await harness.until(lambda obj: condition(obj, "Downloaded").get("status") == "False")
         assert condition(found, "Downloaded")["message"] == "https://example.com/x answers 404"
         assert condition(found, "Active")["status"] == "False"
-        assert await shop.definition(f"{capital(shop.driver)}Machine") is None
+        assert await harness.definition(f"{capital(harness.driver)}Machine") is None
 
-        shop.error = None
-        await shop.switch(description="try again")
-        await shop.active()
+        harness.error = None
+        await harness.switch(description="try again")
+        await harness.active()
 
 
-async def test_modified_definition_is_restored(shop: Workshop) -> None:
-    async with shop.running():
-        await shop.register()
-        await shop.active()
-        name = _name(shop, "Config")
+async def test_modified_definition_is_restored(harness: NodeDriverHarness) -> None:
+    async with harness.running():
+        await harness.register()
+        await harness.active()
+        name = _name(harness, "Config")
         schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        found = await shop.engine.get(DEFINITION.target, "", name)
+        found = await harness.engine.get(DEFINITION.target, "", name)
         assert found is not None
         version = {**found["spec"]["versions"][0], "schema": {"openAPIV3Schema": schema}}
-        await shop.engine.patch(DEFINITION.target, "", name, {"spec": {"versions": [version]}})
-        await shop.engine.until(
+        await harness.engine.patch(DEFINITION.target, "", name, {"spec": {"versions": [version]}})
+        await harness.engine.until(
             DEFINITION.target,
             "",
             name,
@@ -294,22 +294,22 @@ async def test_modified_definition_is_restored(shop: Workshop) -> None:
         )
 
 
-async def test_an_idle_driver_writes_nothing(shop: Workshop) -> None:
-    async with shop.running():
-        await shop.register()
-        await shop.active()
-    async with shop.running() as manager:
+async def test_an_idle_driver_writes_nothing(harness: NodeDriverHarness) -> None:
+    async with harness.running():
+        await harness.register()
+        await harness.active()
+    async with harness.running() as manager:
 
         async def looked_after() -> bool:
-            return f"{shop.driver}machine" in manager.controllers and manager.idle
+            return f"{harness.driver}machine" in manager.controllers and manager.idle
 
         await eventually(looked_after)
         assert manager.ledger.writes == 0
 
 
-async def test_driver_options_are_validated_by_type(shop: Workshop) -> None:
-    async with shop.running():
-        await shop.register()
-        await shop.active()
+async def test_driver_options_are_validated_by_type(harness: NodeDriverHarness) -> None:
+    async with harness.running():
+        await harness.register()
+        await harness.active()
         with pytest.raises(StatusError, match="size"):
-            await shop.config("bad", size=3)
+            await harness.config("bad", size=3)
