@@ -27,7 +27,7 @@ from tests.lab.custom_hosts import CustomHost
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ours import Ours
 from tests.lab.ports import free_port
-from tests.lab.prairie import RKE, Prairie, condition
+from tests.lab.process_machines import RKE, ProcessMachines, condition
 from tests.lab.server import Server, end, tail
 
 RANCH = Company()
@@ -88,16 +88,16 @@ def test_custom_certificate_is_trusted_by_users_and_hosts_and_local_access_works
         urllib.request.urlopen(f"{public}/api/v1/namespaces/default/secrets", context=stranger)
 
     host = CustomHost(tmp_path / "host")
-    prairie = Prairie(up, tmp_path / "host/root", lambda: tail(up.log, 40))
+    process_machines = ProcessMachines(up, tmp_path / "host/root", lambda: tail(up.log, 40))
     try:
-        line = command(prairie)
+        line = command(process_machines)
         assert hashlib.sha256(told).hexdigest() in line
         done = host.run(f"{line} --worker")
         assert done.returncode == 0, done
-        (machine,) = prairie.items("/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machines")
+        (machine,) = process_machines.items("/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machines")
         name = machine["metadata"]["name"]
-        prairie.until(f"{RKE}/rkebootstraps", name, lambda obj: condition(obj, "AgentConnected") == "True")
-        prairie.follows_a_plan(name)
+        process_machines.until(f"{RKE}/rkebootstraps", name, lambda obj: condition(obj, "AgentConnected") == "True")
+        process_machines.follows_a_plan(name)
     finally:
         host.uninstall()
 

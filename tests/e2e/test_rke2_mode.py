@@ -22,7 +22,7 @@ from tests.lab.custom_hosts import CustomHost
 from tests.lab.missing import missing
 from tests.lab.nano import fetch
 from tests.lab.nano_plans import version_of
-from tests.lab.prairie import processes_below
+from tests.lab.process_machines import processes_below
 from tests.lab.rke2_hosts import RkeHost, Sampler
 from tests.lab.rke2_release import VERSION
 

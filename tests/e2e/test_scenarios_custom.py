@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.e2e.scenarios import labels, roles
 from tests.lab.clusters import FLEET_SECRETS, Declared, Fleet
 from tests.lab.custom_hosts import CustomHost
-from tests.lab.prairie import processes_below
+from tests.lab.process_machines import processes_below
 
 
 @contextmanager

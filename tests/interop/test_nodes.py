@@ -13,7 +13,7 @@ import yaml
 from remuda.kube import kubeconfig
 from tests.lab import Upstream
 from tests.lab.ports import free_port
-from tests.lab.prairie import Prairie
+from tests.lab.process_machines import ProcessMachines
 from tests.lab.programs import Program
 
 RIGHTS = Path(__file__).parents[2] / "examples" / "rbac.yaml"
@@ -21,7 +21,7 @@ ACCOUNT = "/api/v1/namespaces/remuda-system/serviceaccounts/remuda-manager/token
 
 
 @pytest.fixture
-async def prairie(tmp_path: Path) -> AsyncIterator[Prairie]:
+async def process_machines(tmp_path: Path) -> AsyncIterator[ProcessMachines]:
     server = Upstream()
     config = tmp_path / "manager.kubeconfig"
     listen = f"127.0.0.1:{free_port()}"
@@ -31,9 +31,9 @@ async def prairie(tmp_path: Path) -> AsyncIterator[Prairie]:
         kubeconfig.write(config, kubeconfig.build(server.url, ca_pem=server.ca_pem, token=token_of_the_manager(server)))
         await manager.start()
         assert await manager.prints(" leads "), manager.said
-        prairie = Prairie(server, tmp_path / "data" / "hosts", lambda: manager.said)
-        yield prairie
-        await asyncio.to_thread(prairie.clear)
+        process_machines = ProcessMachines(server, tmp_path / "data" / "hosts", lambda: manager.said)
+        yield process_machines
+        await asyncio.to_thread(process_machines.clear)
     finally:
         await manager.stop()
         server.stop()
@@ -51,12 +51,12 @@ def token_of_the_manager(server: Upstream) -> str:
     return str(reply.body["status"]["token"])
 
 
-async def test_machine_becomes_managed_host_and_deletion_leaves_nothing(prairie: Prairie) -> None:
+async def test_machine_becomes_managed_host_and_deletion_leaves_nothing(process_machines: ProcessMachines) -> None:
     def tell() -> None:
-        prairie.apply_example()
-        prairie.becomes_a_host("horse")
-        prairie.follows_a_plan("horse")
-        prairie.delete_machine("horse")
-        prairie.has_nothing_left("horse")
+        process_machines.apply_example()
+        process_machines.becomes_a_host("horse")
+        process_machines.follows_a_plan("horse")
+        process_machines.delete_machine("horse")
+        process_machines.has_nothing_left("horse")
 
     await asyncio.to_thread(tell)

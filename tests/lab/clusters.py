@@ -20,7 +20,7 @@ from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
 from remuda.providers.shared.drivers.proc import Members
 from remuda.provisioning.pools import POOL_NAME
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.prairie import processes_below
+from tests.lab.process_machines import processes_below
 from tests.lab.server import Reply, Server, tail
 from tests.lab.up import DRIVERS, Applied, Json, Up, condition, eventually
 

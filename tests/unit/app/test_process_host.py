@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.lab.ours import Ours
-from tests.lab.prairie import Prairie
+from tests.lab.process_machines import ProcessMachines
 from tests.lab.server import tail
 
 
@@ -16,19 +16,19 @@ class Up(Ours):
 
 
 @pytest.fixture
-def prairie() -> Iterator[Prairie]:
+def process_machines() -> Iterator[ProcessMachines]:
     up = Up()
-    prairie = Prairie(up, up.data / "hosts", lambda: tail(up.log, 40))
+    process_machines = ProcessMachines(up, up.data / "hosts", lambda: tail(up.log, 40))
     try:
-        yield prairie
-        prairie.clear()
+        yield process_machines
+        process_machines.clear()
     finally:
         up.stop()
 
 
-def test_machine_becomes_managed_host_and_deletion_leaves_nothing(prairie: Prairie) -> None:
-    prairie.apply_example()
-    prairie.becomes_a_host("horse")
-    prairie.follows_a_plan("horse")
-    prairie.delete_machine("horse")
-    prairie.has_nothing_left("horse")
+def test_machine_becomes_managed_host_and_deletion_leaves_nothing(process_machines: ProcessMachines) -> None:
+    process_machines.apply_example()
+    process_machines.becomes_a_host("horse")
+    process_machines.follows_a_plan("horse")
+    process_machines.delete_machine("horse")
+    process_machines.has_nothing_left("horse")

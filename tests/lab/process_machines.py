@@ -1,5 +1,5 @@
-"""One machine whose server is a process of this computer, told on any API server that a manager works on: made, given a
-plan by hand, deleted, and nothing left. Only Python is needed."""
+"""Life of a machine whose server is a process of this computer, on any API server that a manager works on: it is made,
+follows a plan written by hand, is deleted, and leaves nothing. Only Python is needed."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _MERGE = {"Content-Type": "application/merge-patch+json"}
 Json = dict[str, Any]
 
 
-class Prairie:
-    """A Cluster of that name, and its machines. `hosts` is where the job runner keeps processes' hosts."""
+class ProcessMachines:
+    """The Cluster of examples/machine.yaml and its machines. The job runner keeps their hosts in `hosts`."""
 
     def __init__(self, server: Server, hosts: Path, log: Callable[[], str]) -> None:
         self.server = server
