@@ -30,8 +30,8 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.steps import CRASHED
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, condition, is_true
 from tests.controllers.jobs import Runner, ended, finished, job, pod_of, put
-from tests.lab.drivers import Pets
-from tests.lab.pets import USER, stop_all
+from tests.lab.drivers import ExistingServers
+from tests.lab.existing_servers import USER, stop_all
 from tests.lab.ssh_host import Host
 
 Json = dict[str, Any]
@@ -387,42 +387,42 @@ async def test_repeatedly_killed_remove_job_leaves_no_server(engine: Engine, tmp
 
 
 async def test_job_denies_connection_to_loopback_address(engine: Engine, tmp_path: Path) -> None:
-    namespace, pets = await engine.namespace(), Pets(tmp_path, count=1)
-    await pets.start()
-    order = an_order(driver="existing", **pets.options)
+    namespace, existing_servers = await engine.namespace(), ExistingServers(tmp_path, count=1)
+    await existing_servers.start()
+    order = an_order(driver="existing", **existing_servers.options)
     order = msgspec.structs.replace(order, namespace=namespace, local_addresses=False)
     await ask(engine, namespace, order)
     try:
-        code, said = await Alone(engine, tmp_path / "job", order, credentials=pets.credentials).run()
+        code, said = await Alone(engine, tmp_path / "job", order, credentials=existing_servers.credentials).run()
     finally:
-        await stop_all(pets.pets)
+        await stop_all(existing_servers.ssh_servers)
     assert code == 3, said
     assert "is denied: it is a loopback address" in said
-    assert not pets.pets[0].claim.exists()
+    assert not existing_servers.ssh_servers[0].claim.exists()
 
 
 async def test_killed_ssh_bootstrap_is_repeated_until_recorded(engine: Engine, tmp_path: Path) -> None:
-    namespace, pets = await engine.namespace(), Pets(tmp_path, count=1)
-    await pets.start()
-    pet = pets.pets[0]
+    namespace, existing_servers = await engine.namespace(), ExistingServers(tmp_path, count=1)
+    await existing_servers.start()
+    ssh_server = existing_servers.ssh_servers[0]
     sudo = tmp_path / "bin" / "sudo"  # for whoever runs the tests without being root
     sudo.parent.mkdir()
     sudo.write_text('#!/bin/sh\nshift\nexec "$@"\n')
     sudo.chmod(0o755)
-    pet.environment = {**pet.environment, "PATH": f"{sudo.parent}:{pet.environment['PATH']}"}
-    order = msgspec.structs.replace(an_order(driver="existing", **pets.options), namespace=namespace)
+    ssh_server.environment = {**ssh_server.environment, "PATH": f"{sudo.parent}:{ssh_server.environment['PATH']}"}
+    order = msgspec.structs.replace(an_order(driver="existing", **existing_servers.options), namespace=namespace)
     await ask(engine, namespace, order)
-    script = f"echo run >> {pet.root}/runs; echo bootstrapped\n".encode()
-    alone = Alone(engine, tmp_path / "job", order, script=script, credentials=pets.credentials)
+    script = f"echo run >> {ssh_server.root}/runs; echo bootstrapped\n".encode()
+    alone = Alone(engine, tmp_path / "job", order, script=script, credentials=existing_servers.credentials)
     try:
         await kill_at_each(alone, ("machinejob.run-script", "machinejob.record-bootstrap"))
         code, said = await alone.run()
     finally:
-        await stop_all(pets.pets)
+        await stop_all(existing_servers.ssh_servers)
     assert code == 0, said
     assert "the bootstrap script has already run" in said
-    assert pets.private_key.splitlines()[1] not in said
+    assert existing_servers.private_key.splitlines()[1] not in said
     made = await state_of(engine, namespace)
     assert (made.phase, made.by_user_data, made.ssh_user) == ("bootstrapped", False, USER)
-    assert pet.claim.exists()
-    assert (pet.root / "runs").read_text().splitlines() == ["run"] * 3, "only what is noted is not done again"
+    assert ssh_server.claim.exists()
+    assert (ssh_server.root / "runs").read_text().splitlines() == ["run"] * 3, "only what is noted is not done again"

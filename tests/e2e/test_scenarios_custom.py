@@ -38,16 +38,16 @@ def registered(fleet: Fleet, folder: Path, name: str, hosts: dict[str, str]) -> 
 
 
 def test_custom_single_node_has_all_roles_and_label(fleet: Fleet, tmp_path: Path) -> None:
-    with registered(fleet, tmp_path, "pet", {"lamb": "--all-roles --label color=bay"}) as pet:
-        node = pet.nodes()["lamb"]
+    with registered(fleet, tmp_path, "pet", {"lamb": "--all-roles --label color=bay"}) as cluster:
+        node = cluster.nodes()["lamb"]
         assert roles(node) == "ec"
         assert labels(node)["color"] == "bay"
 
 
 def test_custom_three_nodes_have_all_roles(fleet: Fleet, tmp_path: Path) -> None:
     hosts = dict.fromkeys(("ewe", "ram", "wether"), "--all-roles")
-    with registered(fleet, tmp_path, "pets", hosts) as pets:
-        assert [roles(node) for node in pets.nodes().values()] == ["ec"] * 3
+    with registered(fleet, tmp_path, "pets", hosts) as cluster:
+        assert [roles(node) for node in cluster.nodes().values()] == ["ec"] * 3
 
 
 def test_custom_nodes_with_unique_roles_get_those_roles(fleet: Fleet, tmp_path: Path) -> None:

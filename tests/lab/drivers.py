@@ -15,7 +15,7 @@ import msgspec
 from remuda.providers.shared.drivers import existing, process, sim, simcloud
 from remuda.providers.shared.drivers.spi import Driver, Order, Server
 from tests.lab.conformance import Subject
-from tests.lab.pets import USER, Pet, start_all, stop_all
+from tests.lab.existing_servers import USER, ExistingServer, start_all, stop_all
 
 
 class SimInFile(Subject):
@@ -110,7 +110,7 @@ class Processes(Subject):
             os.kill(pid, signal.SIGKILL)
 
 
-class Pets(Subject):
+class ExistingServers(Subject):
     """Servers somebody owns, looked at through their file systems."""
 
     driver = existing.Existing
@@ -119,12 +119,14 @@ class Pets(Subject):
         super().__init__(directory)
         self.key = asyncssh.generate_private_key("ssh-ed25519")
         self.private_key = self.key.export_private_key().decode()
-        self.pets = [Pet(directory / f"pet-{number}", f"127.0.0.{number}") for number in range(2, 2 + count)]
+        self.ssh_servers = [
+            ExistingServer(directory / f"pet-{number}", f"127.0.0.{number}") for number in range(2, 2 + count)
+        ]
         self.capacity = count
 
     async def start(self) -> None:
-        await start_all(self.pets, self.key)
-        base = {"addresses": [pet.name for pet in self.pets], "sshUser": USER}
+        await start_all(self.ssh_servers, self.key)
+        base = {"addresses": [ssh_server.name for ssh_server in self.ssh_servers], "sshUser": USER}
         self.options = base
         self.credentials = {"privateKey": self.private_key}
         self.bad_options = {
@@ -135,17 +137,17 @@ class Pets(Subject):
         }
 
     async def servers(self) -> list[str]:
-        return [pet.name for pet in self.pets if pet.claim.exists()]
+        return [ssh_server.name for ssh_server in self.ssh_servers if ssh_server.claim.exists()]
 
     async def things(self) -> list[str]:
-        return [f"{pet.name} {name}" for pet in self.pets for name in pet.files()]
+        return [f"{ssh_server.name} {name}" for ssh_server in self.ssh_servers for name in ssh_server.files()]
 
     @asynccontextmanager
     async def refusing(self) -> AsyncIterator[None]:
         """None of them answers."""
-        await stop_all(self.pets)
+        await stop_all(self.ssh_servers)
         yield
-        await start_all(self.pets, self.key)
+        await start_all(self.ssh_servers, self.key)
 
 
 def processes_below(directory: Path) -> list[int]:

@@ -87,27 +87,27 @@ async def test_host_survives_manager_kill_and_is_managed_after_restart(up: Up, n
 
 
 async def test_existing_server_is_adopted_cleaned_on_release_and_adopted_again(up: Up, network: Network) -> None:
-    pet = await network.host("pet")
-    await pet.run("mkdir -p /etc/pets && echo mine > /etc/pets/file")
+    ssh_server = await network.host("pet")
+    await ssh_server.run("mkdir -p /etc/pets && echo mine > /etc/pets/file")
     spec = {
-        "address": pet.address,
-        "privateKey": pet.access.private_key,
-        "hostKeys": list(pet.access.host_keys),
+        "address": ssh_server.address,
+        "privateKey": ssh_server.access.private_key,
+        "hostKeys": list(ssh_server.access.host_keys),
     }
-    before = await _files(pet)
+    before = await _files(ssh_server)
     for turn in ("first", "second"):
         make(up, "existing", turn, spec)
         ready(up, "existing", turn)
         assert up.follow_plan(turn, LOOK) == {"look": "green on pet, systemd\n"}
-        assert "active" in await pet.run("systemctl is-active remuda-agent")
+        assert "active" in await ssh_server.run("systemctl is-active remuda-agent")
         found = up.remuda("machine", "ssh", turn, "--", "hostname")
         assert (found.returncode, found.stdout) == (0, "pet\n"), found.stderr
-        await pet.run("rm -r /etc/prairie")  # the plan's own work stays: it is the user's
+        await ssh_server.run("rm -r /etc/prairie")  # the plan's own work stays: it is the user's
         up.delete(f"{CAPI}/machines", turn)
         nothing_is_left(up, turn)
-        assert "inactive" in await pet.run("systemctl is-active remuda-agent", check=False)
-        assert await _files(pet) == before
-    assert await pet.run("cat /etc/pets/file") == "mine\n"
+        assert "inactive" in await ssh_server.run("systemctl is-active remuda-agent", check=False)
+        assert await _files(ssh_server) == before
+    assert await ssh_server.run("cat /etc/pets/file") == "mine\n"
     found = up.remuda("leaks")
     assert found.returncode == 0, found
 

@@ -71,13 +71,13 @@ async def test_third_party_plugin_adds_its_driver_kinds(up: Up) -> None:
 
 
 async def test_generic_driver_provisions_host_through_job(up: Up, network: Network, tmp_path: Path) -> None:
-    pet = await network.host("pet")
-    await pet.run("rm -rf /var/lib/apt/lists/*")  # it wants curl installed: the one that is there is the newest known
+    host = await network.host("pet")
+    await host.run("rm -rf /var/lib/apt/lists/*")  # it wants curl installed: the one that is there is the newest known
     register(up, "generic", **{"nodedriver.cattle.io/file-to-field-aliases": "sshKey:sshKey"})
-    make(up, "generic", "steed", {"ipAddress": pet.address, "sshUser": "root", "sshKey": pet.access.private_key})
+    make(up, "generic", "steed", {"ipAddress": host.address, "sshUser": "root", "sshKey": host.access.private_key})
     machine = ready(up, "generic", "steed")
     assert machine["spec"]["providerID"] == "generic://steed"
-    assert {"type": "ExternalIP", "address": pet.address} in machine["status"]["addresses"]
+    assert {"type": "ExternalIP", "address": host.address} in machine["status"]["addresses"]
     assert up.follow_plan("steed", LOOK)["look"].endswith("systemd\n")
     opened = up.remuda("machine", "ssh", "steed", "--", "systemctl", "is-active", "remuda-agent")
     assert (opened.returncode, opened.stdout) == (0, "active\n"), opened.stderr

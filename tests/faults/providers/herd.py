@@ -40,8 +40,8 @@ from tests.faults.phone import Phone
 from tests.faults.plane import Plane
 from tests.faults.providers.hosts import Servers
 from tests.faults.providers.proof import complaints
+from tests.lab.existing_servers import USER, ExistingServer, start_all, stop_all
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.pets import USER, Pet, start_all, stop_all
 
 SIM, PROCESS, EXISTING, DRIFTER = map(machine_kind, ("sim", "process", "existing", "drifter"))
 STUBBORN, HOST = "stubborn", "host"
@@ -51,11 +51,11 @@ _LOOK_SECONDS = 0.3
 
 
 class Herd:
-    def __init__(self, plane: Plane, client: HttpClient, name: str, pets: Pets) -> None:
+    def __init__(self, plane: Plane, client: HttpClient, name: str, existing_servers: ExistingServerPair) -> None:
         self.plane = plane
         self.client = client
         self.name = name  # of its namespace, and of its cloud
-        self.pets = pets
+        self.existing_servers = existing_servers
         self.teller = Teller(client)
         self.phone = Phone(kubeconfig.load(plane.data / "admin.kubeconfig"))
         self.journal = plane.data / "hosts" / "sim" / f"{name}.jsonl"
@@ -83,7 +83,7 @@ class Herd:
         await self._make_pool()
         await self._make_machine(SIM, STUBBORN, {**self._sim, "failures": 1, "answersLost": 1})
         await self._make_machine(PROCESS, HOST, {})
-        await self._make_pets()
+        await self._make_existing_servers()
         await self.settled()
 
     async def _make_pool(self) -> None:
@@ -108,15 +108,15 @@ class Herd:
         await self._make(RKE_BOOTSTRAP, name, {"clusterName": "c"})
         await self._refer(kind, name, {"configRef": _reference(RKE_BOOTSTRAP, name)})
 
-    async def _make_pets(self) -> None:
+    async def _make_existing_servers(self) -> None:
         """They have bootstrap data of their own, and no agent: the script is what is run over SSH."""
-        await self._make_secret("login", privateKey=self.pets.key)
+        await self._make_secret("login", privateKey=self.existing_servers.key)
         await self._make_secret("script", value="#!/bin/sh\necho hello\n", format="script")
         for driver in ("existing", "drifter"):
             allowed = {"metadata": {"annotations": {ALLOW_LOCAL: "true"}}}
             await self.teller.patch(NODE_DRIVER.target, "", driver, allowed)
-        for kind, pet in ((EXISTING, self.pets.first), (DRIFTER, self.pets.second)):
-            options = {"address": pet.name, "sshUser": USER, "common": {"cloudCredentialSecretName": "login"}}
+        for kind, ssh_server in ((EXISTING, self.existing_servers.first), (DRIFTER, self.existing_servers.second)):
+            options = {"address": ssh_server.name, "sshUser": USER, "common": {"cloudCredentialSecretName": "login"}}
             await self._make(kind, kind.name.lower(), options)
             await self._refer(kind, kind.name.lower(), {"dataSecretName": "script"})
 
@@ -158,7 +158,7 @@ class Herd:
                 await asyncio.sleep(_LOOK_SECONDS)
         assert left == []
         assert complaints(self.journal, self.servers) == []
-        assert self.pets.first.files() + self.pets.second.files() == []
+        assert self.existing_servers.first.files() + self.existing_servers.second.files() == []
         async with asyncio.timeout(LIMIT_SECONDS):  # the last Job's program may be on its way out
             while self.plane.processes():
                 await asyncio.sleep(_LOOK_SECONDS)
@@ -211,21 +211,21 @@ class Herd:
         await self._make(MACHINE, name, spec)
 
 
-class Pets(NamedTuple):
+class ExistingServerPair(NamedTuple):
     """Servers of somebody's, and the key to them."""
 
-    first: Pet
-    second: Pet
+    first: ExistingServer
+    second: ExistingServer
     key: str
 
 
 @asynccontextmanager
-async def some_pets(folder: Path) -> AsyncIterator[Pets]:
+async def existing_server_pair(folder: Path) -> AsyncIterator[ExistingServerPair]:
     key = asyncssh.generate_private_key("ssh-ed25519")
-    first, second = Pet(folder / "pet-1", "127.0.0.2"), Pet(folder / "pet-2", "127.0.0.3")
+    first, second = ExistingServer(folder / "pet-1", "127.0.0.2"), ExistingServer(folder / "pet-2", "127.0.0.3")
     await start_all((first, second), key)
     try:
-        yield Pets(first, second, key.export_private_key().decode())
+        yield ExistingServerPair(first, second, key.export_private_key().decode())
     finally:
         await stop_all((first, second))
 

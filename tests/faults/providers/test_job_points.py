@@ -11,14 +11,17 @@ from pathlib import Path
 from tests.faults import register
 from tests.faults.plane import running
 from tests.faults.providers import drifter
-from tests.faults.providers.herd import Herd, some_pets
+from tests.faults.providers.herd import Herd, existing_server_pair
 
 
 async def test_jobs_die_at_every_point_and_every_server_is_made_once(tmp_path: Path) -> None:
     points = register.points("tests/faults/providers/test_job_points.py")
     site = drifter.install(tmp_path / "site")
-    async with some_pets(tmp_path) as pets, running(tmp_path, points, environment=site) as (plane, client):
-        await Herd(plane, client, "herd", pets).tell()
+    async with (
+        existing_server_pair(tmp_path) as existing_servers,
+        running(tmp_path, points, environment=site) as (plane, client),
+    ):
+        await Herd(plane, client, "herd", existing_servers).tell()
         print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
         assert plane.left == set(), "the story has not come here"
         assert plane.deaths == [], "only Jobs were to die"

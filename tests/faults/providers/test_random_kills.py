@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.faults.conftest import Campaign
 from tests.faults.plane import Plane, running
 from tests.faults.providers import drifter
-from tests.faults.providers.herd import Herd, some_pets
+from tests.faults.providers.herd import Herd, existing_server_pair
 
 _LONGEST = 1.5  # seconds that `up` is given once it is ready
 _EARLY = 0.2  # so often it is killed while it starts
@@ -78,8 +78,11 @@ class Killer:
 async def test_machines_survive_random_kills_of_any_process(tmp_path: Path, campaign: Campaign) -> None:
     kills = campaign.plan(15, full=30)
     site = drifter.install(tmp_path / "site")
-    async with some_pets(tmp_path) as pets, running(tmp_path, environment=site) as (plane, client):
-        story = Herd(plane, client, "herd", pets)
+    async with (
+        existing_server_pair(tmp_path) as existing_servers,
+        running(tmp_path, environment=site) as (plane, client),
+    ):
+        story = Herd(plane, client, "herd", existing_servers)
         killer = Killer(plane, story, kills, campaign)
         killing = asyncio.create_task(killer.run())
         try:

@@ -20,63 +20,63 @@ from remuda.providers.shared.drivers.existing import claims, remote
 from remuda.providers.shared.drivers.existing.remote import Place
 from remuda.providers.shared.drivers.spi import BadOptions, DriverError, Order
 from tests.lab.conformance import Conformance
-from tests.lab.drivers import Pets, processes_below
+from tests.lab.drivers import ExistingServers, processes_below
+from tests.lab.existing_servers import USER, stop_all
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.pets import USER, stop_all
 
 
 @pytest.fixture
-async def subject(tmp_path: Path) -> AsyncIterator[Pets]:
-    found = Pets(tmp_path)
+async def subject(tmp_path: Path) -> AsyncIterator[ExistingServers]:
+    found = ExistingServers(tmp_path)
     await found.start()
     yield found
-    await stop_all(found.pets)
+    await stop_all(found.ssh_servers)
 
 
 class TestConformance(Conformance):
     pass
 
 
-def only(subject: Pets, count: int) -> Mapping[str, Any]:
-    return {**subject.options, "addresses": [pet.name for pet in subject.pets[:count]]}
+def only(subject: ExistingServers, count: int) -> Mapping[str, Any]:
+    return {**subject.options, "addresses": [ssh_server.name for ssh_server in subject.ssh_servers[:count]]}
 
 
-async def taken(subject: Pets, order: Order) -> str:
+async def taken(subject: ExistingServers, order: Order) -> str:
     return (await subject.act(order).create(order, b"")).id
 
 
-def uninstalling(subject: Pets, number: int, script: str) -> None:
-    program = subject.pets[number].root / "usr/local/bin/remuda-agent-uninstall.sh"
+def uninstalling(subject: ExistingServers, number: int, script: str) -> None:
+    program = subject.ssh_servers[number].root / "usr/local/bin/remuda-agent-uninstall.sh"
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(script)
     program.chmod(0o755)
 
 
-async def test_server_is_claimed_released_without_agent_and_claimed_again(subject: Pets) -> None:
-    pet = subject.pets[0]
+async def test_server_is_claimed_released_without_agent_and_claimed_again(subject: ExistingServers) -> None:
+    ssh_server = subject.ssh_servers[0]
     agent = subject.directory / "remuda-agent.pyz"
     agent.write_bytes(agent_zipapp())
     for _ in range(2):
         order = subject.order(options=only(subject, 1))
         server = await subject.act(order).create(order, b"")
-        claim = json.loads(pet.claim.read_text())
+        claim = json.loads(ssh_server.claim.read_text())
         assert (claim["uid"], claim["machine"]) == (order.uid, f"default/{order.machine}")
-        assert pet.claim.stat().st_mode & 0o777 == 0o600
-        assert [address.address for address in server.addresses] == [pet.address, f"pet-{pet.address}"]
+        assert ssh_server.claim.stat().st_mode & 0o777 == 0o600
+        assert [address.address for address in server.addresses] == [ssh_server.address, f"pet-{ssh_server.address}"]
         installed = await asyncssh.connect(
-            pet.address, pet.port, username=USER, client_keys=[subject.key], known_hosts=None, config=[]
+            ssh_server.address, ssh_server.port, username=USER, client_keys=[subject.key], known_hosts=None, config=[]
         )
         async with installed:
             environment = "CATTLE_REMOTE_ENABLED=false CATTLE_LOCAL_ENABLED=true"
             await installed.run(f"{environment} {sys.executable} {agent} install", check=True, timeout=LIMIT_SECONDS)
-        assert processes_below(pet.root.parent)
+        assert processes_below(ssh_server.root.parent)
         await subject.act(order).remove(order)
-        assert processes_below(pet.root.parent) == []
-        assert [name for name in pet.files() if (pet.root / name).is_file()] == []
+        assert processes_below(ssh_server.root.parent) == []
+        assert [name for name in ssh_server.files() if (ssh_server.root / name).is_file()] == []
 
 
-async def test_server_with_foreign_agent_is_rejected(subject: Pets) -> None:
-    config = subject.pets[0].root / "etc/rancher/agent/config.yaml"
+async def test_server_with_foreign_agent_is_rejected(subject: ExistingServers) -> None:
+    config = subject.ssh_servers[0].root / "etc/rancher/agent/config.yaml"
     config.parent.mkdir(parents=True)
     config.touch()
     order = subject.order(options=only(subject, 1))
@@ -84,32 +84,34 @@ async def test_server_with_foreign_agent_is_rejected(subject: Pets) -> None:
         await taken(subject, order)
     await subject.act(order).remove(order)
     assert config.exists()
-    assert not subject.pets[0].claim.parent.exists()
+    assert not subject.ssh_servers[0].claim.parent.exists()
 
 
-async def test_leftovers_of_interrupted_install_are_removed(subject: Pets) -> None:
+async def test_leftovers_of_interrupted_install_are_removed(subject: ExistingServers) -> None:
     order = subject.order(options=only(subject, 1))
     await taken(subject, order)
     for name in ("etc/rancher/agent/config.yaml", "var/lib/rancher/agent/interlock/restart-pending"):
-        path = subject.pets[0].root / name
+        path = subject.ssh_servers[0].root / name
         path.parent.mkdir(parents=True)
         path.touch()
-    assert await taken(subject, order) == subject.pets[0].name
+    assert await taken(subject, order) == subject.ssh_servers[0].name
     await subject.act(order).remove(order)
     assert [name for name in await subject.things() if "agent" in name or "remuda" in name] == []
 
 
-async def test_two_management_planes_never_share_a_server(subject: Pets) -> None:
+async def test_two_management_planes_never_share_a_server(subject: ExistingServers) -> None:
     orders = [subject.order(owner=f"plane-{number}", options=only(subject, 3)) for number in range(4)]
     found = await asyncio.gather(*(taken(subject, order) for order in orders), return_exceptions=True)
     refused = [str(error) for error in found if isinstance(error, DriverError)]
-    assert sorted(each for each in found if isinstance(each, str)) == sorted(pet.name for pet in subject.pets)
+    assert sorted(each for each in found if isinstance(each, str)) == sorted(
+        ssh_server.name for ssh_server in subject.ssh_servers
+    )
     assert len(refused) == 1
     assert refused[0].startswith("no free server: ")
-    assert all(pet.name in refused[0] for pet in subject.pets)
+    assert all(ssh_server.name in refused[0] for ssh_server in subject.ssh_servers)
 
 
-async def test_taken_server_error_names_owner(subject: Pets) -> None:
+async def test_taken_server_error_names_owner(subject: ExistingServers) -> None:
     first, second = subject.order(options=only(subject, 1)), subject.order(options=only(subject, 1))
     name = await taken(subject, first)
     with pytest.raises(DriverError) as refused:
@@ -119,30 +121,30 @@ async def test_taken_server_error_names_owner(subject: Pets) -> None:
     assert await subject.servers() == [name]
 
 
-async def test_unreachable_server_is_skipped_and_named_in_error(subject: Pets) -> None:
-    await subject.pets[0].stop()
+async def test_unreachable_server_is_skipped_and_named_in_error(subject: ExistingServers) -> None:
+    await subject.ssh_servers[0].stop()
     order = subject.order(options=only(subject, 2))
-    assert await taken(subject, order) == subject.pets[1].name
+    assert await taken(subject, order) == subject.ssh_servers[1].name
     other = subject.order(options=only(subject, 2))
-    with pytest.raises(DriverError, match=f"cannot connect to {subject.pets[0].name}: "):
+    with pytest.raises(DriverError, match=f"cannot connect to {subject.ssh_servers[0].name}: "):
         await taken(subject, other)
 
 
-async def test_unreachable_server_is_not_considered_released(subject: Pets) -> None:
+async def test_unreachable_server_is_not_considered_released(subject: ExistingServers) -> None:
     order = subject.order(options=only(subject, 1))
     await taken(subject, order)
-    await subject.pets[0].stop()
+    await subject.ssh_servers[0].stop()
     for act in (subject.act(order).remove(order), subject.act(order).find(order), taken(subject, order)):
-        with pytest.raises(DriverError, match=f"cannot connect to {subject.pets[0].name}: "):
+        with pytest.raises(DriverError, match=f"cannot connect to {subject.ssh_servers[0].name}: "):
             await act
-    await subject.pets[0].start(subject.key)
+    await subject.ssh_servers[0].start(subject.key)
     await subject.act(order).remove(order)
     assert await subject.things() == []
-    await subject.pets[0].stop()
+    await subject.ssh_servers[0].stop()
     await subject.act(order).remove(order)  # given back: nobody has to be asked
 
 
-async def test_failed_agent_uninstall_keeps_claim_and_reports_error(subject: Pets) -> None:
+async def test_failed_agent_uninstall_keeps_claim_and_reports_error(subject: ExistingServers) -> None:
     order = subject.order(options=only(subject, 1))
     name = await taken(subject, order)
     uninstalling(subject, 0, "#!/bin/sh\necho the unit is busy >&2\nexit 4\n")
@@ -151,51 +153,53 @@ async def test_failed_agent_uninstall_keeps_claim_and_reports_error(subject: Pet
     assert await subject.servers() == [name]
 
 
-async def test_remove_waits_for_claim_in_flight(subject: Pets) -> None:
+async def test_remove_waits_for_claim_in_flight(subject: ExistingServers) -> None:
     order = subject.order(options=only(subject, 1))
-    pet = subject.pets[0]
-    await subject.record(order).save({"address": pet.name, "hostKeys": [pet.public_key]})
+    ssh_server = subject.ssh_servers[0]
+    await subject.record(order).save({"address": ssh_server.name, "hostKeys": [ssh_server.public_key]})
 
     async def arrive() -> None:
         await asyncio.sleep(existing._SETTLE_SECONDS / 3)
-        pet.claim.parent.mkdir()
-        pet.claim.write_bytes(msgspec.json.encode(claims.of_order(order)))
+        ssh_server.claim.parent.mkdir()
+        ssh_server.claim.write_bytes(msgspec.json.encode(claims.of_order(order)))
 
     await asyncio.gather(arrive(), subject.act(order).remove(order))
     assert await subject.things() == []
 
 
 class TestHostKeys:
-    async def test_server_with_unknown_host_key_is_rejected(self, subject: Pets) -> None:
+    async def test_server_with_unknown_host_key_is_rejected(self, subject: ExistingServers) -> None:
         other = " ".join(asyncssh.generate_private_key("ssh-ed25519").export_public_key().decode().split()[:2])
         order = subject.order(options={**only(subject, 1), "hostKeys": [other]})
         with pytest.raises(DriverError, match="host key is not one of hostKeys"):
             await taken(subject, order)
-        assert subject.pets[0].logins == 0
+        assert subject.ssh_servers[0].logins == 0
 
-    async def test_host_key_option_may_be_per_server_or_global(self, subject: Pets) -> None:
-        first, second, _ = subject.pets
+    async def test_host_key_option_may_be_per_server_or_global(self, subject: ExistingServers) -> None:
+        first, second, _ = subject.ssh_servers
         keys = [f"{first.address} {first.public_key} its comment", f"{second.name} {second.public_key}"]
         order = subject.order(options={**subject.options, "hostKeys": keys})
         seen = await subject.act(order).owned(order.owner)
         assert seen == []
-        assert [pet.logins for pet in subject.pets] == [1, 1, 0]
-        everywhere = subject.order(options={**subject.options, "hostKeys": [pet.public_key for pet in subject.pets]})
+        assert [ssh_server.logins for ssh_server in subject.ssh_servers] == [1, 1, 0]
+        everywhere = subject.order(
+            options={**subject.options, "hostKeys": [ssh_server.public_key for ssh_server in subject.ssh_servers]}
+        )
         await subject.act(everywhere).owned(order.owner)
-        assert [pet.logins for pet in subject.pets] == [2, 2, 1]
+        assert [ssh_server.logins for ssh_server in subject.ssh_servers] == [2, 2, 1]
 
-    async def test_host_key_is_pinned_at_claim(self, subject: Pets) -> None:
-        order, pet = subject.order(options=only(subject, 1)), subject.pets[0]
+    async def test_host_key_is_pinned_at_claim(self, subject: ExistingServers) -> None:
+        order, ssh_server = subject.order(options=only(subject, 1)), subject.ssh_servers[0]
         server = await subject.act(order).create(order, b"")
         assert server.ssh is not None
-        assert list(server.ssh.host_keys) == [pet.public_key]
-        await pet.stop()
-        pet.host_key = asyncssh.generate_private_key("ssh-ed25519")
-        await pet.start(subject.key)
-        logins = pet.logins
+        assert list(server.ssh.host_keys) == [ssh_server.public_key]
+        await ssh_server.stop()
+        ssh_server.host_key = asyncssh.generate_private_key("ssh-ed25519")
+        await ssh_server.start(subject.key)
+        logins = ssh_server.logins
         with pytest.raises(DriverError, match="it may be another server"):
             await subject.act(order).remove(order)
-        assert pet.logins == logins
+        assert ssh_server.logins == logins
 
 
 # Made by ssh-keygen for this test; it opens nothing.
@@ -212,41 +216,41 @@ FQUVyp7Fxvp+hs2g==
 
 
 class TestLogin:
-    async def test_rejected_login_error_names_options(self, subject: Pets) -> None:
+    async def test_rejected_login_error_names_options(self, subject: ExistingServers) -> None:
         stranger = asyncssh.generate_private_key("ssh-ed25519").export_private_key().decode()
         order = subject.order(options={**only(subject, 1), "privateKey": stranger})
         with pytest.raises(DriverError, match=r"rejects the key for user cowhand \(sshUser, privateKey\)"):
             await taken(subject, order)
 
-    async def test_non_root_user_uses_sudo(self, subject: Pets) -> None:
-        order, pet = subject.order(options=only(subject, 1)), subject.pets[0]
+    async def test_non_root_user_uses_sudo(self, subject: ExistingServers) -> None:
+        order, ssh_server = subject.order(options=only(subject, 1)), subject.ssh_servers[0]
         programs = subject.directory / "bin"
         programs.mkdir()
         # No root is named, so this would be done to the machine the tests run on: this sudo does nothing.
         for name, script in {"id": "echo 1000", "sudo": 'echo "sudo $*" >&2; exit 1'}.items():
             (programs / name).write_text(f"#!/bin/sh\n{script}\n")
             (programs / name).chmod(0o755)
-        pet.environment = {"PATH": f"{programs}:{os.environ['PATH']}"}
+        ssh_server.environment = {"PATH": f"{programs}:{os.environ['PATH']}"}
         with pytest.raises(DriverError, match="the command failed: sudo -n sh -s"):
             await taken(subject, order)
 
-    async def test_login_banner_is_tolerated_and_non_shell_rejected(self, subject: Pets) -> None:
-        order, pet = subject.order(options=only(subject, 1)), subject.pets[0]
-        pet.login_says = "Welcome to this server\n{}\n"
-        assert await taken(subject, order) == pet.name
-        pet.shell = "/bin/true"
+    async def test_login_banner_is_tolerated_and_non_shell_rejected(self, subject: ExistingServers) -> None:
+        order, ssh_server = subject.order(options=only(subject, 1)), subject.ssh_servers[0]
+        ssh_server.login_says = "Welcome to this server\n{}\n"
+        assert await taken(subject, order) == ssh_server.name
+        ssh_server.shell = "/bin/true"
         with pytest.raises(DriverError, match="did not run the script"):
             await subject.act(order).find(order)
 
-    async def test_unreadable_claim_is_not_overwritten(self, subject: Pets) -> None:
-        order, pet = subject.order(options=only(subject, 1)), subject.pets[0]
-        pet.claim.parent.mkdir()
-        pet.claim.write_text("{torn")
+    async def test_unreadable_claim_is_not_overwritten(self, subject: ExistingServers) -> None:
+        order, ssh_server = subject.order(options=only(subject, 1)), subject.ssh_servers[0]
+        ssh_server.claim.parent.mkdir()
+        ssh_server.claim.write_text("{torn")
         with pytest.raises(DriverError, match=r"cannot decode its /etc/remuda/claim\.json"):
             await taken(subject, order)
-        assert pet.claim.read_text() == "{torn"
+        assert ssh_server.claim.read_text() == "{torn"
 
-    async def test_key_with_passphrase_is_rejected(self, subject: Pets) -> None:
+    async def test_key_with_passphrase_is_rejected(self, subject: ExistingServers) -> None:
         for locked in (OPENSSH_LOCKED, subject.key.export_private_key("pkcs8-pem", passphrase="sesame").decode()):
             order = subject.order(options={**only(subject, 1), "privateKey": locked})
             with pytest.raises(BadOptions, match="privateKey: the key has a passphrase"):

@@ -13,7 +13,7 @@ import asyncssh
 USER = "cowhand"
 
 
-class Pet:
+class ExistingServer:
     """Logins run their commands here, as this user, told of the root by REMUDA_HOST_ROOT."""
 
     def __init__(self, root: Path, address: str) -> None:
@@ -100,9 +100,9 @@ async def _feed(source: Any, target: Any) -> None:
         pass
 
 
-async def start_all(pets: Sequence[Pet], authorized: asyncssh.SSHKey) -> None:
-    await asyncio.gather(*(pet.start(authorized) for pet in pets))
+async def start_all(servers: Sequence[ExistingServer], authorized: asyncssh.SSHKey) -> None:
+    await asyncio.gather(*(server.start(authorized) for server in servers))
 
 
-async def stop_all(pets: Sequence[Pet]) -> None:
-    await asyncio.gather(*(pet.stop() for pet in pets))
+async def stop_all(servers: Sequence[ExistingServer]) -> None:
+    await asyncio.gather(*(server.stop() for server in servers))
