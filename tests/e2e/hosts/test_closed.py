@@ -23,6 +23,7 @@ from remuda.providers.shared.drivers.nspawn import groups
 from remuda.providers.shared.drivers.nspawn.folder import Folder
 from tests.lab.children import die_with_parent
 from tests.lab.clusters import FLEET_SECRETS, MACHINES, NEWER, PROVISIONING, VERSION, Fleet, Standing, pool
+from tests.lab.firewall import Firewall, require_firewall
 from tests.lab.hosts import Network, interfaces, open_network
 from tests.lab.kubectl import Kubectl, granted
 from tests.lab.limits import LIMIT_SECONDS
@@ -30,7 +31,6 @@ from tests.lab.on_hosts import OnHosts, fleet_on
 from tests.lab.peers import require_peer
 from tests.lab.server import Server, end
 from tests.lab.up import Json, eventually
-from tests.lab.walls import Wall, require_walls
 
 SERVERS, WORKERS = "servers", "workers"
 CUT_SECONDS = 60.0
@@ -41,8 +41,8 @@ HOLD = f"{PRE_TERMINATE_HOOK}/somebody"
 
 @pytest.fixture(scope="module")
 def network(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Network]:
-    require_walls()
-    with open_network(tmp_path_factory.mktemp("network")) as found, Wall(found.bridge).closed():
+    require_firewall()
+    with open_network(tmp_path_factory.mktemp("network")) as found, Firewall(found.bridge).closed():
         yield found
 
 
@@ -67,7 +67,7 @@ class Closed(OnHosts):
         return base64.b64decode(found.body["data"]["value"])
 
     def inside(self, program: Path, folder: Path) -> Kubectl:
-        """kubectl within the walls: in the network of the server, at its own API."""
+        """kubectl behind the firewall: in the network of the server, at its own API."""
         (server,) = self.machines(SERVERS)
         here = os.readlink("/proc/self/ns/net")
         pids = groups.processes(Folder(self.folder(server)).machine, groups.hierarchies())
@@ -160,7 +160,7 @@ def test_tunnel_reconnects_after_one_minute_cut_without_missed_watch_events(
             while not (line := printed.readline()).startswith("seen "):
                 assert line, "it has ended"
             follower.until_holds(inside)
-            with Wall(network.bridge).cut():
+            with Firewall(network.bridge).cut():
                 until = time.monotonic() + CUT_SECONDS
                 inside(*space, "create", "configmap", "new")
                 inside(*space, "delete", "configmap", "going")

@@ -1,4 +1,4 @@
-"""What a firewall does to hosts on a bridge of this machine, by rules that are taken away again one by one."""
+"""Firewall before the hosts on a bridge of this machine: iptables rules that are removed again one by one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.lab.missing import missing
 Rule = tuple[str, ...]
 
 
-def require_walls() -> None:
-    """This machine can have them, or the end of this test."""
+def require_firewall() -> None:
+    """Skip or fail the test if this machine has no iptables."""
     if shutil.which("iptables", path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
         missing("a firewall needs iptables; install with: interop/packages hosts")
 
 
-class Wall:
+class Firewall:
     """Before the hosts on one bridge: `closed` lets nothing begin from here, answers do get through; `cut` lets nothing
     through at all."""
 
@@ -29,17 +29,17 @@ class Wall:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        with _standing(self._new):
+        with _inserted(self._new):
             yield
 
     @contextmanager
     def cut(self) -> Iterator[None]:
-        with _standing(self._all):
+        with _inserted(self._all):
             yield
 
 
 @contextmanager
-def _standing(rules: list[Rule]) -> Iterator[None]:
+def _inserted(rules: list[Rule]) -> Iterator[None]:
     made: list[Rule] = []
     try:
         for rule in rules:
