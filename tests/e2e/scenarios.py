@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tests.lab.clusters import Declared
+from tests.lab.clusters import DeclaredCluster
 from tests.lab.up import Json
 
 
 @contextmanager
-def declared(cluster: Declared, nodes: int) -> Iterator[Declared]:
+def declared(cluster: DeclaredCluster, nodes: int) -> Iterator[DeclaredCluster]:
     """Comes up; at the end it is deleted, and nothing is left of it."""
     try:
         cluster.apply()

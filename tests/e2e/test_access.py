@@ -21,7 +21,7 @@ from remuda.kube import kubeconfig
 from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from tests.e2e.program import Ended, run
-from tests.lab.clusters import CONTROL_PLANES, FLEET_SECRETS, NAMESPACE, VERSION, Declared, Fleet, pool
+from tests.lab.clusters import CONTROL_PLANES, FLEET_SECRETS, NAMESPACE, VERSION, DeclaredCluster, Fleet, pool
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.up import eventually
 
@@ -63,7 +63,7 @@ def audited(fleet: Fleet, why: str, *, after: int = 0, **said: object) -> dict[s
 
 class Range(NamedTuple):
     fleet: Fleet
-    cluster: Declared
+    cluster: DeclaredCluster
     id: str
     folder: Path
 
@@ -131,7 +131,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Range]:
     fleet = Fleet()
     try:
         fleet.add_nano(tmp_path_factory.mktemp("bundles"), VERSION)
-        cluster = Declared(fleet, "open", [pool("server", 1, "ecw")])
+        cluster = DeclaredCluster(fleet, "open", [pool("server", 1, "ecw")])
         cluster.apply()
         cluster.has_nodes(1)
         id = fleet.http("GET", f"{CONTROL_PLANES}/open").body["spec"]["managementClusterName"]
@@ -420,9 +420,9 @@ def test_job_service_account_reads_only_its_own_machine_secret() -> None:
     every = [name for name in EVERY if name != JOB_RUNNER]
     fleet = Fleet("process", None, "--controllers", ",".join(every))
     try:
-        Declared(fleet, "held", [pool("server", 1, "ecw")]).apply()
+        DeclaredCluster(fleet, "held", [pool("server", 1, "ecw")]).apply()
         jobs = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
-        eventually(lambda: fleet.items(jobs), lambda: fleet.told)
+        eventually(lambda: fleet.items(jobs), lambda: fleet.diagnosis)
         (job,) = fleet.items(jobs)
         account = job["spec"]["template"]["spec"]["serviceAccountName"]
         request = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}})

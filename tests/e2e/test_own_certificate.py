@@ -22,7 +22,7 @@ import yaml
 from tests.e2e.program import run
 from tests.e2e.test_nodes import command
 from tests.lab.chains import Company, write
-from tests.lab.clusters import FLEET_SECRETS, VERSION, Declared, Fleet, pool
+from tests.lab.clusters import FLEET_SECRETS, VERSION, DeclaredCluster, Fleet, pool
 from tests.lab.custom_hosts import CustomHost
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ours import Ours
@@ -109,10 +109,10 @@ def test_existing_hosts_accept_custom_certificate_when_root_was_distributed_firs
     fleet = Fleet()
     try:
         fleet.add_nano(tmp_path, VERSION)
-        cluster = Declared(fleet, "ranch", [pool("server", 1, "ecw")])
+        cluster = DeclaredCluster(fleet, "ranch", [pool("server", 1, "ecw")])
         cluster.apply()
         cluster.has_nodes(1)
-        standing = cluster.standing()
+        standing = cluster.identities()
         (machine,) = cluster.machines()
         (place,) = fleet.hosts.glob("process/*/root")
         told = place / "var/lib/rancher/agent/servers.d/50-manager.json"
@@ -133,7 +133,7 @@ def test_existing_hosts_accept_custom_certificate_when_root_was_distributed_firs
         )
         status = place / "var/lib/rancher/capr/tunnel/status.json"
         cluster.until(lambda: json.loads(status.read_text())["connected_to"], "the tunnel is back")
-        assert cluster.standing() == standing
+        assert cluster.identities() == standing
         cluster.delete()
         cluster.leaves_nothing()
     finally:

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.lab import rke2_release
-from tests.lab.clusters import FLEET_SECRETS, MACHINES, Declared, Fleet, pool
+from tests.lab.clusters import FLEET_SECRETS, MACHINES, DeclaredCluster, Fleet, pool
 from tests.lab.custom_hosts import CustomHost
 from tests.lab.missing import missing
 from tests.lab.nano import fetch
@@ -42,8 +42,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
         fleet.stop()
 
 
-def declare(fleet: Fleet, name: str, *pools: dict[str, object], **config: object) -> Declared:
-    cluster = Declared(fleet, name, pools, **config)
+def declare(fleet: Fleet, name: str, *pools: dict[str, object], **config: object) -> DeclaredCluster:
+    cluster = DeclaredCluster(fleet, name, pools, **config)
     cluster.version = VERSION
     return cluster
 
@@ -108,11 +108,11 @@ def serves_as_rke2(server: RkeHost) -> None:
     assert fetch(f"{url}/v1-rke2/readyz", ca)[0] == 401
 
 
-def servers_of(cluster: Declared) -> list[str]:
+def servers_of(cluster: DeclaredCluster) -> list[str]:
     return [cluster.node_of(machine) for machine in cluster.machines("servers")]
 
 
-def arguments(cluster: Declared, node: str) -> str:
+def arguments(cluster: DeclaredCluster, node: str) -> str:
     found = cluster.nodes().get(node) or {"metadata": {"annotations": {}}}
     return str(found["metadata"]["annotations"].get(ARGUMENTS, ""))
 
@@ -121,7 +121,9 @@ def arguments(cluster: Declared, node: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def butte(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Declared, dict[str, RkeHost]]]:
+def butte(
+    fleet: Fleet, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[DeclaredCluster, dict[str, RkeHost]]]:
     """Two servers and a worker that register themselves, so that their folders stay when they have left."""
     folder = tmp_path_factory.mktemp("hosts")
     config = {"cni": "none", "profile": "etcd", "cloud-provider-name": "external"}
@@ -175,7 +177,7 @@ def write_users(host: CustomHost, text: str) -> None:
 
 
 def test_refused_settings_are_not_rendered_and_not_admitted(
-    butte: tuple[Declared, dict[str, RkeHost]], fleet: Fleet
+    butte: tuple[DeclaredCluster, dict[str, RkeHost]], fleet: Fleet
 ) -> None:
     cluster, _ = butte
     for node in cluster.nodes().values():
@@ -190,7 +192,7 @@ def test_refused_settings_are_not_rendered_and_not_admitted(
         assert words in str(reply.body), reply
 
 
-def test_etcd_restarts_after_plans_with_its_own_authorities(butte: tuple[Declared, dict[str, RkeHost]]) -> None:
+def test_etcd_restarts_after_plans_with_its_own_authorities(butte: tuple[DeclaredCluster, dict[str, RkeHost]]) -> None:
     if os.geteuid() != 0:
         missing("only root can give files to user etcd")
     cluster, hosts = butte
@@ -218,7 +220,7 @@ def own_authorities(hosts: dict[str, RkeHost]) -> None:
             assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (ETCD_USER, 0o600), (host.root, name)
 
 
-def test_retired_host_runs_no_components(butte: tuple[Declared, dict[str, RkeHost]], fleet: Fleet) -> None:
+def test_retired_host_runs_no_components(butte: tuple[DeclaredCluster, dict[str, RkeHost]], fleet: Fleet) -> None:
     cluster, hosts = butte
     leaving = next(machine for machine in cluster.machines() if cluster.node_of(machine) == "west")
     assert hosts["west"].components() != []

@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e.scenarios import declared, roles
 from tests.lab.cluster_life import live
-from tests.lab.clusters import Declared, Fleet, pool
+from tests.lab.clusters import DeclaredCluster, Fleet, pool
 
 
 def test_full_lifecycle_with_three_servers_and_two_workers(fleet: Fleet) -> None:
@@ -24,7 +24,7 @@ def test_full_lifecycle_with_three_servers_and_two_workers(fleet: Fleet) -> None
 
 
 def test_single_node_with_all_roles_runs_untainted(fleet: Fleet) -> None:
-    with declared(Declared(fleet, "single", [pool("all", 1, "ecw")]), 1) as single:
+    with declared(DeclaredCluster(fleet, "single", [pool("all", 1, "ecw")]), 1) as single:
         (node,) = single.nodes().values()
         assert roles(node) == "ec"
         assert node["spec"].get("taints", []) == []
@@ -32,19 +32,19 @@ def test_single_node_with_all_roles_runs_untainted(fleet: Fleet) -> None:
 
 
 def test_three_nodes_with_all_roles_become_servers(fleet: Fleet) -> None:
-    with declared(Declared(fleet, "three", [pool("all", 3, "ecw")]), 3) as three:
+    with declared(DeclaredCluster(fleet, "three", [pool("all", 3, "ecw")]), 3) as three:
         assert sorted(map(roles, three.nodes().values())) == ["ec", "ec", "ec"]
 
 
 @pytest.fixture(scope="module")
-def apart(fleet: Fleet) -> Iterator[Declared]:
+def apart(fleet: Fleet) -> Iterator[DeclaredCluster]:
     """Each role on nodes of its own."""
-    cluster = Declared(fleet, "apart", [pool("etcd", 3, "e"), pool("plane", 1, "c"), pool("work", 1, "w")])
+    cluster = DeclaredCluster(fleet, "apart", [pool("etcd", 3, "e"), pool("plane", 1, "c"), pool("work", 1, "w")])
     with declared(cluster, 5):
         yield cluster
 
 
-def test_unique_roles_on_five_nodes_label_and_taint_nodes(apart: Declared) -> None:
+def test_unique_roles_on_five_nodes_label_and_taint_nodes(apart: DeclaredCluster) -> None:
     nodes = apart.nodes()
     for name, expected in (("etcd", "e"), ("plane", "c"), ("work", "")):
         assert {roles(nodes[apart.node_of(machine)]) for machine in apart.machines(name)} == {expected}
@@ -52,13 +52,13 @@ def test_unique_roles_on_five_nodes_label_and_taint_nodes(apart: Declared) -> No
     assert all(node["spec"].get("taints") for node in servers), "servers without the worker's role take no Pods"
 
 
-def test_etcd_pool_scaled_down_to_one_still_accepts_writes(apart: Declared) -> None:
-    before = apart.standing()
+def test_etcd_pool_scaled_down_to_one_still_accepts_writes(apart: DeclaredCluster) -> None:
+    before = apart.identities()
     apart.pools["etcd"]["quantity"] = 1
     apart.apply()
     nodes = apart.has_nodes(3)
     assert [roles(node) for node in nodes.values()].count("e") == 1
-    assert apart.standing().items() <= before.items(), "those that stay are those that were there"
+    assert apart.identities().items() <= before.items(), "those that stay are those that were there"
     # What is left still takes writes, so its one member is a majority.
     made = {"metadata": {"name": "after"}, "data": {"grass": "green"}}
     assert apart.ask("POST", "/api/v1/namespaces/default/configmaps", made).code == 201
@@ -69,7 +69,7 @@ def test_etcd_pool_scaled_down_to_one_still_accepts_writes(apart: Declared) -> N
 
 def test_data_directories_replace_default_paths(fleet: Fleet) -> None:
     places = {"systemAgent": "/opt/agent", "provisioning": "/opt/capr", "k8sDistro": "/opt/nano"}
-    with declared(Declared(fleet, "moved", [pool("all", 1, "ecw")], dataDirectories=places), 1):
+    with declared(DeclaredCluster(fleet, "moved", [pool("all", 1, "ecw")], dataDirectories=places), 1):
         (root,) = fleet.hosts.glob("process/moved-*/root")
         assert {one.name for one in (root / "opt").iterdir()} == {"agent", "capr", "nano"}
         assert (root / "opt/nano/server/db").exists()
@@ -92,6 +92,6 @@ def test_data_directories_replace_default_paths(fleet: Fleet) -> None:
     ],
 )
 def test_invalid_autoscaling_fields_are_rejected(fleet: Fleet, sizes: dict[str, int], words: str) -> None:
-    refused = fleet.put(Declared(fleet, "sized", [pool("all", 1, "ecw", **sizes)]).manifest())
+    refused = fleet.put(DeclaredCluster(fleet, "sized", [pool("all", 1, "ecw", **sizes)]).manifest())
     assert refused.code in (400, 403, 422), refused
     assert words in refused.body["message"]

@@ -9,15 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.e2e.scenarios import labels, roles
-from tests.lab.clusters import FLEET_SECRETS, Declared, Fleet
+from tests.lab.clusters import FLEET_SECRETS, DeclaredCluster, Fleet
 from tests.lab.custom_hosts import CustomHost
 from tests.lab.process_machines import processes_below
 
 
 @contextmanager
-def registered(fleet: Fleet, folder: Path, name: str, hosts: dict[str, str]) -> Iterator[Declared]:
+def registered(fleet: Fleet, folder: Path, name: str, hosts: dict[str, str]) -> Iterator[DeclaredCluster]:
     """A cluster without pools, of hosts (name → options of the line) that somebody has."""
-    cluster = Declared(fleet, name, [])
+    cluster = DeclaredCluster(fleet, name, [])
     cluster.apply()
     secret = fleet.until(FLEET_SECRETS, f"{name}-registration", lambda obj: "command" in (obj.get("data") or {}))
     line = base64.b64decode(secret["data"]["command"]).decode()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.e2e.scenarios import declared, labels, roles
-from tests.lab.clusters import BUDGETS, MACHINES, PODS, SETS, Declared, Fleet, is_ready, pool
+from tests.lab.clusters import BUDGETS, MACHINES, PODS, SETS, DeclaredCluster, Fleet, is_ready, pool
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.up import Json
 
@@ -22,10 +22,10 @@ DELETE_ME = "cluster.x-k8s.io/delete-machine"
 
 
 @pytest.fixture(scope="module")
-def ranch(fleet: Fleet) -> Iterator[Declared]:
+def ranch(fleet: Fleet) -> Iterator[DeclaredCluster]:
     """A server, and workers that are emptied before anything is done to them."""
     drain = {"enabled": True, "force": True, "timeout": 600}
-    cluster = Declared(
+    cluster = DeclaredCluster(
         fleet,
         "ranch",
         [pool("server", 1, "ec"), pool("worker", 3, "w", drainBeforeDelete=True)],
@@ -35,15 +35,15 @@ def ranch(fleet: Fleet) -> Iterator[Declared]:
         yield cluster
 
 
-def test_cluster_has_one_server_and_three_workers(ranch: Declared) -> None:
+def test_cluster_has_one_server_and_three_workers(ranch: DeclaredCluster) -> None:
     assert sorted(map(roles, ranch.nodes().values())) == ["", "", "", "ec"]
 
 
 # ---- what nodes bear -----------------------------------------------------------------------------------------------
 
 
-def test_pool_taints_change_on_nodes_in_place(ranch: Declared) -> None:
-    before = ranch.standing()
+def test_pool_taints_change_on_nodes_in_place(ranch: DeclaredCluster) -> None:
+    before = ranch.identities()
 
     def borne() -> list[list[Json]]:
         nodes = ranch.nodes()
@@ -57,15 +57,15 @@ def test_pool_taints_change_on_nodes_in_place(ranch: Declared) -> None:
     del ranch.pools["worker"]["taints"]
     ranch.apply()
     ranch.has_nodes(4)
-    assert ranch.standing() == before
+    assert ranch.identities() == before
 
 
 # ---- pools ---------------------------------------------------------------------------------------------------------
 
 
-def test_machine_set_template_annotations_reach_existing_machines(ranch: Declared) -> None:
+def test_machine_set_template_annotations_reach_existing_machines(ranch: DeclaredCluster) -> None:
     """What a pool says of nodes is in the templates of its MachineSets, and reaches the Machines that are there."""
-    before = ranch.standing()
+    before = ranch.identities()
     ranch.pools["worker"] |= {"labels": {"tier": "web"}, "machineDeploymentAnnotations": {"owner": "ben"}}
     ranch.apply()
 
@@ -81,7 +81,7 @@ def test_machine_set_template_annotations_reach_existing_machines(ranch: Declare
     ranch.until(
         lambda: sum(labels(node).get("tier") == "web" for node in ranch.nodes().values()) == 3, "the Nodes say so"
     )
-    assert ranch.standing() == before
+    assert ranch.identities() == before
     for field in ("labels", "machineDeploymentAnnotations"):
         del ranch.pools["worker"][field]
     ranch.apply()
@@ -89,7 +89,7 @@ def test_machine_set_template_annotations_reach_existing_machines(ranch: Declare
     ranch.has_nodes(4)
 
 
-def test_machine_set_scale_down_deletes_marked_then_oldest_machine(ranch: Declared) -> None:
+def test_machine_set_scale_down_deletes_marked_then_oldest_machine(ranch: DeclaredCluster) -> None:
     """The one somebody has marked goes first, else the oldest."""
     by_age = _by_age(ranch)
     marked, oldest = by_age[-1], by_age[0]
@@ -103,14 +103,14 @@ def test_machine_set_scale_down_deletes_marked_then_oldest_machine(ranch: Declar
     _scale_workers(ranch, 3)
 
 
-def _by_age(cluster: Declared) -> list[str]:
+def _by_age(cluster: DeclaredCluster) -> list[str]:
     machines = cluster.machines("worker").items()
     return [
         name for name, one in sorted(machines, key=lambda pair: (pair[1]["metadata"]["creationTimestamp"], pair[0]))
     ]
 
 
-def _scale_workers(cluster: Declared, number: int) -> None:
+def _scale_workers(cluster: DeclaredCluster, number: int) -> None:
     cluster.pools["worker"]["quantity"] = number
     cluster.apply()
     cluster.has_nodes(number + 1)
@@ -120,7 +120,7 @@ def _scale_workers(cluster: Declared, number: int) -> None:
 
 
 @contextmanager
-def guarded_pod(cluster: Declared, node: str) -> Iterator[None]:
+def guarded_pod(cluster: DeclaredCluster, node: str) -> Iterator[None]:
     """A Pod there that may not be evicted; at the end it may."""
     cluster.run_guarded_pod("mare", node)
     yield
@@ -129,7 +129,7 @@ def guarded_pod(cluster: Declared, node: str) -> Iterator[None]:
     cluster.until(lambda: cluster.ask("GET", f"{PODS}/mare").code == 404, "the Pod is evicted")
 
 
-def test_deleted_machine_is_removed_only_after_drain(ranch: Declared) -> None:
+def test_deleted_machine_is_removed_only_after_drain(ranch: DeclaredCluster) -> None:
     """A machine that is deleted goes when its Pods are gone, not before."""
     victim = _by_age(ranch)[0]
     node = ranch.node_of(victim)
@@ -145,9 +145,9 @@ def test_deleted_machine_is_removed_only_after_drain(ranch: Declared) -> None:
     _scale_workers(ranch, 3)
 
 
-def test_config_change_drains_node_before_restart_and_keeps_machine(ranch: Declared) -> None:
+def test_config_change_drains_node_before_restart_and_keeps_machine(ranch: DeclaredCluster) -> None:
     """A node is emptied before its services restart, comes back, and is the same machine."""
-    before = ranch.standing()
+    before = ranch.identities()
     node = ranch.node_of(_by_age(ranch)[0])
     started = _running_since(ranch, node)
     with guarded_pod(ranch, node):
@@ -160,15 +160,15 @@ def test_config_change_drains_node_before_restart_and_keeps_machine(ranch: Decla
     nodes = ranch.nodes()
     assert not any(one["spec"].get("unschedulable") for one in nodes.values())
     assert _running_since(ranch, node) != started
-    assert ranch.standing() == before
+    assert ranch.identities() == before
 
 
-def _cordoned(cluster: Declared, node: str) -> bool:
+def _cordoned(cluster: DeclaredCluster, node: str) -> bool:
     """Not while its API cannot be asked, which happens when the only server restarts."""
     return bool((cluster.nodes().get(node) or {"spec": {}})["spec"].get("unschedulable"))
 
 
-def _running_since(cluster: Declared, node: str) -> str:
+def _running_since(cluster: DeclaredCluster, node: str) -> str:
     """The process of the node's unit."""
     (root,) = cluster.fleet.hosts.glob(f"process/{node}/root")
     ask = [str(root / "usr/local/bin/systemctl"), "show", "-p", "MainPID", "--value", "nano-agent"]

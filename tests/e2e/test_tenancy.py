@@ -69,7 +69,7 @@ def test_tenancy_page_commands_set_up_tenant_with_cluster(server: Up, tmp_path: 
     def has_all_machines() -> bool:
         return alice.run(get).count("prairie-servers") >= 3
 
-    eventually(has_all_machines, lambda: server.told)
+    eventually(has_all_machines, lambda: server.diagnosis)
     made = server.http("GET", CLUSTERS.format("team-a") + "/prairie").body
     until(alice_config, f"/apis/management.cattle.io/v3/clusters/{made['status']['clusterName']}", 200)
     alice.run(reach)

@@ -158,7 +158,7 @@ def test_ctrl_c_ends_followed_log_silently(fleet: Fleet) -> None:
         assert created.returncode == 0, created.stderr
         pods = f"/api/v1/namespaces/{NAMESPACE}/pods"
         eventually(
-            lambda: any(one["status"].get("phase") == "Running" for one in fleet.items(pods)), lambda: fleet.told
+            lambda: any(one["status"].get("phase") == "Running" for one in fleet.items(pods)), lambda: fleet.diagnosis
         )
         with session(fleet, "logs", "cluster", "far", "--follow") as one:
             one.until("requesting server")

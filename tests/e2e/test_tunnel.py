@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from remuda.app.log_setup import AUDIT_FILE
-from tests.lab.clusters import CONTROL_PLANES, VERSION, Declared, Fleet, pool
+from tests.lab.clusters import CONTROL_PLANES, VERSION, DeclaredCluster, Fleet, pool
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ports import free_port
 from tests.lab.server import end
@@ -101,7 +101,7 @@ def running_since(root: Path, unit: str) -> str:
 
 def test_control_plane_node_opens_tunnel_and_reconnects_after_failures(link: Link) -> None:
     fleet = link.fleet
-    cluster = Declared(fleet, "gate", [pool("server", 1, "ec"), pool("worker", 1, "w")])
+    cluster = DeclaredCluster(fleet, "gate", [pool("server", 1, "ec"), pool("worker", 1, "w")])
     cluster.apply()
     cluster.has_nodes(2)
     (machine,) = cluster.machines("server")

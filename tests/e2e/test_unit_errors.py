@@ -5,13 +5,13 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from tests.lab.clusters import NAMESPACE, Declared, Fleet, pool
+from tests.lab.clusters import NAMESPACE, DeclaredCluster, Fleet, pool
 
 ERROR = "kube-controller-manager-arg: node-monitor-grace-period=soon is not a duration such as 40s"
 
 
 def test_why_shows_startup_error_of_failed_server(fleet: Fleet, tmp_path: Path) -> None:
-    cluster = Declared(fleet, "lame", [pool("all", 1, "ecw")])
+    cluster = DeclaredCluster(fleet, "lame", [pool("all", 1, "ecw")])
     cluster.config["machineGlobalConfig"] = {"kube-controller-manager-arg": ["node-monitor-grace-period=soon"]}
     try:
         cluster.apply()

@@ -178,7 +178,7 @@ def test_exec_attach_and_port_forward_reach_pod_through_tunnel(
 
 
 def test_kubelet_config_changes_in_place(pasture: Pasture) -> None:
-    before = (pasture.standing(), pasture.running(), _containers(pasture))
+    before = (pasture.identities(), pasture.running(), _containers(pasture))
     pasture.config["machineGlobalConfig"]["kubelet-arg"].append("max-pods=42")
     pasture.apply()
     pasture.waits(
@@ -188,12 +188,12 @@ def test_kubelet_config_changes_in_place(pasture: Pasture) -> None:
         "every kubelet has room for 42 pods",
     )
     pasture.grows_to(4)
-    assert (pasture.standing(), pasture.running(), _containers(pasture)) == before
+    assert (pasture.identities(), pasture.running(), _containers(pasture)) == before
     pasture.has_members()
 
 
 def test_version_upgrade_happens_in_place(pasture: Pasture) -> None:
-    before = (pasture.standing(), pasture.running(), _containers(pasture))
+    before = (pasture.identities(), pasture.running(), _containers(pasture))
     pasture.version = NEWER
     pasture.apply()
     pasture.waits(
@@ -204,12 +204,12 @@ def test_version_upgrade_happens_in_place(pasture: Pasture) -> None:
         "every kubelet is of the new version",
     )
     pasture.grows_to(4)
-    assert (pasture.standing(), pasture.running(), _containers(pasture)) == before
+    assert (pasture.identities(), pasture.running(), _containers(pasture)) == before
     pasture.has_members()
 
 
 def test_dead_server_is_replaced_and_other_tunnels_take_over(pasture: Pasture, kubectl: Kubectl) -> None:
-    before, containers = pasture.standing(), _containers(pasture)
+    before, containers = pasture.identities(), _containers(pasture)
     pasture.pools[SERVERS].update(IMPATIENT)
     pasture.apply()
     pasture.has_tunnels()
@@ -223,7 +223,7 @@ def test_dead_server_is_replaced_and_other_tunnels_take_over(pasture: Pasture, k
     pasture.waits(lambda: dead not in pasture.machines(), "it is gone")
     pasture.grows_to(4)
     kept = {name: one for name, one in before.items() if name != dead}
-    assert kept.items() <= pasture.standing().items()
+    assert kept.items() <= pasture.identities().items()
     pasture.has_members()
     pasture.has_tunnels()
     assert _containers(pasture) == containers
@@ -231,11 +231,11 @@ def test_dead_server_is_replaced_and_other_tunnels_take_over(pasture: Pasture, k
 
 
 def test_scaled_down_server_leaves_etcd_and_closes_its_tunnel(pasture: Pasture, kubectl: Kubectl) -> None:
-    before = pasture.standing()
+    before = pasture.identities()
     pasture.pools[SERVERS]["quantity"] = 2
     pasture.apply()
     pasture.grows_to(3)
-    assert pasture.standing().items() <= before.items()
+    assert pasture.identities().items() <= before.items()
     pasture.has_members()
     pasture.has_tunnels()
     _reaches_the_pod(pasture, kubectl)

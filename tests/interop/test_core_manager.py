@@ -17,7 +17,16 @@ import yaml
 
 from tests.e2e.program import run
 from tests.lab.clusterctl import Tools
-from tests.lab.clusters import CONTROL_PLANES, DEPLOYMENTS, MACHINES, NAMESPACE, VERSION, Declared, is_ready, pool
+from tests.lab.clusters import (
+    CONTROL_PLANES,
+    DEPLOYMENTS,
+    MACHINES,
+    NAMESPACE,
+    VERSION,
+    DeclaredCluster,
+    is_ready,
+    pool,
+)
 from tests.lab.up import Json, condition
 from tests.lab.upstream_core import UpstreamCore
 
@@ -30,7 +39,7 @@ PATIENCE_SECONDS = 800.0
 
 
 @pytest.fixture(scope="module")
-def land(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpstreamCore]:
+def management(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpstreamCore]:
     found = UpstreamCore()
     try:
         found.add_nano(tmp_path_factory.mktemp("nano"), VERSION)
@@ -40,13 +49,13 @@ def land(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UpstreamCore]:
 
 
 @pytest.fixture
-def tools(land: UpstreamCore, tmp_path: Path) -> Tools:
+def tools(management: UpstreamCore, tmp_path: Path) -> Tools:
     written = run("clusterctl-repository", tmp_path / "repository")
     assert (written.code, written.err) == (0, "")
-    return Tools(tmp_path, land.kubeconfig, NAMESPACE)
+    return Tools(tmp_path, management.kubeconfig, NAMESPACE)
 
 
-class Straight(Declared):
+class Straight(DeclaredCluster):
     """A cluster by objects of Cluster API alone, from the template that clusterctl has of us: a pool is a
     MachineDeployment."""
 
@@ -89,22 +98,22 @@ class Straight(Declared):
         self.fleet.delete(CLUSTERS, self.name, seconds=seconds)
 
 
-def test_cluster_from_capi_objects_is_managed_by_upstream_core(land: UpstreamCore, tools: Tools) -> None:
-    prairie = Straight(land, tools, "prairie", 3, 1)
+def test_cluster_from_capi_objects_is_managed_by_upstream_core(management: UpstreamCore, tools: Tools) -> None:
+    prairie = Straight(management, tools, "prairie", 3, 1)
     prairie.apply()
     nodes = prairie.has_nodes(4, PATIENCE_SECONDS)
     every_machine_runs(prairie)
-    first = prairie.standing()
+    first = prairie.identities()
     assert {one.provider_id for one in first.values()} == {node["spec"]["providerID"] for node in nodes.values()}
     the_core_tells_of_our_objects(prairie)
 
     prairie.config["machineGlobalConfig"] = {"debug": True}
-    generation = land.http("GET", f"{CONTROL_PLANES}/prairie").body["metadata"]["generation"]
+    generation = management.http("GET", f"{CONTROL_PLANES}/prairie").body["metadata"]["generation"]
     assert not any("debug" in text for text in configurations(prairie))
     prairie.apply()
-    land.until(CONTROL_PLANES, "prairie", lambda obj: settled_after(obj, generation), seconds=PATIENCE_SECONDS)
+    management.until(CONTROL_PLANES, "prairie", lambda obj: settled_after(obj, generation), seconds=PATIENCE_SECONDS)
     assert all("debug" in text for text in configurations(prairie))
-    assert prairie.standing() == first
+    assert prairie.identities() == first
 
     prairie.pools["workers"]["quantity"] = 2
     prairie.apply()
@@ -130,9 +139,11 @@ def every_machine_runs(cluster: Straight) -> None:
 
 def the_core_tells_of_our_objects(cluster: Straight) -> None:
     """What our objects say of themselves is what upstream's say of them, also to who asks in the older version."""
-    land, path = cluster.fleet, f"{CLUSTERS}/{cluster.name}"
+    management, path = cluster.fleet, f"{CLUSTERS}/{cluster.name}"
     told = ("InfrastructureReady", "ControlPlaneInitialized", "ControlPlaneAvailable", "RemoteConnectionProbe")
-    cluster.until(lambda: are_true(land.http("GET", path).body, *told), "the Cluster tells of both", PATIENCE_SECONDS)
+    cluster.until(
+        lambda: are_true(management.http("GET", path).body, *told), "the Cluster tells of both", PATIENCE_SECONDS
+    )
     told = ("BootstrapConfigReady", "InfrastructureReady", "NodeHealthy")
     cluster.until(
         lambda: all(are_true(machine, *told) for machine in cluster.machines().values()),
@@ -140,7 +151,7 @@ def the_core_tells_of_our_objects(cluster: Straight) -> None:
         PATIENCE_SECONDS,
     )
     cluster.until(lambda: is_described(cluster), "clusterctl describes it", PATIENCE_SECONDS)
-    older = land.http("GET", f"{OLDER}/clusters/{cluster.name}").body
+    older = management.http("GET", f"{OLDER}/clusters/{cluster.name}").body
     assert (older["apiVersion"], older["status"]["phase"]) == ("cluster.x-k8s.io/v1beta1", "Provisioned")
 
 
@@ -167,10 +178,10 @@ def configurations(cluster: Straight) -> list[str]:
 
 def a_server_leaves_before_it_goes(cluster: Straight) -> None:
     """The core waits for our hook before it ends the server, and makes another in its place."""
-    land, before = cluster.fleet, cluster.machines("servers")
+    management, before = cluster.fleet, cluster.machines("servers")
     first = {
         one["metadata"]["name"]
-        for one in land.items(BOOTSTRAPS)
+        for one in management.items(BOOTSTRAPS)
         if one["metadata"]["labels"].get("rke.cattle.io/init-node") == "true"
     }
     name, machine = next(
@@ -178,9 +189,9 @@ def a_server_leaves_before_it_goes(cluster: Straight) -> None:
     )
     assert HOOK in machine["metadata"]["annotations"]
     since = machine["metadata"]["resourceVersion"]
-    assert land.http("DELETE", f"{MACHINES}/{name}").code == 200
-    land.until(MACHINES, name, lambda obj: not obj, seconds=PATIENCE_SECONDS)
-    story = list(changes(land, name, since))
+    assert management.http("DELETE", f"{MACHINES}/{name}").code == 200
+    management.until(MACHINES, name, lambda obj: not obj, seconds=PATIENCE_SECONDS)
+    story = list(changes(management, name, since))
     waited = [one for one in story if reason(one, "Deleting") == "WaitingForPreTerminateHook"]
     assert waited, "the core has not waited for the hook"
     assert HOOK in waited[0]["metadata"]["annotations"]
@@ -194,10 +205,10 @@ def reason(obj: Json, type: str) -> str:
     return str(found[0]) if found else ""
 
 
-def changes(land: UpstreamCore, name: str, since: str) -> Iterator[dict[str, Any]]:
+def changes(management: UpstreamCore, name: str, since: str) -> Iterator[dict[str, Any]]:
     """What became of a Machine, to its end."""
     query = f"{MACHINES}?watch=1&fieldSelector=metadata.name%3D{name}&resourceVersion={since}"
-    for line in land.stream(query):
+    for line in management.stream(query):
         change = json.loads(line)
         assert change["type"] != "ERROR", change
         yield change["object"]
@@ -206,29 +217,29 @@ def changes(land: UpstreamCore, name: str, since: str) -> Iterator[dict[str, Any
     raise AssertionError(f"the end of Machine {name} was not told")
 
 
-def test_declared_cluster_is_managed_by_upstream_core(land: UpstreamCore) -> None:
-    mesa = Declared(land, "mesa", [pool("servers", 1, "ec"), pool("workers", 1, "w")])
+def test_declared_cluster_is_managed_by_upstream_core(management: UpstreamCore) -> None:
+    mesa = DeclaredCluster(management, "mesa", [pool("servers", 1, "ec"), pool("workers", 1, "w")])
     mesa.apply()
     mesa.has_nodes(2, PATIENCE_SECONDS)
     mesa.is_well(PATIENCE_SECONDS)
-    assert len(land.items(DEPLOYMENTS)) == 2
+    assert len(management.items(DEPLOYMENTS)) == 2
     mesa.delete(PATIENCE_SECONDS)
     mesa.leaves_nothing()
 
 
-def test_second_core_manager_is_refused_and_changes_nothing(land: UpstreamCore, tmp_path: Path) -> None:
-    before = land.http("GET", DEFINITIONS).body
+def test_second_core_manager_is_refused_and_changes_nothing(management: UpstreamCore, tmp_path: Path) -> None:
+    before = management.http("GET", DEFINITIONS).body
     for wanted in ("", "machineset"):
         chosen = ("--controllers", wanted) if wanted else ()
-        refused = run("manager", "--kubeconfig", land.kubeconfig, "--lease-namespace", "default", *chosen)
+        refused = run("manager", "--kubeconfig", management.kubeconfig, "--lease-namespace", "default", *chosen)
         assert (refused.code, refused.out) == (1, ""), refused
         assert "machines.cluster.x-k8s.io" in refused.err
         assert "already installed by another program" in refused.err
         assert "--controllers=providers,provisioning" in refused.err
-    assert land.http("GET", DEFINITIONS).body["items"] == before["items"]
+    assert management.http("GET", DEFINITIONS).body["items"] == before["items"]
 
 
-def test_manifest_rights_suffice_without_forbidden_errors(land: UpstreamCore) -> None:
+def test_manifest_rights_suffice_without_forbidden_errors(management: UpstreamCore) -> None:
     """Said last: nobody was refused anything."""
-    for log in (land.log, land.core.log):
+    for log in (management.log, management.core.log):
         assert [line for line in log.read_text().splitlines() if "forbidden" in line.lower()] == []

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.lab.clusters import VERSION, Declared, pool
+from tests.lab.clusters import VERSION, DeclaredCluster, pool
 from tests.lab.core_manager import create
 from tests.lab.ports import free_port
 from tests.lab.up import Json
@@ -48,7 +48,7 @@ def arguments() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def land() -> Iterator[OnUpstream]:
+def management() -> Iterator[OnUpstream]:
     enforcing = ",".join(name for name in DISABLED_PLUGINS if name != "PodSecurity")
     found = OnUpstream(f"--disable-admission-plugins={enforcing}")
     try:
@@ -59,24 +59,24 @@ def land() -> Iterator[OnUpstream]:
         found.stop()
 
 
-def test_manager_pod_passes_restricted_pod_security(land: OnUpstream) -> None:
+def test_manager_pod_passes_restricted_pod_security(management: OnUpstream) -> None:
     path = f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All&fieldValidation=Strict"
-    assert land.http("POST", path, pod()).code == 201
+    assert management.http("POST", path, pod()).code == 201
     loose = copy.deepcopy(pod())
     del loose["spec"]["containers"][0]["securityContext"]["capabilities"]
-    refused = land.http("POST", path, loose)
+    refused = management.http("POST", path, loose)
     assert refused.code == 403
     assert 'violates PodSecurity "restricted' in refused.body["message"]
 
 
-def test_service_account_rights_suffice_for_cluster_lifecycle(land: OnUpstream, tmp_path: Path) -> None:
-    land.start_manager(*arguments(), "--lease-seconds=60")
-    land.add_nano(tmp_path, VERSION)
-    cluster = Declared(land, "prairie", [pool("server", 1, "ec"), pool("worker", 1, "w")])
+def test_service_account_rights_suffice_for_cluster_lifecycle(management: OnUpstream, tmp_path: Path) -> None:
+    management.start_manager(*arguments(), "--lease-seconds=60")
+    management.add_nano(tmp_path, VERSION)
+    cluster = DeclaredCluster(management, "prairie", [pool("server", 1, "ec"), pool("worker", 1, "w")])
     cluster.apply()
     cluster.has_nodes(2)
     cluster.is_well()
     cluster.delete()
     cluster.leaves_nothing()
-    said = land.log.read_text()
+    said = management.log.read_text()
     assert "forbidden" not in said.lower(), said

@@ -3,15 +3,15 @@ Only what users have is used: manifests, conditions, the cluster's own API, comm
 
 from __future__ import annotations
 
-from tests.lab.clusters import NEWER, VERSION, Declared, Land, pool
+from tests.lab.clusters import NEWER, VERSION, DeclaredCluster, ManagementServer, pool
 from tests.lab.nano_plans import Json, version_of
 
 TAINT = {"key": "herd", "value": "wild", "effect": "NoSchedule"}
 
 
-def live(fleet: Land, name: str, servers: int, workers: int) -> None:
+def live(fleet: ManagementServer, name: str, servers: int, workers: int) -> None:
     number = servers + workers
-    prairie = Declared(
+    prairie = DeclaredCluster(
         fleet,
         name,
         [pool("servers", servers, "ec"), pool("workers", workers, "w", labels={"tier": "web"})],
@@ -21,7 +21,7 @@ def live(fleet: Land, name: str, servers: int, workers: int) -> None:
     nodes = prairie.has_nodes(number)
     prairie.is_well()
     assert sorted(map(version_of, nodes.values())) == [VERSION] * number
-    first = prairie.standing()
+    first = prairie.identities()
     assert len({one.provider_id for one in first.values()} - {""}) == number
 
     # Labels and taints of a pool, config of the cluster, a new version: at once, as one change of the manifest.
@@ -32,7 +32,7 @@ def live(fleet: Land, name: str, servers: int, workers: int) -> None:
     prairie.until(lambda: {version_of(one) for one in prairie.nodes().values()} == {NEWER}, "all Nodes are upgraded")
     prairie.has_nodes(number)
     prairie.until(lambda: _workers_bear(prairie, "db", TAINT), "the workers bear the new label and the taint")
-    assert prairie.standing() == first
+    assert prairie.identities() == first
 
     prairie.pools["workers"]["quantity"] = workers + 1
     prairie.apply()
@@ -40,13 +40,13 @@ def live(fleet: Land, name: str, servers: int, workers: int) -> None:
     prairie.pools["workers"]["quantity"] = 1
     prairie.apply()
     prairie.has_nodes(servers + 1)
-    assert prairie.standing("servers") == {name: first[name] for name in prairie.machines("servers")}
+    assert prairie.identities("servers") == {name: first[name] for name in prairie.machines("servers")}
 
     prairie.delete()
     prairie.leaves_nothing()
 
 
-def _workers_bear(cluster: Declared, tier: str, taint: Json) -> bool:
+def _workers_bear(cluster: DeclaredCluster, tier: str, taint: Json) -> bool:
     nodes = cluster.nodes()
     found = [nodes.get(cluster.node_of(machine)) or {} for machine in cluster.machines("workers")]
     return all(

@@ -1,5 +1,5 @@
 """Clusters as their users declare them, on `remuda up` as a process: one manifest each, whatever driver makes hosts,
-and whatever API server and core they are declared on (`Land`).
+and whatever API server and core they are declared on (`ManagementServer`).
 
 What must hold of each of them is here too: a change in place keeps the Machines and their hosts, and of a cluster that
 was deleted nothing is left: no object, no server, no process.
@@ -42,16 +42,16 @@ _APPLY = {"Content-Type": "application/apply-patch+yaml"}
 _COME_AND_GO = ("events", "leases", "selfsubjectaccessreviews")
 
 
-class Standing(NamedTuple):
-    """A Machine and its host, as they are told apart from others that take their place."""
+class MachineIdentity(NamedTuple):
+    """Identity of a Machine and of its host: another one in their place has another identity."""
 
     machine: str
     infrastructure: str
     provider_id: str
 
 
-class Land(Applied):
-    """Where clusters are declared, and what of them is there."""
+class ManagementServer(Applied):
+    """API server on which clusters are declared, with the objects of these clusters."""
 
     folder: Path
     driver: str
@@ -102,7 +102,7 @@ class Land(Applied):
         return processes_below(self.hosts)
 
     @property
-    def told(self) -> str:
+    def diagnosis(self) -> str:
         described = [self.remuda("describe", "cluster", name, "-n", NAMESPACE) for name in self.names(PROVISIONING)]
         said = [one.stdout + one.stderr for one in described]
         return "\n".join([*said, f"processes of hosts: {self.processes()}", tail(self.log, 60)])
@@ -116,7 +116,7 @@ class Land(Applied):
         shutil.rmtree(self.folder, ignore_errors=True)  # also what they have written to the end
 
 
-class Fleet(Land, Up):
+class Fleet(ManagementServer, Up):
     """`remuda up`, and the clusters declared on it."""
 
     def __init__(self, driver: str = "process", options: Mapping[str, Any] | None = None, *flags: str) -> None:
@@ -131,10 +131,10 @@ class Fleet(Land, Up):
         assert f"{self.driver} in {self.hosts}" in leaks.stderr
 
 
-class Declared:
+class DeclaredCluster:
     """A cluster by its manifest. Change `config` or `pools` and `apply`."""
 
-    def __init__(self, fleet: Land, name: str, pools: Sequence[Json], **config: Any) -> None:
+    def __init__(self, fleet: ManagementServer, name: str, pools: Sequence[Json], **config: Any) -> None:
         self.fleet, self.name = fleet, name
         self.before = fleet.everything()
         self.version = VERSION
@@ -182,7 +182,7 @@ class Declared:
         self.fleet.until(CONTROL_PLANES, self.name, _settled, seconds=seconds)
 
     def until(self, holds: Callable[[], object], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-        eventually(holds, lambda: f"not within {seconds} s: {what}\n{self.fleet.told}", seconds)
+        eventually(holds, lambda: f"not within {seconds} s: {what}\n{self.fleet.diagnosis}", seconds)
 
     def has_nodes(self, number: int, seconds: float = PATIENCE_SECONDS) -> dict[str, Json]:
         """So many Machines and Nodes, all of them Ready, and the cluster is, too."""
@@ -206,14 +206,14 @@ class Declared:
         query = "%2C".join(f"{key}%3D{value}" for key, value in wanted.items())
         return {one["metadata"]["name"]: one for one in self.fleet.items(f"{MACHINES}?labelSelector={query}")}
 
-    def standing(self, pool: str = "") -> dict[str, Standing]:
+    def identities(self, pool: str = "") -> dict[str, MachineIdentity]:
         """Who is there: equal before and after, no machine was replaced."""
         found = {}
         for name, machine in self.machines(pool).items():
             ref = machine["spec"]["infrastructureRef"]
             path = f"/apis/{ref['apiGroup']}/v1/namespaces/{NAMESPACE}/{ref['kind'].lower()}s/{ref['name']}"
             uid = self.fleet.http("GET", path).body["metadata"]["uid"]
-            found[name] = Standing(machine["metadata"]["uid"], uid, machine["spec"].get("providerID", ""))
+            found[name] = MachineIdentity(machine["metadata"]["uid"], uid, machine["spec"].get("providerID", ""))
         return found
 
     def node_of(self, machine: str) -> str:
@@ -287,7 +287,7 @@ class Declared:
     def leaves_nothing(self, seconds: float = LIMIT_SECONDS) -> None:
         eventually(
             lambda: not self.fleet.everything() - self.before,
-            lambda: f"left of {self.name}: {sorted(self.fleet.everything() - self.before)}\n{self.fleet.told}",
+            lambda: f"left of {self.name}: {sorted(self.fleet.everything() - self.before)}\n{self.fleet.diagnosis}",
             seconds,
         )
         own = self.fleet.hosts / self.fleet.driver / f"{self.name}-"

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from tests.lab.clusters import Declared
+from tests.lab.clusters import DeclaredCluster
 
 AGENT, TUNNEL, DISTRIBUTION, UNIT_KEEPER = "an agent", "a tunnel", "the distribution", "a unit's keeper"
 _MEMBERS_FILE = "/var/lib/rancher/nano/server/db/cluster.json"
 
 
-class KillableCluster(Declared, ABC):
+class KillableCluster(DeclaredCluster, ABC):
     @abstractmethod
     def file(self, machine: str, path: str) -> str:
         """Return a file of the host; empty when it is not there."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from tests.lab.children import die_with_parent
-from tests.lab.clusters import Declared
+from tests.lab.clusters import DeclaredCluster
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.peers import require_peer
 
@@ -89,7 +89,7 @@ class Kubectl:
 
 
 @contextmanager
-def granted(cluster: Declared, user: str, folder: Path, role: str = "cluster-owner") -> Iterator[Kubectl]:
+def granted(cluster: DeclaredCluster, user: str, folder: Path, role: str = "cluster-owner") -> Iterator[Kubectl]:
     """As a user has it who was granted the cluster: through the proxy. It works; in the end there is no such user."""
     (program,) = require_peer("kubectl")
     for words in (("user", "create", user), ("grant", user, cluster.name, role)):
@@ -104,7 +104,7 @@ def granted(cluster: Declared, user: str, folder: Path, role: str = "cluster-own
         _done(cluster, "user", "delete", user)
 
 
-def _done(cluster: Declared, *words: str) -> str:
+def _done(cluster: DeclaredCluster, *words: str) -> str:
     done = cluster.fleet.remuda(*words)
     assert done.returncode == 0, f"remuda {' '.join(words)}: {done.stderr}"
     return done.stdout

@@ -207,7 +207,7 @@ async def ask(host: Host, path: str, *, user: str = "") -> tuple[int, bytes]:
 async def eventually(
     condition: Callable[[], Awaitable[bool]],
     what: str,
-    told: Callable[[], str] = lambda: "",
+    diagnosis: Callable[[], str] = lambda: "",
 ) -> None:
     """What other processes do brings no watch of ours: looked at, until it is so."""
     until = time.monotonic() + LIMIT_SECONDS
@@ -220,7 +220,7 @@ async def eventually(
         except (StatusError, OSError) as error:
             last = error
         await asyncio.sleep(0.05)
-    raise AssertionError(f"not within {LIMIT_SECONDS:g} s: {what}; last error {last!r}\n{told()}")
+    raise AssertionError(f"not within {LIMIT_SECONDS:g} s: {what}; last error {last!r}\n{diagnosis()}")
 
 
 def _free_network() -> str:

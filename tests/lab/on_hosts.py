@@ -104,11 +104,11 @@ class OnHosts(KillableCluster):
 
     def changes_in_place(self, shows: Any, what: str) -> None:
         """What was edited is applied, shown by every Node, and nobody was replaced or rebooted for it."""
-        before = (self.standing(), self.running())
+        before = (self.identities(), self.running())
         self.apply()
         self.until(lambda: (nodes := self.nodes()) and all(map(shows, nodes.values())), what)
         self.has_nodes(len(before[0]))
-        assert (self.standing(), self.running()) == before
+        assert (self.identities(), self.running()) == before
 
 
 async def _run(folder: Folder, command: str, seconds: float) -> str:

@@ -58,7 +58,7 @@ class OnProcesses(KillableCluster):
                 stderr=log,
                 check=True,
             )
-        eventually(lambda: self.processes(machine), lambda: f"no process of {machine} runs\n{self.fleet.told}")
+        eventually(lambda: self.processes(machine), lambda: f"no process of {machine} runs\n{self.fleet.diagnosis}")
 
 
 def _environment(pid: int) -> dict[str, str]:

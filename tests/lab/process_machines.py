@@ -109,17 +109,17 @@ class ProcessMachines:
                     return dict(change["object"])
                 if time.monotonic() > deadline:
                     break
-        raise AssertionError(f"not within {seconds} s: {self.server.http('GET', f'{path}/{name}')}\n{self.told}")
+        raise AssertionError(f"not within {seconds} s: {self.server.http('GET', f'{path}/{name}')}\n{self.diagnosis}")
 
     def eventually(self, holds: Callable[[], object], otherwise: str, seconds: float = LIMIT_SECONDS) -> None:
         deadline = time.monotonic() + seconds
         while not holds():
-            assert time.monotonic() < deadline, f"{otherwise}\n{self.told}"
+            assert time.monotonic() < deadline, f"{otherwise}\n{self.diagnosis}"
             time.sleep(0.05)
 
     @property
-    def told(self) -> str:
-        """What a person would look at."""
+    def diagnosis(self) -> str:
+        """State of all objects and the end of the log, for the message of a failed test."""
         seen = [
             f"{item['kind']} {item['metadata']['name']}: {json.dumps(item.get('status'))}"
             for path in (f"{CAPI}/clusters", f"{CAPI}/machines", f"{RKE}/rkebootstraps", MACHINES)

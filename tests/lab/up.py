@@ -74,7 +74,7 @@ class Applied(Server):
                     return dict(change["object"])
                 if time.monotonic() > deadline:
                     break
-        raise AssertionError(f"not within {seconds} s: {self.http('GET', f'{path}/{name}')}\n{self.told}")
+        raise AssertionError(f"not within {seconds} s: {self.http('GET', f'{path}/{name}')}\n{self.diagnosis}")
 
     def items(self, path: str) -> list[Json]:
         reply = self.http("GET", path)
@@ -115,8 +115,8 @@ class Applied(Server):
         )
 
     @property
-    def told(self) -> str:
-        """What a person would look at."""
+    def diagnosis(self) -> str:
+        """State of all objects and the end of the log, for the message of a failed test."""
         kinds = [f"{CAPI}/clusters", f"{CAPI}/machines", f"{RKE}/rkebootstraps", f"{RKE}/custommachines"]
         kinds += [f"{DRIVER_MACHINES}/{driver}machines" for driver in ("nspawn", "existing")]
         seen = [

@@ -19,7 +19,7 @@ from remuda.clusterctl.program import NAMESPACE, rights
 from remuda.clusterctl.repository import components
 from remuda.kube import kubeconfig
 from tests.lab.children import die_with_parent
-from tests.lab.clusters import Land
+from tests.lab.clusters import ManagementServer
 from tests.lab.core_manager import CoreManager, create, token_of
 from tests.lab.ports import free_port
 from tests.lab.server import tail
@@ -31,7 +31,7 @@ _PROVIDERS: tuple[ProviderType, ...] = ("InfrastructureProvider", "BootstrapProv
 _RUN_BY_NODES = ("Deployment", "Service")
 
 
-class OnUpstream(Land, Upstream):
+class OnUpstream(ManagementServer, Upstream):
     """A manager of ours on the real API server, with a token of an account that was made there for it."""
 
     driver = "process"
@@ -88,8 +88,8 @@ class UpstreamCore(OnUpstream):
         )
 
     @property
-    def told(self) -> str:
-        return "\n".join([super().told, f"the core: {self.core.said}"])
+    def diagnosis(self) -> str:
+        return "\n".join([super().diagnosis, f"the core: {self.core.said}"])
 
 
 def installed() -> Iterator[Json]:

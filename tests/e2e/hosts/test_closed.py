@@ -22,7 +22,7 @@ from remuda.capi.names import PRE_TERMINATE_HOOK
 from remuda.providers.shared.drivers.nspawn import groups
 from remuda.providers.shared.drivers.nspawn.folder import Folder
 from tests.lab.children import die_with_parent
-from tests.lab.clusters import FLEET_SECRETS, MACHINES, NEWER, PROVISIONING, VERSION, Fleet, Standing, pool
+from tests.lab.clusters import FLEET_SECRETS, MACHINES, NEWER, PROVISIONING, VERSION, Fleet, MachineIdentity, pool
 from tests.lab.firewall import Firewall, require_firewall
 from tests.lab.hosts import Network, interfaces, open_network
 from tests.lab.kubectl import Kubectl, granted
@@ -82,9 +82,9 @@ class Closed(OnHosts):
         secrets = self.fleet.items(FLEET_SECRETS)
         return {one["metadata"]["name"]: one["data"]["plan"] for one in secrets if "plan" in (one.get("data") or {})}
 
-    def untouched(self) -> tuple[dict[str, Standing], dict[str, str], dict[str, str]]:
+    def untouched(self) -> tuple[dict[str, MachineIdentity], dict[str, str], dict[str, str]]:
         """The same before and after: no Machine or host was made anew, rebooted, or told to do anything."""
-        return self.standing(), self.running(), self.plans()
+        return self.identities(), self.running(), self.plans()
 
 
 @pytest.fixture(scope="module")

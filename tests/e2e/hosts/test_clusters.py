@@ -126,7 +126,7 @@ def test_labels_and_taints_of_a_pool_change_in_place(prairie: OnHosts) -> None:
 def test_version_upgrade_in_place_waits_for_pod_disruption_budget(prairie: OnHosts) -> None:
     occupied = prairie.node_of(min(prairie.machines(WORKERS)))
     prairie.run_guarded_pod("busy", occupied)
-    before = (prairie.standing(), prairie.running())
+    before = (prairie.identities(), prairie.running())
     prairie.version = NEWER
     prairie.config["upgradeStrategy"] = {
         "workerConcurrency": "2",
@@ -150,22 +150,22 @@ def test_version_upgrade_in_place_waits_for_pod_disruption_budget(prairie: OnHos
     nodes = prairie.has_nodes(5)
     assert prairie.ask("GET", f"{PODS}/busy").code == 404
     assert not any(node["spec"].get("unschedulable") for node in nodes.values())
-    assert (prairie.standing(), prairie.running()) == before
+    assert (prairie.identities(), prairie.running()) == before
 
 
 def test_pool_scaling_adds_and_removes_nodes_and_etcd_members(prairie: OnHosts) -> None:
-    first = prairie.standing()
+    first = prairie.identities()
     prairie.pools[SERVERS]["quantity"], prairie.pools[WORKERS]["quantity"] = 4, 3
     prairie.apply()
     prairie.has_nodes(7)
-    grown = prairie.standing()
+    grown = prairie.identities()
     assert first.items() <= grown.items()
     prairie.until(lambda: len(prairie.voters()) == 4, "the new server is a member that votes")
 
     prairie.pools[SERVERS]["quantity"], prairie.pools[WORKERS]["quantity"] = 3, 2
     prairie.apply()
     prairie.has_nodes(5)
-    assert prairie.standing().items() <= grown.items(), "whoever stayed is who it was"
+    assert prairie.identities().items() <= grown.items(), "whoever stayed is who it was"
     assert prairie.voters() == {prairie.node_of(name) for name in prairie.machines(SERVERS)}
     assert prairie.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
     assert {host.name for host in (prairie.fleet.hosts / "nspawn").glob("prairie-*")} == {
@@ -175,7 +175,7 @@ def test_pool_scaling_adds_and_removes_nodes_and_etcd_members(prairie: OnHosts) 
 
 @pytest.mark.usefixtures("pampa")
 def test_dead_hosts_are_replaced(prairie: OnHosts) -> None:
-    before = prairie.standing()
+    before = prairie.identities()
     published = prairie.workload().url
     others = set(prairie.machines(SERVERS)) - {prairie.keeper()}
     server = max(others, key=lambda name: f"https://{prairie.address(name)}:6443" == published)  # the way in, if it may
@@ -192,7 +192,7 @@ def test_dead_hosts_are_replaced(prairie: OnHosts) -> None:
     prairie.until(lambda: not {server, worker} & set(prairie.machines()), "the dead Machines are gone", HEALING_SECONDS)
     prairie.has_nodes(5)
     kept = {name: one for name, one in before.items() if name not in (server, worker)}
-    assert kept.items() <= prairie.standing().items()
+    assert kept.items() <= prairie.identities().items()
     assert prairie.voters() == {prairie.node_of(name) for name in prairie.machines(SERVERS)}
     assert prairie.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 

@@ -125,7 +125,7 @@ async def _register(up: Up, host: Host, agent: str) -> str:
     secret = up.until(SECRETS, "prairie-registration", lambda obj: (obj.get("data") or {}).get("command"))
     command = _decoded(secret, "command").replace("| sudo ", "| ")  # root already, where there is no sudo
     printed = await host.run(f"export REMUDA_AGENT={agent}; {command} --worker")
-    eventually(lambda: up.names(f"{CAPI}/machines"), lambda: f"nobody registered: {printed}\n{up.told}")
+    eventually(lambda: up.names(f"{CAPI}/machines"), lambda: f"nobody registered: {printed}\n{up.diagnosis}")
     (name,) = up.names(f"{CAPI}/machines")
     up.until(f"{RKE}/rkebootstraps", name, lambda obj: condition(obj, "AgentConnected") == "True")
     return name

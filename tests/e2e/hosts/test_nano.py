@@ -66,20 +66,20 @@ def test_nano_server_and_worker_upgrade_and_uninstall_under_systemd(up: Up, netw
     def follow(host: Host, plan: bytes) -> None:
         up.follow_plan(host.name, json.loads(plan))
 
-    def told() -> str:
+    def diagnosis() -> str:
         return said(up, server, "journalctl -u nano --no-pager | tail -40") + said(
             up, worker, "journalctl -u nano-agent --no-pager | tail -40"
         )
 
     joined = Placement(servers=[f"https://{server.internal_addresses[0]}:6443"])
     follow(server, render(plans.cluster(VERSION), server, Placement(init=True)))
-    eventually(lambda: node(up, server, "horse") == f"True {VERSION}", told)
+    eventually(lambda: node(up, server, "horse") == f"True {VERSION}", diagnosis)
     follow(worker, render(plans.cluster(VERSION), worker, joined))
-    eventually(lambda: node(up, server, "mule") == f"True {VERSION}", told)
+    eventually(lambda: node(up, server, "mule") == f"True {VERSION}", diagnosis)
     assert said(up, server, "systemctl is-active nano; systemctl is-enabled nano") == "active\nenabled"
 
     follow(worker, render(plans.cluster(NEWER), worker, joined))
-    eventually(lambda: node(up, server, "mule") == f"True {NEWER}", told)
+    eventually(lambda: node(up, server, "mule") == f"True {NEWER}", diagnosis)
     follow(worker, retire(plans.cluster(NEWER), worker))
     assert said(up, worker, "systemctl is-active nano-agent").endswith("inactive")
     said(up, server, "/usr/local/bin/nano-uninstall.sh")

@@ -43,9 +43,9 @@ class Deaths:
         ]
 
     def round(self, victim: Victim) -> None:
-        standing, wanted = self._cluster.standing(), verdict(victim, self.hosts())
+        standing, wanted = self._cluster.identities(), verdict(victim, self.hosts())
         told = self._program_dies(victim) if wanted.heals else self._hosts_die(victim, wanted)
-        assert self._cluster.standing() == standing, f"{victim}: a machine was replaced"
+        assert self._cluster.identities() == standing, f"{victim}: a machine was replaced"
         self.is_idle(_IDLE_SECONDS)
         self._report(f"{victim}: {told}")
 
@@ -153,7 +153,7 @@ class Deaths:
         ]
 
     def _until(self, holds: Callable[[], object], otherwise: Callable[[], str]) -> None:
-        eventually(holds, lambda: f"not within {LIMIT_SECONDS:g} s: {otherwise()}\n{self._fleet.told}")
+        eventually(holds, lambda: f"not within {LIMIT_SECONDS:g} s: {otherwise()}\n{self._fleet.diagnosis}")
 
 
 def _seen(obj: Json, type: str) -> Seen:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
-from tests.lab.clusters import Land
+from tests.lab.clusters import ManagementServer
 
 NAME = "rke2.tar.gz"
 VERSION = "v1.36.4+rke2r90"
@@ -22,11 +22,11 @@ _FILES = Path(__file__).parent / "files"
 _MAIN = b'import runpy\n\nrunpy.run_module("remuda.lab.nano.rke2", run_name="__main__", alter_sys=True)\n'
 
 
-def add(land: Land, folder: Path, version: str = VERSION) -> None:
+def add(management: ManagementServer, folder: Path, version: str = VERSION) -> None:
     """Pack a release, and give it to the manager as its administrator does."""
     made = folder / NAME
     build(version, made)
-    store = Artefacts(land.data / "artefacts")
+    store = Artefacts(management.data / "artefacts")
     store.add("rke2", version, nano_bundles.architecture(), {NAME: made})
 
 
