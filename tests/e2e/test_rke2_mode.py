@@ -121,7 +121,7 @@ def arguments(cluster: DeclaredCluster, node: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def butte(
+def cluster_and_hosts(
     fleet: Fleet, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[DeclaredCluster, dict[str, RkeHost]]]:
     """Two servers and a worker that register themselves, so that their folders stay when they have left."""
@@ -177,9 +177,9 @@ def write_users(host: CustomHost, text: str) -> None:
 
 
 def test_refused_settings_are_not_rendered_and_not_admitted(
-    butte: tuple[DeclaredCluster, dict[str, RkeHost]], fleet: Fleet
+    cluster_and_hosts: tuple[DeclaredCluster, dict[str, RkeHost]], fleet: Fleet
 ) -> None:
-    cluster, _ = butte
+    cluster, _ = cluster_and_hosts
     for node in cluster.nodes().values():
         assert "cloud-provider-name" in node["metadata"]["annotations"][ARGUMENTS]
         assert "node-external-ip" not in node["metadata"]["annotations"][ARGUMENTS]
@@ -192,10 +192,12 @@ def test_refused_settings_are_not_rendered_and_not_admitted(
         assert words in str(reply.body), reply
 
 
-def test_etcd_restarts_after_plans_with_its_own_authorities(butte: tuple[DeclaredCluster, dict[str, RkeHost]]) -> None:
+def test_etcd_restarts_after_plans_with_its_own_authorities(
+    cluster_and_hosts: tuple[DeclaredCluster, dict[str, RkeHost]],
+) -> None:
     if os.geteuid() != 0:
         missing("only root can give files to user etcd")
-    cluster, hosts = butte
+    cluster, hosts = cluster_and_hosts
     own_authorities(hosts)
     cluster.config["additionalManifest"] = (
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: added, namespace: default}\n"
@@ -220,8 +222,10 @@ def own_authorities(hosts: dict[str, RkeHost]) -> None:
             assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (ETCD_USER, 0o600), (host.root, name)
 
 
-def test_retired_host_runs_no_components(butte: tuple[DeclaredCluster, dict[str, RkeHost]], fleet: Fleet) -> None:
-    cluster, hosts = butte
+def test_retired_host_runs_no_components(
+    cluster_and_hosts: tuple[DeclaredCluster, dict[str, RkeHost]], fleet: Fleet
+) -> None:
+    cluster, hosts = cluster_and_hosts
     leaving = next(machine for machine in cluster.machines() if cluster.node_of(machine) == "west")
     assert hosts["west"].components() != []
     fleet.delete(MACHINES, leaving)

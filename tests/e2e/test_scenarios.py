@@ -37,31 +37,33 @@ def test_three_nodes_with_all_roles_become_servers(fleet: Fleet) -> None:
 
 
 @pytest.fixture(scope="module")
-def apart(fleet: Fleet) -> Iterator[DeclaredCluster]:
+def split_roles_cluster(fleet: Fleet) -> Iterator[DeclaredCluster]:
     """Each role on nodes of its own."""
     cluster = DeclaredCluster(fleet, "apart", [pool("etcd", 3, "e"), pool("plane", 1, "c"), pool("work", 1, "w")])
     with declared(cluster, 5):
         yield cluster
 
 
-def test_unique_roles_on_five_nodes_label_and_taint_nodes(apart: DeclaredCluster) -> None:
-    nodes = apart.nodes()
+def test_unique_roles_on_five_nodes_label_and_taint_nodes(split_roles_cluster: DeclaredCluster) -> None:
+    nodes = split_roles_cluster.nodes()
     for name, expected in (("etcd", "e"), ("plane", "c"), ("work", "")):
-        assert {roles(nodes[apart.node_of(machine)]) for machine in apart.machines(name)} == {expected}
+        assert {
+            roles(nodes[split_roles_cluster.node_of(machine)]) for machine in split_roles_cluster.machines(name)
+        } == {expected}
     servers = [node for node in nodes.values() if roles(node)]
     assert all(node["spec"].get("taints") for node in servers), "servers without the worker's role take no Pods"
 
 
-def test_etcd_pool_scaled_down_to_one_still_accepts_writes(apart: DeclaredCluster) -> None:
-    before = apart.identities()
-    apart.pools["etcd"]["quantity"] = 1
-    apart.apply()
-    nodes = apart.has_nodes(3)
+def test_etcd_pool_scaled_down_to_one_still_accepts_writes(split_roles_cluster: DeclaredCluster) -> None:
+    before = split_roles_cluster.identities()
+    split_roles_cluster.pools["etcd"]["quantity"] = 1
+    split_roles_cluster.apply()
+    nodes = split_roles_cluster.has_nodes(3)
     assert [roles(node) for node in nodes.values()].count("e") == 1
-    assert apart.identities().items() <= before.items(), "those that stay are those that were there"
+    assert split_roles_cluster.identities().items() <= before.items(), "those that stay are those that were there"
     # What is left still takes writes, so its one member is a majority.
     made = {"metadata": {"name": "after"}, "data": {"grass": "green"}}
-    assert apart.ask("POST", "/api/v1/namespaces/default/configmaps", made).code == 201
+    assert split_roles_cluster.ask("POST", "/api/v1/namespaces/default/configmaps", made).code == 201
 
 
 # ---- what nodes bear -----------------------------------------------------------------------------------------------

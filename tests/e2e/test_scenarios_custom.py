@@ -52,5 +52,5 @@ def test_custom_three_nodes_have_all_roles(fleet: Fleet, tmp_path: Path) -> None
 
 def test_custom_nodes_with_unique_roles_get_those_roles(fleet: Fleet, tmp_path: Path) -> None:
     hosts = {"ewe": "--etcd", "ram": "--controlplane", "wether": "--worker"}
-    with registered(fleet, tmp_path, "flock", hosts) as flock:
-        assert {name: roles(node) for name, node in flock.nodes().items()} == {"ewe": "e", "ram": "c", "wether": ""}
+    with registered(fleet, tmp_path, "flock", hosts) as cluster:
+        assert {name: roles(node) for name, node in cluster.nodes().items()} == {"ewe": "e", "ram": "c", "wether": ""}

@@ -22,7 +22,7 @@ DELETE_ME = "cluster.x-k8s.io/delete-machine"
 
 
 @pytest.fixture(scope="module")
-def ranch(fleet: Fleet) -> Iterator[DeclaredCluster]:
+def cluster(fleet: Fleet) -> Iterator[DeclaredCluster]:
     """A server, and workers that are emptied before anything is done to them."""
     drain = {"enabled": True, "force": True, "timeout": 600}
     cluster = DeclaredCluster(
@@ -35,72 +35,74 @@ def ranch(fleet: Fleet) -> Iterator[DeclaredCluster]:
         yield cluster
 
 
-def test_cluster_has_one_server_and_three_workers(ranch: DeclaredCluster) -> None:
-    assert sorted(map(roles, ranch.nodes().values())) == ["", "", "", "ec"]
+def test_cluster_has_one_server_and_three_workers(cluster: DeclaredCluster) -> None:
+    assert sorted(map(roles, cluster.nodes().values())) == ["", "", "", "ec"]
 
 
 # ---- what nodes bear -----------------------------------------------------------------------------------------------
 
 
-def test_pool_taints_change_on_nodes_in_place(ranch: DeclaredCluster) -> None:
-    before = ranch.identities()
+def test_pool_taints_change_on_nodes_in_place(cluster: DeclaredCluster) -> None:
+    before = cluster.identities()
 
     def borne() -> list[list[Json]]:
-        nodes = ranch.nodes()
-        found = [nodes.get(ranch.node_of(machine)) or {} for machine in ranch.machines("worker")]
+        nodes = cluster.nodes()
+        found = [nodes.get(cluster.node_of(machine)) or {} for machine in cluster.machines("worker")]
         return [[one for one in node.get("spec", {}).get("taints") or [] if one["key"] == "herd"] for node in found]
 
     for taints in ([TAINT], [OTHER], []):
-        ranch.pools["worker"]["taints"] = taints
-        ranch.apply()
-        ranch.until(lambda wanted=taints: borne() == [wanted] * 3, f"workers bear {taints}")  # type: ignore[misc]
-    del ranch.pools["worker"]["taints"]
-    ranch.apply()
-    ranch.has_nodes(4)
-    assert ranch.identities() == before
+        cluster.pools["worker"]["taints"] = taints
+        cluster.apply()
+        cluster.until(lambda wanted=taints: borne() == [wanted] * 3, f"workers bear {taints}")  # type: ignore[misc]
+    del cluster.pools["worker"]["taints"]
+    cluster.apply()
+    cluster.has_nodes(4)
+    assert cluster.identities() == before
 
 
 # ---- pools ---------------------------------------------------------------------------------------------------------
 
 
-def test_machine_set_template_annotations_reach_existing_machines(ranch: DeclaredCluster) -> None:
+def test_machine_set_template_annotations_reach_existing_machines(cluster: DeclaredCluster) -> None:
     """What a pool says of nodes is in the templates of its MachineSets, and reaches the Machines that are there."""
-    before = ranch.identities()
-    ranch.pools["worker"] |= {"labels": {"tier": "web"}, "machineDeploymentAnnotations": {"owner": "ben"}}
-    ranch.apply()
+    before = cluster.identities()
+    cluster.pools["worker"] |= {"labels": {"tier": "web"}, "machineDeploymentAnnotations": {"owner": "ben"}}
+    cluster.apply()
 
     def noted(meta: Json) -> bool:
         return '"tier":"web"' in str((meta.get("annotations") or {}).get("rke.cattle.io/labels")).replace(" ", "")
 
     def templates() -> list[Json]:
-        sets = [one for one in ranch.fleet.items(SETS) if one["metadata"]["name"].startswith("ranch-worker-")]
+        sets = [one for one in cluster.fleet.items(SETS) if one["metadata"]["name"].startswith("ranch-worker-")]
         return [one["spec"]["template"]["metadata"] for one in sets if one["spec"].get("replicas")]
 
-    ranch.until(lambda: list(map(noted, templates())) == [True], "the MachineSet's template says so")
-    ranch.until(lambda: all(noted(one["metadata"]) for one in ranch.machines("worker").values()), "the Machines say so")
-    ranch.until(
-        lambda: sum(labels(node).get("tier") == "web" for node in ranch.nodes().values()) == 3, "the Nodes say so"
+    cluster.until(lambda: list(map(noted, templates())) == [True], "the MachineSet's template says so")
+    cluster.until(
+        lambda: all(noted(one["metadata"]) for one in cluster.machines("worker").values()), "the Machines say so"
     )
-    assert ranch.identities() == before
+    cluster.until(
+        lambda: sum(labels(node).get("tier") == "web" for node in cluster.nodes().values()) == 3, "the Nodes say so"
+    )
+    assert cluster.identities() == before
     for field in ("labels", "machineDeploymentAnnotations"):
-        del ranch.pools["worker"][field]
-    ranch.apply()
-    ranch.until(lambda: not any("tier" in labels(node) for node in ranch.nodes().values()), "the label is gone")
-    ranch.has_nodes(4)
+        del cluster.pools["worker"][field]
+    cluster.apply()
+    cluster.until(lambda: not any("tier" in labels(node) for node in cluster.nodes().values()), "the label is gone")
+    cluster.has_nodes(4)
 
 
-def test_machine_set_scale_down_deletes_marked_then_oldest_machine(ranch: DeclaredCluster) -> None:
+def test_machine_set_scale_down_deletes_marked_then_oldest_machine(cluster: DeclaredCluster) -> None:
     """The one somebody has marked goes first, else the oldest."""
-    by_age = _by_age(ranch)
+    by_age = _by_age(cluster)
     marked, oldest = by_age[-1], by_age[0]
-    ranch.fleet.patch(f"{MACHINES}/{marked}", {"metadata": {"annotations": {DELETE_ME: "true"}}})
-    _scale_workers(ranch, 2)
-    assert set(ranch.machines("worker")) == set(by_age) - {marked}
-    _scale_workers(ranch, 3)
-    _scale_workers(ranch, 2)
-    gone = set(by_age) - set(ranch.machines("worker"))
+    cluster.fleet.patch(f"{MACHINES}/{marked}", {"metadata": {"annotations": {DELETE_ME: "true"}}})
+    _scale_workers(cluster, 2)
+    assert set(cluster.machines("worker")) == set(by_age) - {marked}
+    _scale_workers(cluster, 3)
+    _scale_workers(cluster, 2)
+    gone = set(by_age) - set(cluster.machines("worker"))
     assert gone in ({marked, oldest}, {marked, by_age[1]}), "those two are of the same second, perhaps"
-    _scale_workers(ranch, 3)
+    _scale_workers(cluster, 3)
 
 
 def _by_age(cluster: DeclaredCluster) -> list[str]:
@@ -129,38 +131,38 @@ def guarded_pod(cluster: DeclaredCluster, node: str) -> Iterator[None]:
     cluster.until(lambda: cluster.ask("GET", f"{PODS}/mare").code == 404, "the Pod is evicted")
 
 
-def test_deleted_machine_is_removed_only_after_drain(ranch: DeclaredCluster) -> None:
+def test_deleted_machine_is_removed_only_after_drain(cluster: DeclaredCluster) -> None:
     """A machine that is deleted goes when its Pods are gone, not before."""
-    victim = _by_age(ranch)[0]
-    node = ranch.node_of(victim)
-    ranch.fleet.patch(f"{MACHINES}/{victim}", {"metadata": {"annotations": {DELETE_ME: "true"}}})
-    with guarded_pod(ranch, node):
-        ranch.pools["worker"]["quantity"] = 2
-        ranch.apply()
-        ranch.until(lambda: _cordoned(ranch, node), "the Node is cordoned")
-        ranch.until(lambda: "mare" in str(ranch.machines()[victim]["status"]), "the Machine names the Pod")
-        ranch.until(lambda: is_ready(ranch.nodes().get(node) or {}), "its host runs")
-    ranch.has_nodes(3)
-    assert victim not in ranch.machines()
-    _scale_workers(ranch, 3)
+    victim = _by_age(cluster)[0]
+    node = cluster.node_of(victim)
+    cluster.fleet.patch(f"{MACHINES}/{victim}", {"metadata": {"annotations": {DELETE_ME: "true"}}})
+    with guarded_pod(cluster, node):
+        cluster.pools["worker"]["quantity"] = 2
+        cluster.apply()
+        cluster.until(lambda: _cordoned(cluster, node), "the Node is cordoned")
+        cluster.until(lambda: "mare" in str(cluster.machines()[victim]["status"]), "the Machine names the Pod")
+        cluster.until(lambda: is_ready(cluster.nodes().get(node) or {}), "its host runs")
+    cluster.has_nodes(3)
+    assert victim not in cluster.machines()
+    _scale_workers(cluster, 3)
 
 
-def test_config_change_drains_node_before_restart_and_keeps_machine(ranch: DeclaredCluster) -> None:
+def test_config_change_drains_node_before_restart_and_keeps_machine(cluster: DeclaredCluster) -> None:
     """A node is emptied before its services restart, comes back, and is the same machine."""
-    before = ranch.identities()
-    node = ranch.node_of(_by_age(ranch)[0])
-    started = _running_since(ranch, node)
-    with guarded_pod(ranch, node):
-        ranch.config["machineGlobalConfig"] = {"debug": True}
-        ranch.apply()
-        ranch.until(lambda: _cordoned(ranch, node), "the Node is cordoned")
-        ranch.until(lambda: "mare" in ranch.why()[1], "it is told which Pod is waited for")
-        assert _running_since(ranch, node) == started, "it has not been restarted"
-    ranch.has_nodes(4)
-    nodes = ranch.nodes()
+    before = cluster.identities()
+    node = cluster.node_of(_by_age(cluster)[0])
+    started = _running_since(cluster, node)
+    with guarded_pod(cluster, node):
+        cluster.config["machineGlobalConfig"] = {"debug": True}
+        cluster.apply()
+        cluster.until(lambda: _cordoned(cluster, node), "the Node is cordoned")
+        cluster.until(lambda: "mare" in cluster.why()[1], "it is told which Pod is waited for")
+        assert _running_since(cluster, node) == started, "it has not been restarted"
+    cluster.has_nodes(4)
+    nodes = cluster.nodes()
     assert not any(one["spec"].get("unschedulable") for one in nodes.values())
-    assert _running_since(ranch, node) != started
-    assert ranch.identities() == before
+    assert _running_since(cluster, node) != started
+    assert cluster.identities() == before
 
 
 def _cordoned(cluster: DeclaredCluster, node: str) -> bool:

@@ -69,7 +69,7 @@ def too_wide(text: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def begun(fleet: Fleet) -> str:
+def interrupted_create(fleet: Fleet) -> str:
     """A cluster by questions, whose maker stops waiting for it. What was shown of that."""
     with session(fleet, "create", "cluster", "--wait") as one:
         answer(one, len(_QUESTIONS))
@@ -81,7 +81,7 @@ def begun(fleet: Fleet) -> str:
 
 
 @pytest.fixture(scope="module")
-def prairie(fleet: Fleet, begun: str) -> str:
+def ready_cluster(fleet: Fleet, interrupted_create: str) -> str:
     """The same cluster, which has become ready by itself."""
     fleet.until(PROVISIONING, "prairie", is_ready)
     return "prairie"
@@ -113,14 +113,14 @@ def test_invalid_answer_is_explained_and_prompt_repeats(fleet: Fleet) -> None:
 # ---- waiting ---------------------------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_during_create_wait_keeps_cluster_provisioning(begun: str, prairie: str) -> None:
-    said = begun.rpartition("^C")[2]
+def test_ctrl_c_during_create_wait_keeps_cluster_provisioning(interrupted_create: str, ready_cluster: str) -> None:
+    said = interrupted_create.rpartition("^C")[2]
     assert "the controllers continue" in said
     assert "remuda describe cluster prairie -n fleet-default --watch" in said
-    assert not too_wide(begun)
+    assert not too_wide(interrupted_create)
 
 
-def test_ctrl_c_during_apply_wait_keeps_applied_cluster(fleet: Fleet, begun: str, tmp_path: Path) -> None:
+def test_ctrl_c_during_apply_wait_keeps_applied_cluster(fleet: Fleet, interrupted_create: str, tmp_path: Path) -> None:
     """A version that nobody has artefacts of, for a cluster of its own without machines: it is never ready."""
     manifest = tmp_path / "cabin.yaml"
     manifest.write_text((FOLDER / "k3s-custom-minimal.yaml").read_text())
@@ -135,9 +135,9 @@ def test_ctrl_c_during_apply_wait_keeps_applied_cluster(fleet: Fleet, begun: str
     "words",
     ["events --watch", "get clusters --watch", "describe cluster prairie --watch", "get machines -o yaml --watch"],
 )
-def test_ctrl_c_ends_watch_commands_silently(fleet: Fleet, prairie: str, words: str) -> None:
+def test_ctrl_c_ends_watch_commands_silently(fleet: Fleet, ready_cluster: str, words: str) -> None:
     with session(fleet, *words.split()) as one:
-        one.until(prairie)
+        one.until(ready_cluster)
         assert _CONTROL.sub("", interrupt(one)).strip() == "", "nothing was asked for, so there is nothing to be told"
 
 
@@ -188,15 +188,15 @@ _LOOKS = [
 
 
 @pytest.mark.parametrize("words", _LOOKS)
-def test_output_fits_terminal_width(fleet: Fleet, prairie: str, words: str) -> None:
+def test_output_fits_terminal_width(fleet: Fleet, ready_cluster: str, words: str) -> None:
     text = shown(fleet, *words.split())
     assert text.strip()
     assert not too_wide(text)
 
 
-def test_plan_output_fits_terminal_width(fleet: Fleet, prairie: str, tmp_path: Path) -> None:
+def test_plan_output_fits_terminal_width(fleet: Fleet, ready_cluster: str, tmp_path: Path) -> None:
     manifest = tmp_path / "prairie.yaml"
-    made = fleet.remuda("create", "cluster", prairie, "--workers", "0", "--driver", "process", "--dry-run").stdout
+    made = fleet.remuda("create", "cluster", ready_cluster, "--workers", "0", "--driver", "process", "--dry-run").stdout
     manifest.write_text(made.replace("name: servers\n", "name: servers\n      labels: {tier: web}\n", 1))
     text = shown(fleet, "plan", "-f", str(manifest))
     assert "reconfigure" in text
@@ -205,7 +205,7 @@ def test_plan_output_fits_terminal_width(fleet: Fleet, prairie: str, tmp_path: P
 
 
 @pytest.mark.parametrize("words", ["describe cluster prairie", "apply -f {typo} --dry-run"])
-def test_colours_are_used_only_on_terminals_without_no_color(fleet: Fleet, prairie: str, words: str) -> None:
+def test_colours_are_used_only_on_terminals_without_no_color(fleet: Fleet, ready_cluster: str, words: str) -> None:
     given = words.format(typo=FOLDER / "warned-typo.yaml").split()
     assert COLOUR.search(shown(fleet, *given))
     assert "\x1b" not in shown(fleet, *given, NO_COLOR="1")
@@ -232,7 +232,7 @@ def test_colours_are_used_only_on_terminals_without_no_color(fleet: Fleet, prair
         ("get clusters --kubeconfig nowhere", 4, "remuda up"),
     ],
 )
-def test_cli_error_suggests_next_step(fleet: Fleet, prairie: str, words: str, code: int, advice: str) -> None:
+def test_cli_error_suggests_next_step(fleet: Fleet, ready_cluster: str, words: str, code: int, advice: str) -> None:
     text = shown(fleet, *words.split(), code=code)
     assert advice in " ".join(_CONTROL.sub("", text).split())
     assert "Traceback" not in text
@@ -276,16 +276,16 @@ def test_chosen_rancher_manifests_cover_all_outcomes() -> None:
 # ---- the end ---------------------------------------------------------------------------------------------------------
 
 
-def test_ctrl_c_when_asked_whether_to_delete_deletes_nothing(fleet: Fleet, prairie: str) -> None:
-    with session(fleet, "delete", "cluster", prairie) as one:
+def test_ctrl_c_when_asked_whether_to_delete_deletes_nothing(fleet: Fleet, ready_cluster: str) -> None:
+    with session(fleet, "delete", "cluster", ready_cluster) as one:
         one.until("Delete? [y/N]: ")
         assert "nothing was done" in interrupt(one)
-    assert "deletionTimestamp" not in fleet.http("GET", f"{PROVISIONING}/{prairie}").body["metadata"]
+    assert "deletionTimestamp" not in fleet.http("GET", f"{PROVISIONING}/{ready_cluster}").body["metadata"]
 
 
-def test_ctrl_c_during_delete_wait_lets_deletion_continue(fleet: Fleet, prairie: str) -> None:
-    (machine,) = (name for name in fleet.names(MACHINES) if name.startswith(prairie))
-    with session(fleet, "delete", "cluster", prairie) as one:
+def test_ctrl_c_during_delete_wait_lets_deletion_continue(fleet: Fleet, ready_cluster: str) -> None:
+    (machine,) = (name for name in fleet.names(MACHINES) if name.startswith(ready_cluster))
+    with session(fleet, "delete", "cluster", ready_cluster) as one:
         one.until("Delete? [y/N]: ")
         one.type("y\n")
         one.until("waiting until Cluster fleet-default/prairie is deleted")

@@ -55,7 +55,7 @@ def tools(management: UpstreamCore, tmp_path: Path) -> Tools:
     return Tools(tmp_path, management.kubeconfig, NAMESPACE)
 
 
-class Straight(DeclaredCluster):
+class CapiCluster(DeclaredCluster):
     """A cluster by objects of Cluster API alone, from the template that clusterctl has of us: a pool is a
     MachineDeployment."""
 
@@ -99,33 +99,33 @@ class Straight(DeclaredCluster):
 
 
 def test_cluster_from_capi_objects_is_managed_by_upstream_core(management: UpstreamCore, tools: Tools) -> None:
-    prairie = Straight(management, tools, "prairie", 3, 1)
-    prairie.apply()
-    nodes = prairie.has_nodes(4, PATIENCE_SECONDS)
-    every_machine_runs(prairie)
-    first = prairie.identities()
+    cluster = CapiCluster(management, tools, "prairie", 3, 1)
+    cluster.apply()
+    nodes = cluster.has_nodes(4, PATIENCE_SECONDS)
+    every_machine_runs(cluster)
+    first = cluster.identities()
     assert {one.provider_id for one in first.values()} == {node["spec"]["providerID"] for node in nodes.values()}
-    the_core_tells_of_our_objects(prairie)
+    the_core_tells_of_our_objects(cluster)
 
-    prairie.config["machineGlobalConfig"] = {"debug": True}
+    cluster.config["machineGlobalConfig"] = {"debug": True}
     generation = management.http("GET", f"{CONTROL_PLANES}/prairie").body["metadata"]["generation"]
-    assert not any("debug" in text for text in configurations(prairie))
-    prairie.apply()
+    assert not any("debug" in text for text in configurations(cluster))
+    cluster.apply()
     management.until(CONTROL_PLANES, "prairie", lambda obj: settled_after(obj, generation), seconds=PATIENCE_SECONDS)
-    assert all("debug" in text for text in configurations(prairie))
-    assert prairie.identities() == first
+    assert all("debug" in text for text in configurations(cluster))
+    assert cluster.identities() == first
 
-    prairie.pools["workers"]["quantity"] = 2
-    prairie.apply()
-    prairie.has_nodes(5, PATIENCE_SECONDS)
-    a_server_leaves_before_it_goes(prairie)
-    every_machine_runs(prairie)
+    cluster.pools["workers"]["quantity"] = 2
+    cluster.apply()
+    cluster.has_nodes(5, PATIENCE_SECONDS)
+    a_server_leaves_before_it_goes(cluster)
+    every_machine_runs(cluster)
 
-    prairie.delete()
-    prairie.leaves_nothing()
+    cluster.delete()
+    cluster.leaves_nothing()
 
 
-def every_machine_runs(cluster: Straight) -> None:
+def every_machine_runs(cluster: CapiCluster) -> None:
     def run() -> bool:
         return all(
             one["status"].get("phase") == "Running"
@@ -137,7 +137,7 @@ def every_machine_runs(cluster: Straight) -> None:
     cluster.until(run, "every Machine is Running and has its Node", PATIENCE_SECONDS)
 
 
-def the_core_tells_of_our_objects(cluster: Straight) -> None:
+def the_core_tells_of_our_objects(cluster: CapiCluster) -> None:
     """What our objects say of themselves is what upstream's say of them, also to who asks in the older version."""
     management, path = cluster.fleet, f"{CLUSTERS}/{cluster.name}"
     told = ("InfrastructureReady", "ControlPlaneInitialized", "ControlPlaneAvailable", "RemoteConnectionProbe")
@@ -159,7 +159,7 @@ def are_true(obj: Json, *types: str) -> bool:
     return all(condition(obj, type) == "True" for type in types)
 
 
-def is_described(cluster: Straight) -> bool:
+def is_described(cluster: CapiCluster) -> bool:
     told = cluster.tools.described(cluster.name)
     machines = {f"Machine/{name}" for name in cluster.machines()}
     return told[f"Cluster/{cluster.name}"][-3:-1] == ["True", "Available"] and machines <= set(told)
@@ -170,13 +170,13 @@ def settled_after(obj: Json, generation: int) -> bool:
     return bool(is_ready(obj) and status.get("observedGeneration", 0) > generation)
 
 
-def configurations(cluster: Straight) -> list[str]:
+def configurations(cluster: CapiCluster) -> list[str]:
     """What the distribution reads on each host."""
     path = "root/etc/rancher/nano/config.yaml.d/50-rancher.yaml"
     return [(cluster.fleet.hosts / "process" / name / path).read_text() for name in cluster.machines()]
 
 
-def a_server_leaves_before_it_goes(cluster: Straight) -> None:
+def a_server_leaves_before_it_goes(cluster: CapiCluster) -> None:
     """The core waits for our hook before it ends the server, and makes another in its place."""
     management, before = cluster.fleet, cluster.machines("servers")
     first = {
@@ -218,13 +218,13 @@ def changes(management: UpstreamCore, name: str, since: str) -> Iterator[dict[st
 
 
 def test_declared_cluster_is_managed_by_upstream_core(management: UpstreamCore) -> None:
-    mesa = DeclaredCluster(management, "mesa", [pool("servers", 1, "ec"), pool("workers", 1, "w")])
-    mesa.apply()
-    mesa.has_nodes(2, PATIENCE_SECONDS)
-    mesa.is_well(PATIENCE_SECONDS)
+    cluster = DeclaredCluster(management, "mesa", [pool("servers", 1, "ec"), pool("workers", 1, "w")])
+    cluster.apply()
+    cluster.has_nodes(2, PATIENCE_SECONDS)
+    cluster.is_well(PATIENCE_SECONDS)
     assert len(management.items(DEPLOYMENTS)) == 2
-    mesa.delete(PATIENCE_SECONDS)
-    mesa.leaves_nothing()
+    cluster.delete(PATIENCE_SECONDS)
+    cluster.leaves_nothing()
 
 
 def test_second_core_manager_is_refused_and_changes_nothing(management: UpstreamCore, tmp_path: Path) -> None:

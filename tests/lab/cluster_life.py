@@ -11,39 +11,39 @@ TAINT = {"key": "herd", "value": "wild", "effect": "NoSchedule"}
 
 def live(fleet: ManagementServer, name: str, servers: int, workers: int) -> None:
     number = servers + workers
-    prairie = DeclaredCluster(
+    cluster = DeclaredCluster(
         fleet,
         name,
         [pool("servers", servers, "ec"), pool("workers", workers, "w", labels={"tier": "web"})],
         upgradeStrategy={"controlPlaneConcurrency": "1", "workerConcurrency": "2"},
     )
-    prairie.apply()
-    nodes = prairie.has_nodes(number)
-    prairie.is_well()
+    cluster.apply()
+    nodes = cluster.has_nodes(number)
+    cluster.is_well()
     assert sorted(map(version_of, nodes.values())) == [VERSION] * number
-    first = prairie.identities()
+    first = cluster.identities()
     assert len({one.provider_id for one in first.values()} - {""}) == number
 
     # Labels and taints of a pool, config of the cluster, a new version: at once, as one change of the manifest.
-    prairie.pools["workers"] |= {"labels": {"tier": "db"}, "taints": [TAINT]}
-    prairie.config["machineGlobalConfig"] = {"debug": True}
-    prairie.version = NEWER
-    prairie.apply()
-    prairie.until(lambda: {version_of(one) for one in prairie.nodes().values()} == {NEWER}, "all Nodes are upgraded")
-    prairie.has_nodes(number)
-    prairie.until(lambda: _workers_bear(prairie, "db", TAINT), "the workers bear the new label and the taint")
-    assert prairie.identities() == first
+    cluster.pools["workers"] |= {"labels": {"tier": "db"}, "taints": [TAINT]}
+    cluster.config["machineGlobalConfig"] = {"debug": True}
+    cluster.version = NEWER
+    cluster.apply()
+    cluster.until(lambda: {version_of(one) for one in cluster.nodes().values()} == {NEWER}, "all Nodes are upgraded")
+    cluster.has_nodes(number)
+    cluster.until(lambda: _workers_bear(cluster, "db", TAINT), "the workers bear the new label and the taint")
+    assert cluster.identities() == first
 
-    prairie.pools["workers"]["quantity"] = workers + 1
-    prairie.apply()
-    prairie.has_nodes(number + 1)
-    prairie.pools["workers"]["quantity"] = 1
-    prairie.apply()
-    prairie.has_nodes(servers + 1)
-    assert prairie.identities("servers") == {name: first[name] for name in prairie.machines("servers")}
+    cluster.pools["workers"]["quantity"] = workers + 1
+    cluster.apply()
+    cluster.has_nodes(number + 1)
+    cluster.pools["workers"]["quantity"] = 1
+    cluster.apply()
+    cluster.has_nodes(servers + 1)
+    assert cluster.identities("servers") == {name: first[name] for name in cluster.machines("servers")}
 
-    prairie.delete()
-    prairie.leaves_nothing()
+    cluster.delete()
+    cluster.leaves_nothing()
 
 
 def _workers_bear(cluster: DeclaredCluster, tier: str, taint: Json) -> bool:
