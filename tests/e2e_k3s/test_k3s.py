@@ -20,13 +20,13 @@ from typing import IO, Any
 import pytest
 
 from tests.e2e_k3s import images
-from tests.e2e_k3s.pasture import (
+from tests.e2e_k3s.k3s_cluster import (
     NEWER,
     PATIENCE_SECONDS,
     SERVERS,
     VERSION,
     WORKERS,
-    Pasture,
+    K3sCluster,
     require_packages,
     room_for_watches,
 )
@@ -89,8 +89,8 @@ def _add(fleet: Fleet, version: str, binary: Path, herd: Path, folder: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def pasture(fleet: Fleet, health: int, network: Network) -> Iterator[Pasture]:
-    found = Pasture(
+def cluster(fleet: Fleet, health: int, network: Network) -> Iterator[K3sCluster]:
+    found = K3sCluster(
         fleet,
         Tunnels(health),
         [pool(SERVERS, 3, "ec", **PATIENT), pool(WORKERS, 1, "w", **PATIENT)],
@@ -105,22 +105,22 @@ def pasture(fleet: Fleet, health: int, network: Network) -> Iterator[Pasture]:
 
 
 @pytest.fixture(scope="module")
-def kubectl(pasture: Pasture, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    pasture.has_tunnels()
-    with granted(pasture, ANN, tmp_path_factory.mktemp(ANN)) as found:
+def kubectl(cluster: K3sCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    cluster.has_tunnels()
+    with granted(cluster, ANN, tmp_path_factory.mktemp(ANN)) as found:
         yield found
 
 
-def test_one_manifest_becomes_three_servers_and_an_agent_of_real_k3s(pasture: Pasture) -> None:
-    nodes = pasture.grows_to(4)
+def test_one_manifest_becomes_three_servers_and_an_agent_of_real_k3s(cluster: K3sCluster) -> None:
+    nodes = cluster.has_linked_nodes(4)
     assert {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes.values()} == {VERSION}
-    pasture.has_members()
-    pasture.has_tunnels()
-    pasture.is_well()
-    assert pasture.ask("POST", CONFIG_MAPS, {"metadata": {"name": "kept"}}).code in _MADE
+    cluster.has_members()
+    cluster.has_tunnels()
+    cluster.is_well()
+    assert cluster.ask("POST", CONFIG_MAPS, {"metadata": {"name": "kept"}}).code in _MADE
 
 
-def test_pod_with_imported_image_runs_on_worker(pasture: Pasture, kubectl: Kubectl) -> None:
+def test_pod_with_imported_image_runs_on_worker(cluster: K3sCluster, kubectl: Kubectl) -> None:
     container = {
         "name": "herd",
         "image": images.HERD,
@@ -135,17 +135,17 @@ def test_pod_with_imported_image_runs_on_worker(pasture: Pasture, kubectl: Kubec
         "metadata": {"name": "herd"},
         "spec": {"containers": [container]},
     }
-    (worker,) = pasture.machines(WORKERS)
-    pasture.waits(lambda: kubectl.works("apply", "-f", "-", stdin=json.dumps(wanted)), "a Pod can be made")
-    pasture.waits(lambda: kubectl.works("wait", "--for=condition=Ready", "pod/herd", "--timeout=60s"), "the Pod runs")
+    (worker,) = cluster.machines(WORKERS)
+    cluster.waits(lambda: kubectl.works("apply", "-f", "-", stdin=json.dumps(wanted)), "a Pod can be made")
+    cluster.waits(lambda: kubectl.works("wait", "--for=condition=Ready", "pod/herd", "--timeout=60s"), "the Pod runs")
     pod = json.loads(kubectl("get", "pod", "herd", "-o", "json"))
-    assert pod["spec"]["nodeName"] == pasture.node_of(worker)
-    answer = pasture.run(worker, f"curl --silent --fail http://{pod['status']['podIP']}:{PORT}/")
-    assert answer.strip() == pasture.node_of(worker)
+    assert pod["spec"]["nodeName"] == cluster.node_of(worker)
+    answer = cluster.run(worker, f"curl --silent --fail http://{pod['status']['podIP']}:{PORT}/")
+    assert answer.strip() == cluster.node_of(worker)
 
 
-def test_a_log_is_followed_through_the_tunnel(pasture: Pasture, kubectl: Kubectl) -> None:
-    _reaches_the_pod(pasture, kubectl)
+def test_a_log_is_followed_through_the_tunnel(cluster: K3sCluster, kubectl: Kubectl) -> None:
+    _reaches_the_pod(cluster, kubectl)
     assert kubectl("logs", "herd").splitlines()[0] == "the herd grazes"
     with kubectl.saying("logs", "-f", "--tail=0", "herd") as said:
         _until_it_says(kubectl, "hay", said)
@@ -153,10 +153,10 @@ def test_a_log_is_followed_through_the_tunnel(pasture: Pasture, kubectl: Kubectl
 
 @pytest.mark.parametrize(("protocol", "verb"), [("websocket", "get"), ("spdy", "create")])
 def test_exec_attach_and_port_forward_reach_pod_through_tunnel(
-    pasture: Pasture, kubectl: Kubectl, protocol: str, verb: str
+    cluster: K3sCluster, kubectl: Kubectl, protocol: str, verb: str
 ) -> None:
-    node = pasture.node_of(*pasture.machines(WORKERS))
-    speaking, before = kubectl.by(protocol), len(pasture.audited(ANN))
+    node = cluster.node_of(*cluster.machines(WORKERS))
+    speaking, before = kubectl.by(protocol), len(cluster.audited(ANN))
     assert speaking("exec", "herd", "--", f"/{images.PROGRAM}", "where") == f"{node}\n"
     every_byte = bytes(range(256)) * 4096
     assert speaking.pipe(every_byte, "exec", "-i", "herd", "--", f"/{images.PROGRAM}", "repeat") == every_byte
@@ -166,7 +166,7 @@ def test_exec_attach_and_port_forward_reach_pod_through_tunnel(
         _until_it_says(speaking, "oats", said)
 
     def streams() -> set[tuple[str, str, int, str]]:
-        ended = [(line["path"].rpartition("/")[2], line) for line in pasture.audited(ANN)[before:]]
+        ended = [(line["path"].rpartition("/")[2], line) for line in cluster.audited(ANN)[before:]]
         return {
             (what, line["verb"], line["code"], line["through"])
             for what, line in ended
@@ -174,89 +174,89 @@ def test_exec_attach_and_port_forward_reach_pod_through_tunnel(
         }
 
     wanted = {(what, verb, 101, "tunnel") for what in ("exec", "attach", "portforward")}
-    pasture.waits(lambda: streams() == wanted, f"exec, attach and port-forward by {protocol} are noted, and no others")
+    cluster.waits(lambda: streams() == wanted, f"exec, attach and port-forward by {protocol} are noted, and no others")
 
 
-def test_kubelet_config_changes_in_place(pasture: Pasture) -> None:
-    before = (pasture.identities(), pasture.running(), _containers(pasture))
-    pasture.config["machineGlobalConfig"]["kubelet-arg"].append("max-pods=42")
-    pasture.apply()
-    pasture.waits(
+def test_kubelet_config_changes_in_place(cluster: K3sCluster) -> None:
+    before = (cluster.identities(), cluster.running(), _containers(cluster))
+    cluster.config["machineGlobalConfig"]["kubelet-arg"].append("max-pods=42")
+    cluster.apply()
+    cluster.waits(
         lambda: (
-            (nodes := pasture.nodes()) and {node["status"]["capacity"]["pods"] for node in nodes.values()} == {"42"}
+            (nodes := cluster.nodes()) and {node["status"]["capacity"]["pods"] for node in nodes.values()} == {"42"}
         ),
         "every kubelet has room for 42 pods",
     )
-    pasture.grows_to(4)
-    assert (pasture.identities(), pasture.running(), _containers(pasture)) == before
-    pasture.has_members()
+    cluster.has_linked_nodes(4)
+    assert (cluster.identities(), cluster.running(), _containers(cluster)) == before
+    cluster.has_members()
 
 
-def test_version_upgrade_happens_in_place(pasture: Pasture) -> None:
-    before = (pasture.identities(), pasture.running(), _containers(pasture))
-    pasture.version = NEWER
-    pasture.apply()
-    pasture.waits(
+def test_version_upgrade_happens_in_place(cluster: K3sCluster) -> None:
+    before = (cluster.identities(), cluster.running(), _containers(cluster))
+    cluster.version = NEWER
+    cluster.apply()
+    cluster.waits(
         lambda: (
-            (nodes := pasture.nodes())
+            (nodes := cluster.nodes())
             and {node["status"]["nodeInfo"]["kubeletVersion"] for node in nodes.values()} == {NEWER}
         ),
         "every kubelet is of the new version",
     )
-    pasture.grows_to(4)
-    assert (pasture.identities(), pasture.running(), _containers(pasture)) == before
-    pasture.has_members()
+    cluster.has_linked_nodes(4)
+    assert (cluster.identities(), cluster.running(), _containers(cluster)) == before
+    cluster.has_members()
 
 
-def test_dead_server_is_replaced_and_other_tunnels_take_over(pasture: Pasture, kubectl: Kubectl) -> None:
-    before, containers = pasture.identities(), _containers(pasture)
-    pasture.pools[SERVERS].update(IMPATIENT)
-    pasture.apply()
-    pasture.has_tunnels()
-    dead = pasture.carrier(kubectl)
-    pasture.kill(dead)
-    _reaches_the_pod(pasture, kubectl)
-    assert pasture.carrier(kubectl) in {*before} - {dead}
-    pasture.waits(lambda: dead not in _wanted(pasture), "the Machine of the dead host is deleted")
-    pasture.pools[SERVERS].update(PATIENT)
-    pasture.apply()
-    pasture.waits(lambda: dead not in pasture.machines(), "it is gone")
-    pasture.grows_to(4)
+def test_dead_server_is_replaced_and_other_tunnels_take_over(cluster: K3sCluster, kubectl: Kubectl) -> None:
+    before, containers = cluster.identities(), _containers(cluster)
+    cluster.pools[SERVERS].update(IMPATIENT)
+    cluster.apply()
+    cluster.has_tunnels()
+    dead = cluster.carrier(kubectl)
+    cluster.kill(dead)
+    _reaches_the_pod(cluster, kubectl)
+    assert cluster.carrier(kubectl) in {*before} - {dead}
+    cluster.waits(lambda: dead not in _wanted(cluster), "the Machine of the dead host is deleted")
+    cluster.pools[SERVERS].update(PATIENT)
+    cluster.apply()
+    cluster.waits(lambda: dead not in cluster.machines(), "it is gone")
+    cluster.has_linked_nodes(4)
     kept = {name: one for name, one in before.items() if name != dead}
-    assert kept.items() <= pasture.identities().items()
-    pasture.has_members()
-    pasture.has_tunnels()
-    assert _containers(pasture) == containers
-    assert pasture.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
+    assert kept.items() <= cluster.identities().items()
+    cluster.has_members()
+    cluster.has_tunnels()
+    assert _containers(cluster) == containers
+    assert cluster.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 
 
-def test_scaled_down_server_leaves_etcd_and_closes_its_tunnel(pasture: Pasture, kubectl: Kubectl) -> None:
-    before = pasture.identities()
-    pasture.pools[SERVERS]["quantity"] = 2
-    pasture.apply()
-    pasture.grows_to(3)
-    assert pasture.identities().items() <= before.items()
-    pasture.has_members()
-    pasture.has_tunnels()
-    _reaches_the_pod(pasture, kubectl)
-    assert {line["through"] for line in pasture.audited(ANN) if line["code"] < 400} == {"tunnel"}
-    assert pasture.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
+def test_scaled_down_server_leaves_etcd_and_closes_its_tunnel(cluster: K3sCluster, kubectl: Kubectl) -> None:
+    before = cluster.identities()
+    cluster.pools[SERVERS]["quantity"] = 2
+    cluster.apply()
+    cluster.has_linked_nodes(3)
+    assert cluster.identities().items() <= before.items()
+    cluster.has_members()
+    cluster.has_tunnels()
+    _reaches_the_pod(cluster, kubectl)
+    assert {line["through"] for line in cluster.audited(ANN) if line["code"] < 400} == {"tunnel"}
+    assert cluster.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 
 
-def test_a_deleted_cluster_leaves_nothing(pasture: Pasture, network: Network) -> None:
-    folders = [pasture.folder(name) for name in pasture.machines()]
-    pasture.delete(PATIENCE_SECONDS)
+def test_a_deleted_cluster_leaves_nothing(cluster: K3sCluster, network: Network) -> None:
+    folders = [cluster.folder(name) for name in cluster.machines()]
+    cluster.delete(PATIENCE_SECONDS)
     assert [folder for folder in folders if folder.exists()] == []
-    assert machines(pasture.fleet.hosts) == []
-    assert mounts(pasture.fleet.hosts) == []
+    assert machines(cluster.fleet.hosts) == []
+    assert mounts(cluster.fleet.hosts) == []
     assert groups(*folders) == []
-    assert processes_below(pasture.fleet.hosts / "nspawn") == []
+    assert processes_below(cluster.fleet.hosts / "nspawn") == []
     assert interfaces(network.bridge) == set()
 
 
-def _reaches_the_pod(pasture: Pasture, kubectl: Kubectl) -> None:
+def _reaches_the_pod(cluster: K3sCluster, kubectl: Kubectl) -> None:
     """As soon as the agent of its host, too, has found a server that has just come, or is not there any more."""
-    pasture.waits(lambda: kubectl.works("exec", "herd", "--", f"/{images.PROGRAM}", "where"), "kubectl reaches the Pod")
+    cluster.waits(lambda: kubectl.works("exec", "herd", "--", f"/{images.PROGRAM}", "where"), "kubectl reaches the Pod")
 
 
 def _until_it_says(kubectl: Kubectl, word: str, printed: IO[str]) -> None:
@@ -269,12 +269,12 @@ def _until_it_says(kubectl: Kubectl, word: str, printed: IO[str]) -> None:
     assert printed.readline() == f"{word}\n"
 
 
-def _containers(pasture: Pasture) -> list[tuple[str, int]]:
+def _containers(cluster: K3sCluster) -> list[tuple[str, int]]:
     """What runs in the Pod, and how often it was started: containers outlive the service that has started them."""
-    found = pasture.ask("GET", f"{PODS}/herd").body["status"]["containerStatuses"]
+    found = cluster.ask("GET", f"{PODS}/herd").body["status"]["containerStatuses"]
     return [(one["containerID"], one["restartCount"]) for one in found]
 
 
-def _wanted(pasture: Pasture) -> set[str]:
+def _wanted(cluster: K3sCluster) -> set[str]:
     """The Machines that nobody has deleted."""
-    return {name for name, one in pasture.machines().items() if "deletionTimestamp" not in one["metadata"]}
+    return {name for name, one in cluster.machines().items() if "deletionTimestamp" not in one["metadata"]}

@@ -74,7 +74,7 @@ def require_packages() -> None:
         missing(f"hosts of k3s need {', '.join(absent)}; install with: interop/packages k3s")
 
 
-class Pasture(OnHosts):
+class K3sCluster(OnHosts):
     def __init__(self, fleet: Fleet, tunnels: Tunnels, pools: list[Json], network: Json) -> None:
         super().__init__(fleet, NAME, pools, {**PLACE, **network}, **needed())
         self.version = VERSION
@@ -82,7 +82,7 @@ class Pasture(OnHosts):
         reply = fleet.http("POST", f"/api/v1/namespaces/{NAMESPACE}/configmaps", FILES)
         assert reply.code == 201, reply
 
-    def grows_to(self, number: int) -> dict[str, Json]:
+    def has_linked_nodes(self, number: int) -> dict[str, Json]:
         """As `has_nodes`, with the patience it takes; and every Node is linked to its Machine."""
         nodes = self.has_nodes(number, PATIENCE_SECONDS)
 
