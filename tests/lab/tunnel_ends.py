@@ -148,8 +148,8 @@ def _rules(kind: str, allow: Sequence[str]) -> list[str]:
     return [_EVERYTHING[kind] if rule == EVERYTHING else rule for rule in allow]
 
 
-class Stable:
-    """Where the ends of one test are made, and where they all end."""
+class TunnelEnds:
+    """The ends of the tunnels of one test: it starts them, and stops all of them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -234,8 +234,8 @@ class Stable:
 
 
 @asynccontextmanager
-async def stable(folder: Path) -> AsyncIterator[Stable]:
-    made = Stable(folder)
+async def tunnel_ends(folder: Path) -> AsyncIterator[TunnelEnds]:
+    made = TunnelEnds(folder)
     try:
         yield made
     finally:

@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from tests.faults.conftest import Campaign
 from tests.faults.tunnel.mutation import recorded, spoilt
-from tests.lab.tunnel_ends import QUICK, End, OurClient, Stable, stable
+from tests.lab.tunnel_ends import QUICK, End, OurClient, TunnelEnds, tunnel_ends
 from tests.lab.tunnel_raw import BINARY, CONNECT, DATA, RawEnd, RawServer, message, raw_client
 from tests.lab.tunnel_services import WAIT, Services, answers, connected
 
@@ -25,8 +25,8 @@ _HEARS_FOR = 0.5  # seconds, of what a victim has to say
 
 
 @pytest_asyncio.fixture
-async def ends(tmp_path: Path) -> AsyncIterator[Stable]:
-    async with stable(tmp_path) as made:
+async def ends(tmp_path: Path) -> AsyncIterator[TunnelEnds]:
+    async with tunnel_ends(tmp_path) as made:
         yield made
 
 
@@ -53,7 +53,7 @@ async def _tells(end: RawEnd, wire: bytes) -> None:
 
 
 async def test_server_keeps_serving_during_hostile_client_messages(
-    ends: Stable, services: Services, campaign: Campaign
+    ends: TunnelEnds, services: Services, campaign: Campaign
 ) -> None:
     server = await ends.server("ours", rate=10_000)
     await ends.client("ours", server.url)
@@ -83,7 +83,7 @@ async def test_server_keeps_serving_during_hostile_client_messages(
 
 
 async def test_client_reconnects_after_hostile_server_messages(
-    ends: Stable, services: Services, campaign: Campaign
+    ends: TunnelEnds, services: Services, campaign: Campaign
 ) -> None:
     async with RawServer(ends.files["certificate"], ends.files["key"]).serving() as server:
         client = await ends.client("ours", server.url)
@@ -103,7 +103,7 @@ async def test_client_reconnects_after_hostile_server_messages(
         _well(client, before, 32 * _MEGABYTE)
 
 
-async def test_peer_that_never_reads_is_disconnected_with_bounded_memory(ends: Stable) -> None:
+async def test_peer_that_never_reads_is_disconnected_with_bounded_memory(ends: TunnelEnds) -> None:
     """Each word about a stream there is not wants an answer, and none of them is read."""
     server = await ends.server("ours", **QUICK)
     before = server.memory()

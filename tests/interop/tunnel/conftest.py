@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 import pytest_asyncio
 
-from tests.lab.tunnel_ends import EVERYTHING, PAIRS, End, Stable, stable
+from tests.lab.tunnel_ends import EVERYTHING, PAIRS, End, TunnelEnds, tunnel_ends
 from tests.lab.tunnel_services import Services
 
 _LONGEST_SOCKET = 104  # that every system takes
@@ -43,8 +43,8 @@ def pair(request: pytest.FixtureRequest) -> str:
 
 
 @pytest_asyncio.fixture
-async def ends(tmp_path: Path) -> AsyncIterator[Stable]:
-    async with stable(tmp_path) as made:
+async def ends(tmp_path: Path) -> AsyncIterator[TunnelEnds]:
+    async with tunnel_ends(tmp_path) as made:
         yield made
 
 
@@ -65,7 +65,7 @@ async def tunnel(pair: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
     server_kind, client_kind = pair.split("-")
     socket = Path(tempfile.mkdtemp(prefix="remuda-")) / "s"
     socket = socket.with_name("s" * (_LONGEST_SOCKET - len(str(socket.parent)) - 1))
-    async with stable(tmp_path_factory.mktemp(pair)) as made:
+    async with tunnel_ends(tmp_path_factory.mktemp(pair)) as made:
         server = await made.server(server_kind, allow=[EVERYTHING])
         client = await made.client(client_kind, server.url, allow=[EVERYTHING, f"unix/{socket}"])
         await server.has("corral")

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from tests.lab.tunnel_cutter import Line
-from tests.lab.tunnel_ends import EVERYTHING, KINDS, QUICK, End, OurClient, Stable
+from tests.lab.tunnel_ends import EVERYTHING, KINDS, QUICK, End, OurClient, TunnelEnds
 from tests.lab.tunnel_services import WAIT, Services, answers, connected, ended, greeted
 
 
-async def test_tunnel_reconnects_after_connection_cut(pair: str, ends: Stable, services: Services) -> None:
+async def test_tunnel_reconnects_after_connection_cut(pair: str, ends: TunnelEnds, services: Services) -> None:
     server_kind, client_kind = pair.split("-")
     server = await ends.server(server_kind)
     async with Line(server.address).laid() as line:
@@ -30,7 +30,7 @@ async def test_tunnel_reconnects_after_connection_cut(pair: str, ends: Stable, s
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_server_detects_silent_connection(kind: str, ends: Stable, services: Services) -> None:
+async def test_server_detects_silent_connection(kind: str, ends: TunnelEnds, services: Services) -> None:
     server = await ends.server("ours", **QUICK)
     async with Line(server.address).laid() as line:
         await ends.client(kind, f"wss://{line.address}/v3/connect")
@@ -45,7 +45,7 @@ async def test_server_detects_silent_connection(kind: str, ends: Stable, service
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_client_detects_silent_connection(kind: str, ends: Stable, services: Services) -> None:
+async def test_client_detects_silent_connection(kind: str, ends: TunnelEnds, services: Services) -> None:
     server = await ends.server(kind)
     async with Line(server.address).laid() as line:
         client = await ends.client("ours", f"wss://{line.address}/v3/connect", **QUICK)
@@ -64,7 +64,7 @@ async def test_client_detects_silent_connection(kind: str, ends: Stable, service
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_server_uses_other_client_while_one_is_frozen(kind: str, ends: Stable, services: Services) -> None:
+async def test_server_uses_other_client_while_one_is_frozen(kind: str, ends: TunnelEnds, services: Services) -> None:
     server = await ends.server("ours", **QUICK)
     await ends.client(kind, server.url, node="roan")
     await server.has("corral")
@@ -89,7 +89,7 @@ async def _both_are_there(server: End) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_client_switches_from_frozen_server_to_another(kind: str, ends: Stable, services: Services) -> None:
+async def test_client_switches_from_frozen_server_to_another(kind: str, ends: TunnelEnds, services: Services) -> None:
     frozen, other = await ends.server(kind), await ends.server(kind)
     await ends.client("ours", frozen.url, other.url, **QUICK, attempt=1.0)
     await frozen.has("corral")
@@ -98,7 +98,7 @@ async def test_client_switches_from_frozen_server_to_another(kind: str, ends: St
     await answers(await other.forward(services.echo))
 
 
-async def test_clients_reconnect_after_server_restart(pair: str, ends: Stable, services: Services) -> None:
+async def test_clients_reconnect_after_server_restart(pair: str, ends: TunnelEnds, services: Services) -> None:
     server_kind, client_kind = pair.split("-")
     server = await ends.server(server_kind)
     await ends.client(client_kind, server.url)
@@ -117,7 +117,7 @@ async def test_clients_reconnect_after_server_restart(pair: str, ends: Stable, s
 
 
 async def test_killed_client_ends_streams_and_is_served_after_restart(
-    pair: str, ends: Stable, services: Services
+    pair: str, ends: TunnelEnds, services: Services
 ) -> None:
     server_kind, client_kind = pair.split("-")
     server = await ends.server(server_kind)
@@ -136,7 +136,7 @@ async def test_killed_client_ends_streams_and_is_served_after_restart(
     await answers(way)
 
 
-async def test_client_refuses_dial_outside_allow_list(pair: str, ends: Stable, services: Services) -> None:
+async def test_client_refuses_dial_outside_allow_list(pair: str, ends: TunnelEnds, services: Services) -> None:
     server_kind, client_kind = pair.split("-")
     server = await ends.server(server_kind)
     await ends.client(client_kind, server.url, allow=[f"tcp/{services.echo}"])
@@ -156,7 +156,7 @@ async def test_client_refuses_dial_outside_allow_list(pair: str, ends: Stable, s
     await answers(allowed)
 
 
-async def test_server_refuses_dial_outside_allow_list(ends: Stable, services: Services) -> None:
+async def test_server_refuses_dial_outside_allow_list(ends: TunnelEnds, services: Services) -> None:
     server = await ends.server("ours", allow=[f"tcp/{services.echo}"])
     client = await ends.client("go", server.url)
     await client.has("server")
@@ -168,7 +168,7 @@ async def test_server_refuses_dial_outside_allow_list(ends: Stable, services: Se
     assert await server.sessions() == ["corral"]
 
 
-async def test_oversized_address_is_refused_by_dialling_server(ends: Stable, services: Services) -> None:
+async def test_oversized_address_is_refused_by_dialling_server(ends: TunnelEnds, services: Services) -> None:
     server = await ends.server("ours")
     await ends.client("go", server.url, allow=[EVERYTHING])
     await server.has("corral")

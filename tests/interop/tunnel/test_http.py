@@ -17,14 +17,14 @@ from remuda.apiserver.http.listener import Listener
 from remuda.tunnel.connector import TunnelConnector
 from remuda.tunnel.server import Asking, Server
 from remuda.tunnel.session_table import Key, Sessions
-from tests.lab.tunnel_ends import KINDS, Stable
+from tests.lab.tunnel_ends import KINDS, TunnelEnds
 from tests.lab.tunnel_services import WAIT, Services
 
 _LARGE = b"0123456789abcdef" * (1 << 19)
 
 
 @pytest_asyncio.fixture
-async def sessions(ends: Stable) -> AsyncIterator[tuple[Sessions, str]]:
+async def sessions(ends: TunnelEnds) -> AsyncIterator[tuple[Sessions, str]]:
     """Those of a server in this process, and its URL."""
 
     async def authorize(asking: Asking) -> Key:
@@ -38,14 +38,14 @@ async def sessions(ends: Stable) -> AsyncIterator[tuple[Sessions, str]]:
     await listener.stop(1.0)
 
 
-def _identity(ends: Stable) -> ssl.SSLContext:
+def _identity(ends: TunnelEnds) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(ends.files["certificate"], ends.files["key"])
     return context
 
 
 @pytest_asyncio.fixture
-async def service(ends: Stable) -> AsyncIterator[str]:
+async def service(ends: TunnelEnds) -> AsyncIterator[str]:
     async def large(_: web.Request) -> web.Response:
         return web.Response(body=_LARGE)
 
@@ -64,7 +64,7 @@ async def service(ends: Stable) -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_https_requests_work_through_tunnel(
-    kind: str, ends: Stable, services: Services, sessions: tuple[Sessions, str], service: str
+    kind: str, ends: TunnelEnds, services: Services, sessions: tuple[Sessions, str], service: str
 ) -> None:
     tunnels, url = sessions
     await ends.client(kind, url)
@@ -87,7 +87,7 @@ async def test_https_requests_work_through_tunnel(
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_untrusted_service_certificate_is_rejected(
-    kind: str, ends: Stable, sessions: tuple[Sessions, str], service: str
+    kind: str, ends: TunnelEnds, sessions: tuple[Sessions, str], service: str
 ) -> None:
     tunnels, url = sessions
     await ends.client(kind, url)

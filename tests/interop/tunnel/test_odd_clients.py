@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 import pytest_asyncio
 
-from tests.lab.tunnel_ends import KINDS, QUICK, End, Stable, stable
+from tests.lab.tunnel_ends import KINDS, QUICK, End, TunnelEnds, tunnel_ends
 from tests.lab.tunnel_raw import (
     ADD,
     BINARY,
@@ -45,29 +45,29 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def ends(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stable]:
-    async with stable(tmp_path_factory.mktemp("odd-clients")) as made:
+async def ends(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[TunnelEnds]:
+    async with tunnel_ends(tmp_path_factory.mktemp("odd-clients")) as made:
         yield made
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def server(kind: str, ends: Stable) -> End:
+async def server(kind: str, ends: TunnelEnds) -> End:
     """Of either kind, one for all tests: each leaves it as it was."""
     return await ends.server(kind)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def ours(ends: Stable, shared_services: Services) -> End:
+async def ours(ends: TunnelEnds, shared_services: Services) -> End:
     return await ends.server("ours", allow=[f"tcp/{shared_services.echo}"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def impatient(ends: Stable) -> End:
+async def impatient(ends: TunnelEnds) -> End:
     return await ends.server("ours", **QUICK)
 
 
 @asynccontextmanager
-async def _joined(ends: Stable, server: End) -> AsyncIterator[RawEnd]:
+async def _joined(ends: TunnelEnds, server: End) -> AsyncIterator[RawEnd]:
     await server.has()
     async with raw_client(server.url, ends.files["ca"], HEADERS) as end:
         await server.has("corral")
@@ -96,11 +96,11 @@ async def _still_works(server: End, end: RawEnd) -> None:
         assert await _reads(caller, 6) == b"answer"
 
 
-async def test_client_without_identity_gets_401_before_upgrade(server: End, ends: Stable) -> None:
+async def test_client_without_identity_gets_401_before_upgrade(server: End, ends: TunnelEnds) -> None:
     assert await answer_to(server.url, ends.files["ca"], {}) == (401, "failed authentication")
 
 
-async def test_fragmented_message_with_interleaved_pings_is_reassembled(server: End, ends: Stable) -> None:
+async def test_fragmented_message_with_interleaved_pings_is_reassembled(server: End, ends: TunnelEnds) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
         content = bytes(range(256)) * 4096
         whole = message(DATA, number, content)
@@ -115,14 +115,14 @@ async def test_fragmented_message_with_interleaved_pings_is_reassembled(server: 
         await _still_works(server, end)
 
 
-async def test_a_message_of_megabytes_arrives(server: End, ends: Stable) -> None:
+async def test_a_message_of_megabytes_arrives(server: End, ends: TunnelEnds) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
         content = b"0123456789abcdef" * (MEGABYTE // 2)
         await end.send(message(DATA, number, content))
         assert await _reads(caller, len(content)) == content
 
 
-async def test_repeated_eof_and_late_data_are_harmless(kind: str, server: End, ends: Stable) -> None:
+async def test_repeated_eof_and_late_data_are_harmless(kind: str, server: End, ends: TunnelEnds) -> None:
     async with _joined(ends, server) as end:
         async with _stream(server, end) as (number, caller):
             await end.send(message(DATA, number, b"last words"), *[message(ERROR, number, b"EOF")] * 3)
@@ -135,7 +135,7 @@ async def test_repeated_eof_and_late_data_are_harmless(kind: str, server: End, e
         await _still_works(server, end)
 
 
-async def test_messages_for_unknown_streams_are_ignored(server: End, ends: Stable) -> None:
+async def test_messages_for_unknown_streams_are_ignored(server: End, ends: TunnelEnds) -> None:
     async with _joined(ends, server) as end:
         for number in (1, 0, -5, (1 << 63) - 1, -(1 << 63)):
             await end.send(*(message(what, number) for what in (PAUSE, RESUME)), message(ERROR, number, b"gone"))
@@ -144,7 +144,7 @@ async def test_messages_for_unknown_streams_are_ignored(server: End, ends: Stabl
         await _still_works(server, end)
 
 
-async def test_sync_right_after_connect_keeps_stream(ours: End, ends: Stable) -> None:
+async def test_sync_right_after_connect_keeps_stream(ours: End, ends: TunnelEnds) -> None:
     """Which upstream's server gets wrong (remotedialer#150): the client had not heard of the stream yet."""
     async with _joined(ends, ours) as end, _stream(ours, end) as (number, caller):
         await end.send(sync(), message(DATA, number, b"answer"))
@@ -154,7 +154,7 @@ async def test_sync_right_after_connect_keeps_stream(ours: End, ends: Stable) ->
         assert (await end.hear_of("data")).payload == b"again"
 
 
-async def test_stream_missing_from_two_syncs_is_ended(server: End, ends: Stable) -> None:
+async def test_stream_missing_from_two_syncs_is_ended(server: End, ends: TunnelEnds) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (_, caller):
         await end.send(sync(), sync())
         assert await ended(caller) == b""
@@ -167,7 +167,7 @@ async def test_stream_missing_from_two_syncs_is_ended(server: End, ends: Stable)
     ids=["text", "empty", "no number", "cut short", "half a list"],
 )
 async def test_protocol_violation_ends_session(
-    kind: str, server: End, opcode: int, payload: bytes, ends: Stable
+    kind: str, server: End, opcode: int, payload: bytes, ends: TunnelEnds
 ) -> None:
     async with _joined(ends, server) as end:
         await end.send_raw(end.frame(opcode, payload))
@@ -178,14 +178,14 @@ async def test_protocol_violation_ends_session(
         await _still_works(server, end)
 
 
-async def test_oversized_message_ends_session_without_buffering(ours: End, ends: Stable) -> None:
+async def test_oversized_message_ends_session_without_buffering(ours: End, ends: TunnelEnds) -> None:
     async with _joined(ends, ours) as end:
         await end.send_raw(end.frame(BINARY, b"", final=False)[:1] + b"\xff" + (1 << 40).to_bytes(8, "big") + b"mask")
         await end.gone()
     assert "larger than" in (await ours.ends())["corral:roan"]
 
 
-async def test_paused_stream_sends_nothing_until_resumed(server: End, ends: Stable) -> None:
+async def test_paused_stream_sends_nothing_until_resumed(server: End, ends: TunnelEnds) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
         await end.send(message(PAUSE, number))
         await end.asked()
@@ -198,7 +198,7 @@ async def test_paused_stream_sends_nothing_until_resumed(server: End, ends: Stab
         assert received == MEGABYTE
 
 
-async def test_unread_data_triggers_pause_and_later_resume(server: End, ends: Stable) -> None:
+async def test_unread_data_triggers_pause_and_later_resume(server: End, ends: TunnelEnds) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
         sent = 0
         piece = message(DATA, number, b"x" * 32768)
@@ -217,7 +217,7 @@ async def test_unread_data_triggers_pause_and_later_resume(server: End, ends: St
         assert (await resuming).stream == number
 
 
-async def test_client_ignoring_pause_loses_only_that_stream(ours: End, ends: Stable) -> None:
+async def test_client_ignoring_pause_loses_only_that_stream(ours: End, ends: TunnelEnds) -> None:
     """Upstream's server would take all of it."""
     async with (
         _joined(ends, ours) as end,
@@ -237,7 +237,7 @@ async def test_client_ignoring_pause_loses_only_that_stream(ours: End, ends: Sta
         assert await _reads(caller, 8) == b"unharmed"
 
 
-async def test_pings_are_answered_before_waiting_data(ours: End, ends: Stable) -> None:
+async def test_pings_are_answered_before_waiting_data(ours: End, ends: TunnelEnds) -> None:
     """A Go client gives a tunnel up whose pongs wait behind megabytes for a minute."""
     async with _joined(ends, ours) as end, _stream(ours, end) as (_, caller):
         caller[1].write(b"x" * 64 * MEGABYTE)
@@ -250,7 +250,7 @@ async def test_pings_are_answered_before_waiting_data(ours: End, ends: Stable) -
         assert before < 32 * MEGABYTE, "what the sockets and one batch hold, and no more"
 
 
-async def test_unresponsive_client_is_disconnected(impatient: End, ends: Stable) -> None:
+async def test_unresponsive_client_is_disconnected(impatient: End, ends: TunnelEnds) -> None:
     async with _joined(ends, impatient) as end:
         end.deaf = True
         await end.gone()
@@ -258,7 +258,7 @@ async def test_unresponsive_client_is_disconnected(impatient: End, ends: Stable)
     assert "received nothing" in (await impatient.ends())["corral:roan"]
 
 
-async def test_new_session_replaces_only_session_of_same_node(ours: End, ends: Stable) -> None:
+async def test_new_session_replaces_only_session_of_same_node(ours: End, ends: TunnelEnds) -> None:
     url, authority = ours.url, ends.files["ca"]
     async with AsyncExitStack() as stays, raw_client(url, authority, HEADERS) as first:
         async with raw_client(url, authority, {**HEADERS, "X-Tunnel-Node": "bay"}) as neighbour:
@@ -272,7 +272,7 @@ async def test_new_session_replaces_only_session_of_same_node(ours: End, ends: S
         await _still_works(ours, second)
 
 
-async def test_new_streams_use_newest_session_with_fallback(ours: End, ends: Stable) -> None:
+async def test_new_streams_use_newest_session_with_fallback(ours: End, ends: TunnelEnds) -> None:
     url, authority = ours.url, ends.files["ca"]
     newer = {**HEADERS, "X-Tunnel-Node": "bay", "X-Remuda-Tunnel": "confirms"}
     async with raw_client(url, authority, HEADERS) as old:
@@ -290,7 +290,7 @@ async def test_new_streams_use_newest_session_with_fallback(ours: End, ends: Sta
 
 
 async def test_forbidden_dial_requests_fail_only_their_stream(
-    ours: End, ends: Stable, shared_services: Services
+    ours: End, ends: TunnelEnds, shared_services: Services
 ) -> None:
     async with _joined(ends, ours) as end:
         await end.send(
@@ -305,7 +305,9 @@ async def test_forbidden_dial_requests_fail_only_their_stream(
         assert (await end.hear_of("data")).payload == b"hello"
 
 
-async def test_reused_stream_number_closes_previous_stream(ours: End, ends: Stable, shared_services: Services) -> None:
+async def test_reused_stream_number_closes_previous_stream(
+    ours: End, ends: TunnelEnds, shared_services: Services
+) -> None:
     async with _joined(ends, ours) as end:
         connect = message(CONNECT, 7, f"tcp/{shared_services.echo}".encode())
         await end.send(connect, message(DATA, 7, b"one"))

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.lab.tunnel_ends import KINDS, QUICK, OurClient, Stable
+from tests.lab.tunnel_ends import KINDS, QUICK, OurClient, TunnelEnds
 from tests.lab.tunnel_raw import BINARY, CONNECT, DATA, ERROR, PAUSE, PING, RESUME, RawEnd, RawServer, message
 from tests.lab.tunnel_services import WAIT, Services, demand, digest_of, pieces
 
@@ -21,13 +21,13 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @asynccontextmanager
-async def _server(ends: Stable) -> AsyncIterator[RawServer]:
+async def _server(ends: TunnelEnds) -> AsyncIterator[RawServer]:
     async with RawServer(ends.files["certificate"], ends.files["key"]).serving() as server:
         yield server
 
 
 @asynccontextmanager
-async def _joined(ends: Stable, kind: str, **seconds: float) -> AsyncIterator[tuple[RawServer, RawEnd]]:
+async def _joined(ends: TunnelEnds, kind: str, **seconds: float) -> AsyncIterator[tuple[RawServer, RawEnd]]:
     async with _server(ends) as server:
         await ends.client(kind, server.url, **seconds)
         yield server, await server.session()
@@ -46,13 +46,13 @@ async def _still_works(end: RawEnd, services: Services, number: int = 1000) -> N
         heard += said.payload
 
 
-async def test_client_sends_its_tunnel_id(kind: str, ends: Stable) -> None:
+async def test_client_sends_its_tunnel_id(kind: str, ends: TunnelEnds) -> None:
     async with _joined(ends, kind) as (_, end):
         assert end.headers["x-tunnel-id"] == "corral"
         assert "sec-websocket-extensions" not in end.headers
 
 
-async def test_data_sent_with_connect_waits_for_dial(kind: str, ends: Stable, services: Services) -> None:
+async def test_data_sent_with_connect_waits_for_dial(kind: str, ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         pieces = [message(DATA, 6, b"%02d" % number) for number in range(50)]
         await end.send(_connect(6, services.echo), *pieces)
@@ -63,7 +63,7 @@ async def test_data_sent_with_connect_waits_for_dial(kind: str, ends: Stable, se
 
 
 async def test_fragmented_message_with_interleaved_pings_is_reassembled(
-    kind: str, ends: Stable, services: Services
+    kind: str, ends: TunnelEnds, services: Services
 ) -> None:
     async with _joined(ends, kind) as (_, end):
         content = b"x" * MEGABYTE
@@ -79,7 +79,7 @@ async def test_fragmented_message_with_interleaved_pings_is_reassembled(
         assert end.pongs >= 1
 
 
-async def test_service_eof_is_sent_after_last_byte(kind: str, ends: Stable, services: Services) -> None:
+async def test_service_eof_is_sent_after_last_byte(kind: str, ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         size = 300_000
         await end.send(_connect(6, services.spring), message(DATA, 6, demand(size)))
@@ -91,7 +91,7 @@ async def test_service_eof_is_sent_after_last_byte(kind: str, ends: Stable, serv
         await _still_works(end, services)
 
 
-async def test_refused_dial_is_reported_for_its_stream(kind: str, ends: Stable, services: Services) -> None:
+async def test_refused_dial_is_reported_for_its_stream(kind: str, ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         await end.send(_connect(6, services.closed_port))
         said = await end.hear_of("error")
@@ -100,7 +100,7 @@ async def test_refused_dial_is_reported_for_its_stream(kind: str, ends: Stable, 
         await _still_works(end, services)
 
 
-async def test_forbidden_dial_requests_fail_only_their_stream(ends: Stable, services: Services) -> None:
+async def test_forbidden_dial_requests_fail_only_their_stream(ends: TunnelEnds, services: Services) -> None:
     """For which upstream's client drops the tunnel."""
     async with _joined(ends, "ours") as (_, end):
         await end.send(
@@ -118,7 +118,7 @@ async def test_forbidden_dial_requests_fail_only_their_stream(ends: Stable, serv
         await _still_works(end, services)
 
 
-async def test_repeated_eof_and_late_data_are_harmless(kind: str, ends: Stable, services: Services) -> None:
+async def test_repeated_eof_and_late_data_are_harmless(kind: str, ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         await _still_works(end, services, 6)
         await end.send(*[message(ERROR, 6, b"EOF")] * 3)
@@ -132,13 +132,13 @@ async def test_repeated_eof_and_late_data_are_harmless(kind: str, ends: Stable, 
         await _still_works(end, services)
 
 
-async def test_any_integer_is_accepted_as_stream_number(kind: str, ends: Stable, services: Services) -> None:
+async def test_any_integer_is_accepted_as_stream_number(kind: str, ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         for number in (0, -1, 1, (1 << 63) - 1, -(1 << 63)):
             await _still_works(end, services, number)
 
 
-async def test_client_syncs_its_stream_numbers(ends: Stable, services: Services) -> None:
+async def test_client_syncs_its_stream_numbers(ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, "ours", sync=1.0) as (_, end):
         for number in (6, -3, 1 << 40):
             await _still_works(end, services, number)
@@ -147,7 +147,7 @@ async def test_client_syncs_its_stream_numbers(ends: Stable, services: Services)
         assert numbers == [-3, 6, 1 << 40]
 
 
-async def test_paused_stream_sends_nothing_until_resumed(ends: Stable, services: Services) -> None:
+async def test_paused_stream_sends_nothing_until_resumed(ends: TunnelEnds, services: Services) -> None:
     """Upstream's client goes on as soon as its service has read something, whoever had paused it."""
     async with _joined(ends, "ours") as (_, end):
         await end.send(_connect(6, services.spring), message(PAUSE, 6), message(DATA, 6, demand(MEGABYTE)))
@@ -157,7 +157,7 @@ async def test_paused_stream_sends_nothing_until_resumed(ends: Stable, services:
         assert sum(len(said.payload) for said in heard if said.kind == "data") == MEGABYTE
 
 
-async def test_slow_service_pauses_server_and_resumes_later(kind: str, ends: Stable, services: Services) -> None:
+async def test_slow_service_pauses_server_and_resumes_later(kind: str, ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         size, may_send, pauses = 64 * MEGABYTE, asyncio.Event(), 0
 
@@ -182,7 +182,7 @@ async def test_slow_service_pauses_server_and_resumes_later(kind: str, ends: Sta
         assert pauses
 
 
-async def test_server_ignoring_pause_loses_only_that_stream(ends: Stable, services: Services) -> None:
+async def test_server_ignoring_pause_loses_only_that_stream(ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, "ours") as (_, end):
         await end.send(_connect(6, services.pond))
         failing = asyncio.create_task(end.hear_of("error"))
@@ -196,7 +196,7 @@ async def test_server_ignoring_pause_loses_only_that_stream(ends: Stable, servic
         await _still_works(end, services)
 
 
-async def test_client_pings_and_disconnects_unresponsive_server(ends: Stable) -> None:
+async def test_client_pings_and_disconnects_unresponsive_server(ends: TunnelEnds) -> None:
     async with _joined(ends, "ours", **QUICK) as (server, end):
         end.deaf = True
         await end.gone()
@@ -204,14 +204,14 @@ async def test_client_pings_and_disconnects_unresponsive_server(ends: Stable) ->
         await server.session()
 
 
-async def test_text_message_ends_session_and_client_reconnects(kind: str, ends: Stable, services: Services) -> None:
+async def test_text_message_ends_session_and_client_reconnects(kind: str, ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, kind) as (server, end):
         await end.send_raw(end.frame(1, b"hello"))
         await end.gone()
         await _still_works(await server.session(), services)
 
 
-async def test_a_masked_frame_of_a_server_ends_the_session(kind: str, ends: Stable, services: Services) -> None:
+async def test_a_masked_frame_of_a_server_ends_the_session(kind: str, ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, kind) as (server, end):
         liar = RawEnd(None, None, masks=True)
         await end.send_raw(liar.frame(PING, b""))
@@ -219,7 +219,7 @@ async def test_a_masked_frame_of_a_server_ends_the_session(kind: str, ends: Stab
         await _still_works(await server.session(), services)
 
 
-async def test_client_status_keeps_refusal_reason(ends: Stable) -> None:
+async def test_client_status_keeps_refusal_reason(ends: TunnelEnds) -> None:
     async with _server(ends) as server:
         server.refusal = b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 21\r\n\r\nfailed authentication"
         client = await ends.client("ours", server.url)
@@ -232,8 +232,8 @@ async def test_client_status_keeps_refusal_reason(ends: Stable) -> None:
         await client.has("server")
 
 
-async def test_client_moves_on_to_server_with_trusted_certificate(ends: Stable, services: Services) -> None:
-    stranger = Stable(ends.folder / "stranger")
+async def test_client_moves_on_to_server_with_trusted_certificate(ends: TunnelEnds, services: Services) -> None:
+    stranger = TunnelEnds(ends.folder / "stranger")
     async with _server(stranger) as wrong, _server(ends) as right:
         await ends.client("ours", wrong.url, right.url)
         await _still_works(await right.session(), services)
