@@ -1,8 +1,8 @@
 """What is dialled through tunnels in tests: services on loopback which say enough to judge the bytes by.
 
-`Services` has one of each kind: an echo; a pit, which takes as many bytes as it was told and answers with their digest;
-a spring, which sends as many bytes as it was asked for; and a pond, which takes a connection and reads nothing of it
-until told to. The protocol has no half-closed connections, so everything announces its length.
+`Services` has one of each: an echo; a sink, which takes as many bytes as announced and answers with their digest; a
+source, which sends as many bytes as it was asked for; and a blocked sink, which takes a connection and reads nothing of
+it until it is unblocked. The protocol has no half-closed connections, so everything announces its length.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 class Services:
     def __init__(self) -> None:
-        self.echo = self.pit = self.spring = self.pond = ""
+        self.echo = self.sink = self.source = self.blocked_sink = ""
         self.closed_port = ""
         self.open = 0  # connections now
-        self.thirst = asyncio.Event()  # set: ponds read
+        self.unblocked = asyncio.Event()  # set: blocked sinks read
 
     async def _echo(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(_PIECE):
             writer.write(data)
             await writer.drain()
 
-    async def _pit(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _sink(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         (missing,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
         digest = hashlib.sha256()
         while missing:
@@ -49,15 +49,15 @@ class Services:
         writer.write(digest.digest())
         await writer.drain()
 
-    async def _spring(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _source(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
         for piece in pieces(length):
             writer.write(piece)
             await writer.drain()
 
-    async def _pond(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self.thirst.wait()
-        await self._pit(reader, writer)
+    async def _blocked_sink(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await self.unblocked.wait()
+        await self._sink(reader, writer)
 
     def _counted(self, serve):
         async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -74,9 +74,9 @@ class Services:
     @asynccontextmanager
     async def serving(self) -> AsyncIterator[Services]:
         servers = []
-        for name in ("echo", "pit", "spring", "pond"):
+        for name in ("echo", "sink", "source", "blocked_sink"):
             server = await asyncio.start_server(self._counted(getattr(self, f"_{name}")), "127.0.0.1", 0)
-            if name == "pond":  # what the kernel takes for it is not read by it
+            if name == "blocked_sink":  # what the kernel takes for it is not read by it
                 server.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 256 * 1024)
             servers.append(server)
             setattr(self, name, address_of(server))
@@ -85,7 +85,7 @@ class Services:
             try:
                 yield self
             finally:
-                self.thirst.set()
+                self.unblocked.set()
                 for server in servers:
                     server.close()
 
@@ -179,22 +179,22 @@ async def ended(stream: Stream, seconds: float = WAIT) -> bytes:
     return rest
 
 
-async def poured(address: str, length: int) -> bytes:
-    """The digest that a pit has found of what it was given."""
+async def sink_digest(address: str, length: int) -> bytes:
+    """Send bytes to a sink, and return the digest that it answers."""
     async with asyncio.timeout(WAIT), connected(address) as (reader, writer):
-        await pour(writer, length)
+        await send_to_sink(writer, length)
         return await reader.readexactly(hashlib.sha256().digest_size)
 
 
-async def pour(writer: asyncio.StreamWriter, length: int) -> None:
+async def send_to_sink(writer: asyncio.StreamWriter, length: int) -> None:
     writer.write(_LENGTH.pack(length))
     for piece in pieces(length):
         writer.write(piece)
         await writer.drain()
 
 
-async def drawn(address: str, length: int) -> bytes:
-    """The digest of what a spring has given."""
+async def source_digest(address: str, length: int) -> bytes:
+    """Return the digest of the bytes that a source has sent."""
     digest, received = hashlib.sha256(), 0
     async with asyncio.timeout(WAIT), connected(address) as (reader, writer):
         writer.write(_LENGTH.pack(length))
@@ -204,6 +204,6 @@ async def drawn(address: str, length: int) -> bytes:
     return digest.digest() if received == length else b"only %d bytes came" % received
 
 
-def demand(length: int) -> bytes:
-    """What to send to a spring, or to a pit before the bytes."""
+def length_header(length: int) -> bytes:
+    """Return the request for a source, which is also the announcement for a sink."""
     return _LENGTH.pack(length)

@@ -141,7 +141,7 @@ async def test_client_refuses_dial_outside_allow_list(pair: str, ends: TunnelEnd
     server = await ends.server(server_kind)
     await ends.client(client_kind, server.url, allow=[f"tcp/{services.echo}"])
     await server.has("corral")
-    allowed, forbidden = await server.forward(services.echo), await server.forward(services.pit)
+    allowed, forbidden = await server.forward(services.echo), await server.forward(services.sink)
     async with connected(allowed) as kept:
         kept[1].write(b"hello")
         await asyncio.wait_for(kept[0].readexactly(5), WAIT)
@@ -161,7 +161,7 @@ async def test_server_refuses_dial_outside_allow_list(ends: TunnelEnds, services
     client = await ends.client("go", server.url)
     await client.has("server")
     await answers(await client.forward(services.echo))
-    async with connected(await client.forward(services.pit)) as stream:
+    async with connected(await client.forward(services.sink)) as stream:
         assert await ended(stream) == b""
     assert "not allowed" in await client.failure()
     await answers(await client.forward(services.echo))

@@ -294,7 +294,7 @@ async def test_forbidden_dial_requests_fail_only_their_stream(
 ) -> None:
     async with _joined(ends, ours) as end:
         await end.send(
-            message(CONNECT, 7, f"tcp/{shared_services.pit}".encode()),
+            message(CONNECT, 7, f"tcp/{shared_services.sink}".encode()),
             message(CONNECT, 9, b"nonsense"),
             message(CONNECT, 11, b"tcp/" + b"a" * 300),
             message(CONNECT, 13, b"udp/" + shared_services.echo.encode()),

@@ -10,7 +10,7 @@ import pytest
 
 from tests.lab.tunnel_ends import KINDS, QUICK, OurClient, TunnelEnds
 from tests.lab.tunnel_raw import BINARY, CONNECT, DATA, ERROR, PAUSE, PING, RESUME, RawEnd, RawServer, message
-from tests.lab.tunnel_services import WAIT, Services, demand, digest_of, pieces
+from tests.lab.tunnel_services import WAIT, Services, digest_of, length_header, pieces
 
 MEGABYTE = 1 << 20
 
@@ -67,8 +67,8 @@ async def test_fragmented_message_with_interleaved_pings_is_reassembled(
 ) -> None:
     async with _joined(ends, kind) as (_, end):
         content = b"x" * MEGABYTE
-        whole = message(DATA, 6, demand(len(content)) + content)
-        await end.send(_connect(6, services.pit))
+        whole = message(DATA, 6, length_header(len(content)) + content)
+        await end.send(_connect(6, services.sink))
         frames = []
         for at in range(0, len(whole), 4096):
             frames.append(end.frame(0 if at else BINARY, whole[at : at + 4096], final=at + 4096 >= len(whole)))
@@ -82,7 +82,7 @@ async def test_fragmented_message_with_interleaved_pings_is_reassembled(
 async def test_service_eof_is_sent_after_last_byte(kind: str, ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, kind) as (_, end):
         size = 300_000
-        await end.send(_connect(6, services.spring), message(DATA, 6, demand(size)))
+        await end.send(_connect(6, services.source), message(DATA, 6, length_header(size)))
         heard = await end.all_until("error", 6)
         assert sum(len(said.payload) for said in heard if said.kind == "data") == size
         assert heard[-1].payload == b"EOF"
@@ -150,7 +150,7 @@ async def test_client_syncs_its_stream_numbers(ends: TunnelEnds, services: Servi
 async def test_paused_stream_sends_nothing_until_resumed(ends: TunnelEnds, services: Services) -> None:
     """Upstream's client goes on as soon as its service has read something, whoever had paused it."""
     async with _joined(ends, "ours") as (_, end):
-        await end.send(_connect(6, services.spring), message(PAUSE, 6), message(DATA, 6, demand(MEGABYTE)))
+        await end.send(_connect(6, services.source), message(PAUSE, 6), message(DATA, 6, length_header(MEGABYTE)))
         assert [said for said in await end.for_a_while() if said.kind == "data"] == []
         await end.send(message(RESUME, 6))
         heard = await end.all_until("error", 6)
@@ -171,12 +171,12 @@ async def test_slow_service_pauses_server_and_resumes_later(kind: str, ends: Tun
 
         may_send.set()
         listening = asyncio.create_task(listen())
-        await end.send(_connect(6, services.pond), message(DATA, 6, demand(size)))
+        await end.send(_connect(6, services.blocked_sink), message(DATA, 6, length_header(size)))
         for piece in pieces(size):
             await end.send(message(DATA, 6, piece))
             await asyncio.sleep(0)
             if not may_send.is_set():
-                services.thirst.set()
+                services.unblocked.set()
                 await asyncio.wait_for(may_send.wait(), WAIT)
         assert await asyncio.wait_for(listening, WAIT) == digest_of(size)
         assert pauses
@@ -184,7 +184,7 @@ async def test_slow_service_pauses_server_and_resumes_later(kind: str, ends: Tun
 
 async def test_server_ignoring_pause_loses_only_that_stream(ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, "ours") as (_, end):
-        await end.send(_connect(6, services.pond))
+        await end.send(_connect(6, services.blocked_sink))
         failing = asyncio.create_task(end.hear_of("error"))
         sent = 0
         while not failing.done():

@@ -11,13 +11,13 @@ from tests.lab.tunnel_services import (
     WAIT,
     Services,
     connected,
-    demand,
     digest_of,
-    drawn,
     echoed,
     ended,
-    pour,
-    poured,
+    length_header,
+    send_to_sink,
+    sink_digest,
+    source_digest,
 )
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -73,49 +73,51 @@ async def test_two_hundred_concurrent_streams_echo_correctly(tunnel: Tunnel, ser
 
 
 async def test_a_large_upload_arrives_whole(tunnel: Tunnel, services: Services) -> None:
-    assert await poured(await tunnel.server.forward(services.pit), 80 * MEGABYTE) == digest_of(80 * MEGABYTE)
+    assert await sink_digest(await tunnel.server.forward(services.sink), 80 * MEGABYTE) == digest_of(80 * MEGABYTE)
 
 
 async def test_a_large_download_arrives_whole(tunnel: Tunnel, services: Services) -> None:
-    assert await drawn(await tunnel.server.forward(services.spring), 80 * MEGABYTE) == digest_of(80 * MEGABYTE)
+    assert await source_digest(await tunnel.server.forward(services.source), 80 * MEGABYTE) == digest_of(80 * MEGABYTE)
 
 
 async def test_large_transfers_in_both_directions_at_once_arrive_whole(tunnel: Tunnel, services: Services) -> None:
     if tunnel.pair == "go-go":
         pytest.skip("upstream's two ends can wait for each other for good, and every later stream with them")
-    up, down = await tunnel.server.forward(services.pit), await tunnel.server.forward(services.spring)
+    up, down = await tunnel.server.forward(services.sink), await tunnel.server.forward(services.source)
     size = 16 * MEGABYTE
-    found = await asyncio.gather(*(poured(up, size) for _ in range(3)), *(drawn(down, size) for _ in range(3)))
+    found = await asyncio.gather(
+        *(sink_digest(up, size) for _ in range(3)), *(source_digest(down, size) for _ in range(3))
+    )
     assert set(found) == {digest_of(size)}
 
 
 async def test_the_last_bytes_before_the_end_are_not_lost(tunnel: Tunnel, services: Services) -> None:
-    down = await tunnel.server.forward(services.spring)
+    down = await tunnel.server.forward(services.source)
     sizes = [1, 100, 32 * 1024, 32 * 1024 + 1, 64 * 1024 + 1, 300_000] * 8
-    assert await asyncio.gather(*(drawn(down, size) for size in sizes)) == [digest_of(size) for size in sizes]
+    assert await asyncio.gather(*(source_digest(down, size) for size in sizes)) == [digest_of(size) for size in sizes]
 
 
 async def test_service_that_does_not_read_does_not_block_other_streams(tunnel: Tunnel, services: Services) -> None:
     """It gets what the buffers on the way hold, then its sender waits, and in the end it gets everything."""
-    services.thirst.clear()
-    pond, pit = await tunnel.server.forward(services.pond), await tunnel.server.forward(services.pit)
+    services.unblocked.clear()
+    blocked_sink, sink = await tunnel.server.forward(services.blocked_sink), await tunnel.server.forward(services.sink)
     size = 64 * MEGABYTE  # more than all sockets on the way can hold
-    async with connected(pond) as (reader, writer):
-        pouring = asyncio.create_task(pour(writer, size))
-        assert await poured(pit, 8 * MEGABYTE) == digest_of(8 * MEGABYTE)
-        assert not pouring.done(), "a tunnel has swallowed what nobody reads"
-        services.thirst.set()
+    async with connected(blocked_sink) as (reader, writer):
+        sending = asyncio.create_task(send_to_sink(writer, size))
+        assert await sink_digest(sink, 8 * MEGABYTE) == digest_of(8 * MEGABYTE)
+        assert not sending.done(), "a tunnel has swallowed what nobody reads"
+        services.unblocked.set()
         async with asyncio.timeout(WAIT):
-            await pouring
+            await sending
             assert await reader.readexactly(32) == digest_of(size)
 
 
 async def test_caller_that_does_not_read_does_not_block_other_streams(tunnel: Tunnel, services: Services) -> None:
-    down = await tunnel.server.forward(services.spring)
+    down = await tunnel.server.forward(services.source)
     async with connected(down) as (reader, writer):
-        writer.write(demand(32 * MEGABYTE))
+        writer.write(length_header(32 * MEGABYTE))
         await reader.readexactly(1)
-        assert await drawn(down, 8 * MEGABYTE) == digest_of(8 * MEGABYTE)
+        assert await source_digest(down, 8 * MEGABYTE) == digest_of(8 * MEGABYTE)
         async with asyncio.timeout(WAIT):
             rest = 32 * MEGABYTE - 1
             while data := await reader.read(1 << 16):
@@ -124,12 +126,12 @@ async def test_caller_that_does_not_read_does_not_block_other_streams(tunnel: Tu
 
 
 async def test_hundred_streams_with_one_unread_stay_within_memory_limit(tunnel: Tunnel, services: Services) -> None:
-    down = await tunnel.server.forward(services.spring)
+    down = await tunnel.server.forward(services.source)
     ours = [end for end in (tunnel.server, tunnel.client) if end.program.name.startswith("our-")]
     before = [end.memory() for end in ours]
     async with connected(down) as (_, writer):
-        writer.write(demand(64 * MEGABYTE))
-        found = await asyncio.gather(*(drawn(down, MEGABYTE) for _ in range(99)))
+        writer.write(length_header(64 * MEGABYTE))
+        found = await asyncio.gather(*(source_digest(down, MEGABYTE) for _ in range(99)))
         assert set(found) == {digest_of(MEGABYTE)}
         grown = [end.memory() - was for end, was in zip(ours, before, strict=True)]
         assert all(grew < 150 * MEGABYTE for grew in grown), grown
@@ -141,14 +143,14 @@ async def test_echo_with_full_buffers_in_both_directions_completes(tunnel: Tunne
         pytest.skip("upstream's one flag for both directions locks such a stream up (remotedialer#57)")
     size = 96 * MEGABYTE  # more than all sockets on the way there and back can hold
     async with connected(await tunnel.server.forward(services.echo)) as (reader, writer):
-        pouring = asyncio.create_task(pour(writer, size))
-        stuck, _ = await asyncio.wait({pouring}, timeout=1.0)
+        sending = asyncio.create_task(send_to_sink(writer, size))
+        stuck, _ = await asyncio.wait({sending}, timeout=1.0)
         assert not stuck, "a tunnel has swallowed what nobody reads"
         async with asyncio.timeout(WAIT):
-            missing = size + len(demand(size))
+            missing = size + len(length_header(size))
             while missing:
                 missing -= len(await reader.read(1 << 16))
-            await pouring
+            await sending
 
 
 async def test_closed_port_ends_only_that_stream(tunnel: Tunnel, services: Services) -> None:
