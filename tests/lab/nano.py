@@ -141,7 +141,7 @@ class Host:
         await eventually(says, f"{self.name} is up", lambda: self.log)
 
 
-class Herd:
+class NanoHosts:
     """The hosts of one test."""
 
     def __init__(self, folder: Path) -> None:

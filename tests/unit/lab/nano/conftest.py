@@ -1,4 +1,4 @@
-"""A herd of hosts that ends with its test."""
+"""Hosts of nano that end with their test."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.nano import Herd
+from tests.lab.nano import NanoHosts
 
 
 @pytest.fixture
-async def herd(tmp_path: Path) -> AsyncIterator[Herd]:
-    herd = Herd(tmp_path)
+async def nano_hosts(tmp_path: Path) -> AsyncIterator[NanoHosts]:
+    nano_hosts = NanoHosts(tmp_path)
     try:
-        yield herd
+        yield nano_hosts
     finally:
-        await herd.close()
+        await nano_hosts.close()

@@ -20,7 +20,7 @@ from remuda.lab.nano.handover import Intent
 from remuda.lab.nano.layout import Layout
 from remuda.lab.nano.members import Members
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.nano import AGENT_TOKEN, NODES, RENEWING, TOKEN, Herd, Host, Obj, ask, eventually
+from tests.lab.nano import AGENT_TOKEN, NODES, RENEWING, TOKEN, Host, NanoHosts, Obj, ask, eventually
 
 T = TypeVar("T")
 
@@ -110,15 +110,18 @@ async def until_missed(by: Host, lost: Host) -> None:
     await eventually(is_missed, f"{lost.name} is missed", lambda: by.log)
 
 
-async def test_three_server_cluster_survives_one_loss_and_rejects_writes_without_quorum(herd: Herd) -> None:
-    one = herd.server("one")
+async def test_three_server_cluster_survives_one_loss_and_rejects_writes_without_quorum(nano_hosts: NanoHosts) -> None:
+    one = nano_hosts.server("one")
     await one.up()
-    two, three = herd.server("two", by=one), herd.server("three", by=one)  # at once: one joins after the other
+    two, three = (
+        nano_hosts.server("two", by=one),
+        nano_hosts.server("three", by=one),
+    )  # at once: one joins after the other
     await two.up()
     await three.up()
     await until_voters(one, "one", "two", "three")
     assert one.log.count("joins as a learner") == 2
-    agent = herd.agent("agent", by=two, node_label=["a=b"])
+    agent = nano_hosts.agent("agent", by=two, node_label=["a=b"])
     await agent.up()
     for host in (one, two, three):  # every server answers for the same API, and knows who asks
         found = await until_taken(host, lambda host=host: host.client().list(NODES))
@@ -176,12 +179,12 @@ async def _first_change(by: Host, name: str) -> str:
     return ""
 
 
-async def test_member_leaves_on_node_annotation_or_deletion_but_not_below_quorum(herd: Herd) -> None:
-    one = herd.server("one")
+async def test_member_leaves_on_node_annotation_or_deletion_but_not_below_quorum(nano_hosts: NanoHosts) -> None:
+    one = nano_hosts.server("one")
     await one.up()
-    two = herd.server("two", by=one)
+    two = nano_hosts.server("two", by=one)
     await two.up()
-    three = herd.server("three", by=two)
+    three = nano_hosts.server("three", by=two)
     await three.up()
     await until_voters(one, "one", "two", "three")
     await until_patched(one, "three", REMOVE)
@@ -216,14 +219,14 @@ async def test_member_leaves_on_node_annotation_or_deletion_but_not_below_quorum
     assert await voters(one) == {"one"}
 
 
-async def test_leader_transfers_data_before_leaving_cluster(herd: Herd) -> None:
-    one = herd.server("one")
+async def test_leader_transfers_data_before_leaving_cluster(nano_hosts: NanoHosts) -> None:
+    one = nano_hosts.server("one")
     await one.up()
-    two, three = herd.server("two", by=one), herd.server("three", by=one)
+    two, three = nano_hosts.server("two", by=one), nano_hosts.server("three", by=one)
     await two.up()
     await three.up()
     await until_voters(one, "one", "two", "three")
-    agent = herd.agent("agent", by=one)
+    agent = nano_hosts.agent("agent", by=one)
     await agent.up()
     await until_written(one, "kept")
     before = (one.data / "server/db/cluster.json").read_bytes()
@@ -268,18 +271,18 @@ def _forget_the_end(host: Host, before: bytes) -> None:
     layout.tombstone.unlink()
 
 
-async def test_etcd_only_and_control_plane_only_servers_form_one_cluster(herd: Herd) -> None:
+async def test_etcd_only_and_control_plane_only_servers_form_one_cluster(nano_hosts: NanoHosts) -> None:
     no_api = {"disable_apiserver": True, "disable_controller_manager": True, "disable_scheduler": True}
-    etcd = herd.server("etcd", **no_api)
+    etcd = nano_hosts.server("etcd", **no_api)
 
     async def pings() -> bool:
         return await _status(etcd, "/readyz") == 503
 
     await eventually(pings, "a server of etcd alone has no API", lambda: etcd.log)
-    plane = herd.server("plane", by=etcd, disable_etcd=True)
+    plane = nano_hosts.server("plane", by=etcd, disable_etcd=True)
     await plane.up()
     await etcd.up()  # whose kubelet has waited for an API
-    agent = herd.agent("agent", by=etcd)
+    agent = nano_hosts.agent("agent", by=etcd)
     await agent.up()
     roles = {
         "etcd": {"node-role.kubernetes.io/etcd"},
@@ -308,16 +311,16 @@ async def _status(host: Host, path: str) -> int:
     return 200
 
 
-async def test_join_with_wrong_token_ca_password_or_configuration_is_rejected(herd: Herd) -> None:
-    one = herd.server("one", cluster_cidr="10.40.0.0/16")
+async def test_join_with_wrong_token_ca_password_or_configuration_is_rejected(nano_hosts: NanoHosts) -> None:
+    one = nano_hosts.server("one", cluster_cidr="10.40.0.0/16")
     await one.up()
     ca = (one.tls / "server-ca.crt").read_bytes()
     pinned = tokens.full("node", AGENT_TOKEN, ca)
-    right = herd.agent("right", by=one, token=pinned)
-    wrong_token = herd.agent("wrong-token", by=one, token="guessed")
-    wrong_ca = herd.agent("wrong-ca", by=one, token=f"K10{'0' * 64}::node:{AGENT_TOKEN}")
-    agent_as_server = herd.server("agent-as-server", by=one, token=AGENT_TOKEN)
-    other_cidr = herd.server("other-cidr", by=one, cluster_cidr="10.50.0.0/16")
+    right = nano_hosts.agent("right", by=one, token=pinned)
+    wrong_token = nano_hosts.agent("wrong-token", by=one, token="guessed")
+    wrong_ca = nano_hosts.agent("wrong-ca", by=one, token=f"K10{'0' * 64}::node:{AGENT_TOKEN}")
+    agent_as_server = nano_hosts.server("agent-as-server", by=one, token=AGENT_TOKEN)
+    other_cidr = nano_hosts.server("other-cidr", by=one, cluster_cidr="10.50.0.0/16")
     for host, words in (
         (wrong_token, "refused to let this node join"),
         (wrong_ca, "token CA hash does not match the Cluster CA certificate hash"),
@@ -327,7 +330,7 @@ async def test_join_with_wrong_token_ca_password_or_configuration_is_rejected(he
         assert await host.ended() == 1, host.log
         assert words in host.log
     await right.up()
-    impostor = herd.host("impostor")
+    impostor = nano_hosts.host("impostor")
     impostor.configure(node_name="right", server=one.url, token=AGENT_TOKEN)
     impostor.start("agent")
 
@@ -335,17 +338,17 @@ async def test_join_with_wrong_token_ca_password_or_configuration_is_rejected(he
         return "node password rejected" in impostor.log
 
     await eventually(is_refused, "a second host cannot be the same node", lambda: impostor.log)
-    assert TOKEN not in "".join(host.log for host in herd.hosts)
+    assert TOKEN not in "".join(host.log for host in nano_hosts.hosts)
     right.kill()
     await one.client().delete(NODES, "", "right")
     await impostor.up()  # the name is free
 
 
-async def test_node_may_write_only_its_own_objects_and_turns_unknown_when_silent(herd: Herd) -> None:
-    herd.program = RENEWING
-    one = herd.server("one", kube_controller_manager_arg=["node-monitor-grace-period=5s"])
+async def test_node_may_write_only_its_own_objects_and_turns_unknown_when_silent(nano_hosts: NanoHosts) -> None:
+    nano_hosts.program = RENEWING
+    one = nano_hosts.server("one", kube_controller_manager_arg=["node-monitor-grace-period=5s"])
     await one.up()
-    agent = herd.agent("agent", by=one)
+    agent = nano_hosts.agent("agent", by=one)
     await agent.up()
 
     own = agent.data / "agent"

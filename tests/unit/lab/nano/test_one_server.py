@@ -19,7 +19,7 @@ from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import Access
 from remuda.lab.nano import authorities, serving_certificates, tokens
 from remuda.lab.nano.layout import Layout
-from tests.lab.nano import AGENT_TOKEN, TOKEN, Herd, ask, eventually, fetch
+from tests.lab.nano import AGENT_TOKEN, TOKEN, NanoHosts, ask, eventually, fetch
 
 PODS = Target("v1", "pods")
 CONFIG_MAPS = Target("v1", "configmaps")
@@ -29,8 +29,8 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-async def test_single_server_provides_ports_files_and_paths_of_k3s(herd: Herd) -> None:
-    one = herd.server(
+async def test_single_server_provides_ports_files_and_paths_of_k3s(nano_hosts: NanoHosts) -> None:
+    one = nano_hosts.server(
         "one",
         node_label=["color=red"],
         node_taint=["dedicated=db:NoSchedule", "lone:NoExecute"],
@@ -124,8 +124,8 @@ async def test_single_server_provides_ports_files_and_paths_of_k3s(herd: Herd) -
     assert one.stop() == 0
 
 
-async def test_simulated_pods_become_ready_and_disruption_budgets_are_enforced(herd: Herd) -> None:
-    one = herd.server("one")
+async def test_simulated_pods_become_ready_and_disruption_budgets_are_enforced(nano_hosts: NanoHosts) -> None:
+    one = nano_hosts.server("one")
     await one.up()
     client = one.client()
     spec = {"nodeName": "one", "containers": [{"name": "c", "image": "none"}], "terminationGracePeriodSeconds": 30}
@@ -159,8 +159,8 @@ async def test_simulated_pods_become_ready_and_disruption_budgets_are_enforced(h
     await eventually(is_gone, "the Pod has gone", lambda: one.log)
 
 
-async def test_restart_keeps_server_identity_and_new_bundle_upgrades(herd: Herd) -> None:
-    one = herd.server("one", node_label=["at=first"])
+async def test_restart_keeps_server_identity_and_new_bundle_upgrades(nano_hosts: NanoHosts) -> None:
+    one = nano_hosts.server("one", node_label=["at=first"])
     await one.up()
     before = await one.node()
     await one.client().create(CONFIG_MAPS, "default", {"metadata": {"name": "kept"}})
@@ -186,11 +186,11 @@ async def test_restart_keeps_server_identity_and_new_bundle_upgrades(herd: Herd)
     assert json.loads(await one.client().raw_get("/version"))["minor"] == "37"
 
 
-async def test_cas_delivered_before_first_start_are_used(herd: Herd, tmp_path: Path) -> None:
+async def test_cas_delivered_before_first_start_are_used(nano_hosts: NanoHosts, tmp_path: Path) -> None:
     delivered = Layout(tmp_path / "delivered")
     delivered.make(server=True)
     authorities.prepare(delivered)
-    one = herd.host("one")
+    one = nano_hosts.host("one")
     for name in authorities.shared_names():
         path = one.tls / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -215,13 +215,13 @@ async def test_cas_delivered_before_first_start_are_used(herd: Herd, tmp_path: P
         await client.close()
 
 
-async def test_agent_with_unknown_key_and_server_without_etcd_or_join_url_exit(herd: Herd) -> None:
-    agent = herd.host("agent")
+async def test_agent_with_unknown_key_and_server_without_etcd_or_join_url_exit(nano_hosts: NanoHosts) -> None:
+    agent = nano_hosts.host("agent")
     agent.configure(node_name="agent", server="https://127.0.0.1:1", token="x", tls_san=["of a server"])
     agent.start("agent")
     assert await agent.ended() == 1
     assert "flag provided but not defined: -tls-san" in agent.log
-    lone = herd.host("lone")
+    lone = nano_hosts.host("lone")
     lone.configure(node_name="lone", token="x", disable_etcd=True)
     lone.start("server")
     assert await lone.ended() == 1

@@ -19,17 +19,17 @@ from remuda.lab.nano.flavour import NANO, RKE2
 from remuda.lab.nano.host import Host as NanoHost
 from remuda.lab.nano.layout import Layout
 from remuda.providers.shared.distros.rke2 import RKE2 as DISTRO
-from tests.lab.nano import NODES, RKE2_PROGRAM, Herd, Host, ask, eventually, fetch
+from tests.lab.nano import NODES, RKE2_PROGRAM, Host, NanoHosts, ask, eventually, fetch
 
 
 @pytest.fixture
-async def herd(tmp_path: Path) -> AsyncIterator[Herd]:
-    herd = Herd(tmp_path)
-    herd.program, herd.flavour = RKE2_PROGRAM, RKE2
+async def nano_hosts(tmp_path: Path) -> AsyncIterator[NanoHosts]:
+    nano_hosts = NanoHosts(tmp_path)
+    nano_hosts.program, nano_hosts.flavour = RKE2_PROGRAM, RKE2
     try:
-        yield herd
+        yield nano_hosts
     finally:
-        await herd.close()
+        await nano_hosts.close()
 
 
 def components(host: Host) -> int:
@@ -43,8 +43,8 @@ def serves(host: Host, port: int) -> bool:
         return probe.connect_ex((host.address, port)) == 0
 
 
-async def test_rke2_components_keep_running_while_server_is_stopped(herd: Herd) -> None:
-    one = herd.server("one", cni="none", kube_scheduler_arg=["secure-port=10299"])
+async def test_rke2_components_keep_running_while_server_is_stopped(nano_hosts: NanoHosts) -> None:
+    one = nano_hosts.server("one", cni="none", kube_scheduler_arg=["secure-port=10299"])
     await one.up()
     assert one.url.endswith(":9345")
     assert await ask(one, "/ping") == (200, b"pong")
@@ -105,15 +105,15 @@ async def _says(host: Host, words: str) -> bool:
     return words in (host.root / "var/log/pods/components.log").read_text()
 
 
-async def test_etcd_only_server_is_up_once_an_api_server_exists(herd: Herd) -> None:
+async def test_etcd_only_server_is_up_once_an_api_server_exists(nano_hosts: NanoHosts) -> None:
     off = {"disable_apiserver": True, "disable_controller_manager": True, "disable_scheduler": True}
-    etcd = herd.server("etcd", **off)
+    etcd = nano_hosts.server("etcd", **off)
     await eventually(lambda: _serving(etcd, 2381), "etcd serves", lambda: etcd.log)
     assert serves(etcd, 10248)
     assert not serves(etcd, 6443)
     assert "is up" not in etcd.log, "it notifies systemd in that moment"
-    plane = herd.server("plane", by=etcd, disable_etcd=True)
-    agent = herd.agent("agent", by=etcd)
+    plane = nano_hosts.server("plane", by=etcd, disable_etcd=True)
+    agent = nano_hosts.agent("agent", by=etcd)
     for host in (plane, etcd, agent):
         await host.up()
     assert not serves(plane, 2381)
@@ -124,10 +124,10 @@ async def test_etcd_only_server_is_up_once_an_api_server_exists(herd: Herd) -> N
     assert "node-role.kubernetes.io/control-plane" not in labels
 
 
-async def test_removed_server_exits_and_leaves_its_components(herd: Herd) -> None:
-    one = herd.server("one")
+async def test_removed_server_exits_and_leaves_its_components(nano_hosts: NanoHosts) -> None:
+    one = nano_hosts.server("one")
     await one.up()
-    two = herd.server("two", by=one)
+    two = nano_hosts.server("two", by=one)
     await two.up()
     left = components(two)
     patch = {"metadata": {"annotations": {RKE2.etcd("remove"): "true"}}}
@@ -147,8 +147,8 @@ async def _closed(host: Host, port: int) -> bool:
     return not serves(host, port)
 
 
-async def test_first_rke2_server_without_etcd_starts_a_cluster(herd: Herd) -> None:
-    one = herd.server("one", disable_etcd=True)
+async def test_first_rke2_server_without_etcd_starts_a_cluster(nano_hosts: NanoHosts) -> None:
+    one = nano_hosts.server("one", disable_etcd=True)
     await one.up()
     node = await one.node()
     assert "node-role.kubernetes.io/etcd" not in node["metadata"]["labels"]
