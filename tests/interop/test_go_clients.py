@@ -129,7 +129,7 @@ def follower(program: Path, own_server: Ours) -> Iterator[Follower]:
     follower.end()
 
 
-class Herd:
+class ObjectPairs:
     """ConfigMaps and Mounts of the same names, changed in step."""
 
     def __init__(self, server: Server, namespace: str) -> None:
@@ -162,11 +162,11 @@ class Herd:
         return named
 
 
-def _caught_up(follower: Follower, herd: Herd) -> dict[str, Any]:
+def _caught_up(follower: Follower, pairs: ObjectPairs) -> dict[str, Any]:
     deadline = time.monotonic() + LIMIT_SECONDS
     while True:
         report = follower.ask()
-        if all(seen["holds"] == herd.versions(sort.split()[1]) for sort, seen in report.items()):
+        if all(seen["holds"] == pairs.versions(sort.split()[1]) for sort, seen in report.items()):
             return report
         assert time.monotonic() < deadline, report
         time.sleep(0.1)
@@ -180,21 +180,21 @@ def _end_politely(server: Ours) -> None:
 
 @pytest.mark.parametrize("stop", [Ours.kill, _end_politely], ids=["killed", "stopped"])
 def test_informers_survive_server_restart(own_server: Ours, follower: Follower, stop: Callable[[Ours], None]) -> None:
-    herd = Herd(own_server, follower.namespace)
+    pairs = ObjectPairs(own_server, follower.namespace)
     expected: Counter[str] = Counter()
     for turn in range(3):
         before, after = f"before-{turn}", f"after-{turn}"
-        herd.put(before, {})
-        herd.put("always", {"turn": str(turn)})
-        _caught_up(follower, herd)
+        pairs.put(before, {})
+        pairs.put("always", {"turn": str(turn)})
+        _caught_up(follower, pairs)
         stop(own_server)
         own_server.start_again()
-        herd.put(after, {})
-        herd.remove(before)
-        herd.put("always", {"turn": f"{turn}-again"})
+        pairs.put(after, {})
+        pairs.remove(before)
+        pairs.put("always", {"turn": f"{turn}-again"})
         expected.update([f"add {before}", f"delete {before}", f"add {after}", "update always"])
         expected.update(["add always"] if turn == 0 else ["update always"])
-        report = _caught_up(follower, herd)
+        report = _caught_up(follower, pairs)
         for sort, seen in report.items():
             told = Counter(re.sub(r" \(found missing\)", "", line) for line in seen["then"])
             assert told == expected, sort

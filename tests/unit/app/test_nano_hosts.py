@@ -49,7 +49,7 @@ def up() -> Iterator[Up]:
         up.stop()
 
 
-class Ranch:
+class PlannedHosts:
     """A cluster's plans, and the hosts that follow them."""
 
     def __init__(self, up: Up, bundles: dict[str, Path]) -> None:
@@ -89,35 +89,42 @@ class Ranch:
 
 
 def test_plans_install_restart_upgrade_and_uninstall_nano(up: Up, bundles: dict[str, Path]) -> None:
-    ranch = Ranch(up, bundles)
-    server = ranch.host("horse", Roles(etcd=True, control_plane=True))
-    worker = ranch.host("mule", Roles(worker=True))
+    planned_hosts = PlannedHosts(up, bundles)
+    server = planned_hosts.host("horse", Roles(etcd=True, control_plane=True))
+    worker = planned_hosts.host("mule", Roles(worker=True))
     joined = Placement(servers=[f"https://{server.internal_addresses[0]}:6443"])
 
-    ranch.follow(server, render(ranch.cluster(), server, Placement(init=True)))
-    _eventually(lambda: is_ready(ranch.node(server, "horse")), "the server is Ready", ranch, server)
-    ranch.follow(worker, render(ranch.cluster(), worker, joined))
-    _eventually(lambda: is_ready(ranch.node(server, "mule")), "the worker is Ready", ranch, worker)
-    assert ranch.existing_node(server, "mule")["spec"]["providerID"] == worker.provider_id
-    first = ranch.systemctl(worker, "show", "-p", "MainPID", "--value", "nano-agent")
+    planned_hosts.follow(server, render(planned_hosts.cluster(), server, Placement(init=True)))
+    _eventually(lambda: is_ready(planned_hosts.node(server, "horse")), "the server is Ready", planned_hosts, server)
+    planned_hosts.follow(worker, render(planned_hosts.cluster(), worker, joined))
+    _eventually(lambda: is_ready(planned_hosts.node(server, "mule")), "the worker is Ready", planned_hosts, worker)
+    assert planned_hosts.existing_node(server, "mule")["spec"]["providerID"] == worker.provider_id
+    first = planned_hosts.systemctl(worker, "show", "-p", "MainPID", "--value", "nano-agent")
 
     # The agent dies: its unit does not notice.
-    _kill_agent(ranch.root(worker))
-    again = json.loads(render(ranch.cluster(), worker, joined))
+    _kill_agent(planned_hosts.root(worker))
+    again = json.loads(render(planned_hosts.cluster(), worker, joined))
     again["instructions"].append({"name": "again", "command": "/bin/true"})
-    ranch.follow(worker, json.dumps(again).encode())
-    assert ranch.systemctl(worker, "show", "-p", "MainPID", "--value", "nano-agent") == first
-    ranch.follow(worker, render(ranch.cluster(debug=True), worker, joined))
-    assert _becomes_other(lambda: ranch.systemctl(worker, "show", "-p", "MainPID", "--value", "nano-agent"), first)
+    planned_hosts.follow(worker, json.dumps(again).encode())
+    assert planned_hosts.systemctl(worker, "show", "-p", "MainPID", "--value", "nano-agent") == first
+    planned_hosts.follow(worker, render(planned_hosts.cluster(debug=True), worker, joined))
+    assert _becomes_other(
+        lambda: planned_hosts.systemctl(worker, "show", "-p", "MainPID", "--value", "nano-agent"), first
+    )
 
     # Another version is another bundle, and a restart.
-    ranch.follow(server, render(ranch.cluster(NEWER), server, Placement(init=True)))
-    _eventually(lambda: version_of(ranch.node(server, "horse")) == NEWER, "the server is upgraded", ranch, server)
-    assert version_of(ranch.existing_node(server, "mule")) == VERSION
+    planned_hosts.follow(server, render(planned_hosts.cluster(NEWER), server, Placement(init=True)))
+    _eventually(
+        lambda: version_of(planned_hosts.node(server, "horse")) == NEWER,
+        "the server is upgraded",
+        planned_hosts,
+        server,
+    )
+    assert version_of(planned_hosts.existing_node(server, "mule")) == VERSION
 
-    ranch.follow(worker, retire(ranch.cluster(), worker))
-    assert ranch.systemctl(worker, "is-active", "nano-agent") == "inactive"
-    root = ranch.root(server)
+    planned_hosts.follow(worker, retire(planned_hosts.cluster(), worker))
+    assert planned_hosts.systemctl(worker, "is-active", "nano-agent") == "inactive"
+    root = planned_hosts.root(server)
     done = subprocess.run(
         [str(root / "usr/local/bin/nano-uninstall.sh")],
         env={**os.environ, "REMUDA_HOST_ROOT": str(root), "PATH": f"{root}/usr/local/bin:{os.environ['PATH']}"},
@@ -166,12 +173,12 @@ def _becomes_other(look: Callable[[], str], value: str) -> bool:
     return True
 
 
-def _eventually(look: Callable[[], T], what: str, ranch: Ranch, host: Host) -> T:
+def _eventually(look: Callable[[], T], what: str, planned_hosts: PlannedHosts, host: Host) -> T:
     """Return what `look` gives as soon as that is something."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while not (found := look()):
         if time.monotonic() > deadline:
-            logs = {path.name: path.read_text()[-3000:] for path in (ranch.root(host) / "var/log").glob("*")}
+            logs = {path.name: path.read_text()[-3000:] for path in (planned_hosts.root(host) / "var/log").glob("*")}
             raise AssertionError(f"not within {LIMIT_SECONDS} s: {what}; {logs}")
         time.sleep(0.1)
     return found

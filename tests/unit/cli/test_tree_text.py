@@ -27,7 +27,7 @@ def thing(kind: str, name: str, *below: Branch, message: str = "", note: str = "
     )
 
 
-def prairie(workers: int = 2, message: str = LONG) -> Branch:
+def cluster_tree(workers: int = 2, message: str = LONG) -> Branch:
     server = thing("ProcessMachine", "prairie-servers-1", message=message)
     servers = thing(
         "MachineDeployment", "prairie-servers", thing("Machine", "prairie-servers-1", server), note="1 of 1"
@@ -45,7 +45,7 @@ def drawn(root: Branch, width: int | None = None, height: int | None = None) -> 
 
 
 def test_tree_draws_branches_with_message_below_blocking_object() -> None:
-    assert drawn(prairie(workers=1, message="no image")) == [
+    assert drawn(cluster_tree(workers=1, message="no image")) == [
         "  Cluster prairie                               v1.36.4+nano1  waiting 1m23s  NotReady",
         "  └─ Cluster prairie                                           waiting 1m23s  NotReady",
         "     ├─ MachineDeployment prairie-servers       1 of 1         waiting 1m23s  NotReady",
@@ -59,35 +59,35 @@ def test_tree_draws_branches_with_message_below_blocking_object() -> None:
 
 
 def test_piped_tree_is_not_truncated() -> None:
-    assert any(LONG in line for line in drawn(prairie()))
+    assert any(LONG in line for line in drawn(cluster_tree()))
 
 
 @pytest.mark.parametrize("width", [80, 60, 100])
 def test_tree_never_exceeds_terminal_width(width: int) -> None:
-    assert max(map(len, drawn(prairie(), width))) <= width
+    assert max(map(len, drawn(cluster_tree(), width))) <= width
 
 
 @given(st.integers(0, 40), st.integers(60, 120), st.integers(8, 40))
 def test_tree_fits_any_terminal_and_shows_blocking_object(workers: int, width: int, height: int) -> None:
-    found = drawn(prairie(workers), width, height)
+    found = drawn(cluster_tree(workers), width, height)
     assert len(found) <= height
     assert max(map(len, found)) <= width
     assert sum(line.startswith(MARK) for line in found) == 1
 
 
 def test_tree_folds_ready_objects_first_and_counts_folded_objects() -> None:
-    found = drawn(prairie(workers=12), 80, 16)
+    found = drawn(cluster_tree(workers=12), 80, 16)
     assert any("ProcessMachine prairie-servers-1" in line for line in found)
     assert any("more, ready" in line for line in found)
     assert not any("prairie-workers-3" in line for line in found)
 
 
 def test_fitting_tree_is_not_folded() -> None:
-    assert drawn(prairie(), 80, 40) == drawn(prairie(), 80)
+    assert drawn(cluster_tree(), 80, 40) == drawn(cluster_tree(), 80)
 
 
 def test_blocking_chain_ends_with_next_step_of_last_object() -> None:
-    found = chain_lines(prairie(), now=NOW)
+    found = chain_lines(cluster_tree(), now=NOW)
     assert click.unstyle(found[0]) == "Cluster prairie  waiting for 1m23s  NotReady"
     assert [click.unstyle(line).strip("└─ ").split("  ")[0] for line in found[:5]] == [
         "Cluster prairie",
@@ -100,7 +100,7 @@ def test_blocking_chain_ends_with_next_step_of_last_object() -> None:
 
 
 def test_blocking_chain_fits_terminal_width() -> None:
-    assert max(len(click.unstyle(line)) for line in chain_lines(prairie(), width=80, now=NOW)) <= 80
+    assert max(len(click.unstyle(line)) for line in chain_lines(cluster_tree(), width=80, now=NOW)) <= 80
 
 
 def test_ready_cluster_has_no_blocking_chain() -> None:

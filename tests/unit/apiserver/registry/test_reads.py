@@ -35,7 +35,7 @@ async def take(changes: AsyncIterator[Change], count: int) -> list[tuple[str, st
 
 
 @pytest.fixture
-async def herd(client: LocalClient) -> LocalClient:
+async def client_with_widgets(client: LocalClient) -> LocalClient:
     for name, colour in (("a", "red"), ("b", "blue"), ("c", "red"), ("d", "blue")):
         body = widget(name, colour=colour)
         body["metadata"]["labels"] = {"colour": colour}
@@ -44,68 +44,70 @@ async def herd(client: LocalClient) -> LocalClient:
 
 
 class TestList:
-    async def test_list_is_ordered_and_supports_selectors(self, herd: LocalClient) -> None:
-        assert await names(herd) == ["a", "b", "c", "d"]
-        assert await names(herd, label_selector="colour=red") == ["a", "c"]
-        assert await names(herd, label_selector="colour notin (red)") == ["b", "d"]
-        assert await names(herd, field_selector="metadata.name=b") == ["b"]
-        assert await names(herd, field_selector="spec.colour!=red") == ["b", "d"]
-        assert await names(herd, namespace="") == ["a", "b", "c", "d"]
-        assert await names(herd, namespace="other") == []
+    async def test_list_is_ordered_and_supports_selectors(self, client_with_widgets: LocalClient) -> None:
+        assert await names(client_with_widgets) == ["a", "b", "c", "d"]
+        assert await names(client_with_widgets, label_selector="colour=red") == ["a", "c"]
+        assert await names(client_with_widgets, label_selector="colour notin (red)") == ["b", "d"]
+        assert await names(client_with_widgets, field_selector="metadata.name=b") == ["b"]
+        assert await names(client_with_widgets, field_selector="spec.colour!=red") == ["b", "d"]
+        assert await names(client_with_widgets, namespace="") == ["a", "b", "c", "d"]
+        assert await names(client_with_widgets, namespace="other") == []
 
-    async def test_list_rejects_unsupported_field_selector(self, herd: LocalClient) -> None:
+    async def test_list_rejects_unsupported_field_selector(self, client_with_widgets: LocalClient) -> None:
         with pytest.raises(StatusError, match=r"field label not supported: spec\.size"):
-            await names(herd, field_selector="spec.size=1")
+            await names(client_with_widgets, field_selector="spec.size=1")
 
-    async def test_list_pages_show_state_of_the_first_page(self, herd: LocalClient) -> None:
-        first = await herd.list(WIDGETS, "ns", limit=2)
-        await herd.delete(WIDGETS, "ns", "c")
-        await herd.create(WIDGETS, "ns", widget("e"))
-        rest = await herd.list(WIDGETS, "ns", limit=2, continue_token=first.continue_token)
+    async def test_list_pages_show_state_of_the_first_page(self, client_with_widgets: LocalClient) -> None:
+        first = await client_with_widgets.list(WIDGETS, "ns", limit=2)
+        await client_with_widgets.delete(WIDGETS, "ns", "c")
+        await client_with_widgets.create(WIDGETS, "ns", widget("e"))
+        rest = await client_with_widgets.list(WIDGETS, "ns", limit=2, continue_token=first.continue_token)
         assert [loads(i)["metadata"]["name"] for i in rest.items] == ["c", "d"]
         assert rest.resource_version == first.resource_version
         assert rest.continue_token == ""
 
-    async def test_list_pages_honor_label_selector(self, herd: LocalClient) -> None:
-        first = await herd.list(WIDGETS, "ns", limit=1, label_selector="colour=blue")
-        rest = await herd.list(
+    async def test_list_pages_honor_label_selector(self, client_with_widgets: LocalClient) -> None:
+        first = await client_with_widgets.list(WIDGETS, "ns", limit=1, label_selector="colour=blue")
+        rest = await client_with_widgets.list(
             WIDGETS, "ns", limit=1, label_selector="colour=blue", continue_token=first.continue_token
         )
         assert [loads(i)["metadata"]["name"] for i in (*first.items, *rest.items)] == ["b", "d"]
 
-    async def test_list_rejects_malformed_continue_token(self, herd: LocalClient) -> None:
+    async def test_list_rejects_malformed_continue_token(self, client_with_widgets: LocalClient) -> None:
         for token in ("nonsense", "e30", "!!!", "eyJydiI6LTF9", "é"):
             with pytest.raises(StatusError) as caught:
-                await herd.list(WIDGETS, "ns", continue_token=token)
+                await client_with_widgets.list(WIDGETS, "ns", continue_token=token)
             assert caught.value.code == 400
 
-    async def test_list_at_future_revision_times_out(self, herd: LocalClient) -> None:
+    async def test_list_at_future_revision_times_out(self, client_with_widgets: LocalClient) -> None:
         with pytest.raises(StatusError) as caught:
-            await herd.list(WIDGETS, "ns", resource_version="999999")
+            await client_with_widgets.list(WIDGETS, "ns", resource_version="999999")
         assert (caught.value.code, caught.value.reason) == (504, "Timeout")
 
-    async def test_list_at_exact_revision_shows_past_state(self, herd: LocalClient, registry: Registry) -> None:
+    async def test_list_at_exact_revision_shows_past_state(
+        self, client_with_widgets: LocalClient, registry: Registry
+    ) -> None:
         revision = str(registry.store.revision)
-        await herd.delete(WIDGETS, "ns", "a")
-        page = await herd.list(WIDGETS, "ns", resource_version=revision, limit=10)
+        await client_with_widgets.delete(WIDGETS, "ns", "a")
+        page = await client_with_widgets.list(WIDGETS, "ns", resource_version=revision, limit=10)
         assert [loads(i)["metadata"]["name"] for i in page.items] == ["a", "b", "c", "d"]
         assert page.resource_version == revision
 
 
 class TestWatch:
-    async def test_watch_starts_with_existing_objects(self, herd: LocalClient) -> None:
-        changes = herd.watch(WIDGETS, "ns")
+    async def test_watch_starts_with_existing_objects(self, client_with_widgets: LocalClient) -> None:
+        changes = client_with_widgets.watch(WIDGETS, "ns")
         assert await take(changes, 4) == [("ADDED", n) for n in "abcd"]
 
-    async def test_watch_follows_from_a_revision(self, herd: LocalClient, registry: Registry) -> None:
-        changes = herd.watch(WIDGETS, "ns", resource_version=str(registry.store.revision))
-        await herd.patch(WIDGETS, "ns", "a", {"spec": {"size": 2}})
-        await herd.delete(WIDGETS, "ns", "b")
-        await herd.create(WIDGETS, "ns", widget("e"))
+    async def test_watch_follows_from_a_revision(self, client_with_widgets: LocalClient, registry: Registry) -> None:
+        changes = client_with_widgets.watch(WIDGETS, "ns", resource_version=str(registry.store.revision))
+        await client_with_widgets.patch(WIDGETS, "ns", "a", {"spec": {"size": 2}})
+        await client_with_widgets.delete(WIDGETS, "ns", "b")
+        await client_with_widgets.create(WIDGETS, "ns", widget("e"))
         assert await take(changes, 3) == [("MODIFIED", "a"), ("DELETED", "b"), ("ADDED", "e")]
 
-    async def test_watch_marks_end_of_initial_events_with_bookmark(self, herd: LocalClient) -> None:
-        changes = herd.watch(WIDGETS, "ns", send_initial_events=True)
+    async def test_watch_marks_end_of_initial_events_with_bookmark(self, client_with_widgets: LocalClient) -> None:
+        changes = client_with_widgets.watch(WIDGETS, "ns", send_initial_events=True)
         lines = [change async for change in _first(changes, 5)]
         assert [line.type for line in lines] == ["ADDED"] * 4 + ["BOOKMARK"]
         bookmark = loads(lines[-1].value)
@@ -114,34 +116,34 @@ class TestWatch:
 
     @pytest.mark.parametrize("selector", [{"label_selector": "colour=red"}, {"field_selector": "spec.colour=red"}])
     async def test_watch_reports_objects_entering_and_leaving_selector(
-        self, herd: LocalClient, registry: Registry, selector: dict[str, str]
+        self, client_with_widgets: LocalClient, registry: Registry, selector: dict[str, str]
     ) -> None:
-        changes = herd.watch(WIDGETS, "ns", resource_version=str(registry.store.revision), **selector)
+        changes = client_with_widgets.watch(WIDGETS, "ns", resource_version=str(registry.store.revision), **selector)
         paint = lambda colour: {"metadata": {"labels": {"colour": colour}}, "spec": {"colour": colour}}  # noqa: E731
-        await herd.patch(WIDGETS, "ns", "b", paint("red"))
-        await herd.patch(WIDGETS, "ns", "b", {"spec": {"size": 9}})
-        await herd.patch(WIDGETS, "ns", "b", paint("green"))
-        await herd.patch(WIDGETS, "ns", "d", {"spec": {"size": 9}})
-        await herd.delete(WIDGETS, "ns", "a")
+        await client_with_widgets.patch(WIDGETS, "ns", "b", paint("red"))
+        await client_with_widgets.patch(WIDGETS, "ns", "b", {"spec": {"size": 9}})
+        await client_with_widgets.patch(WIDGETS, "ns", "b", paint("green"))
+        await client_with_widgets.patch(WIDGETS, "ns", "d", {"spec": {"size": 9}})
+        await client_with_widgets.delete(WIDGETS, "ns", "a")
         assert await take(changes, 4) == [("ADDED", "b"), ("MODIFIED", "b"), ("DELETED", "b"), ("DELETED", "a")]
 
     async def test_watch_deleted_event_on_leaving_selector_shows_last_matching_state(
-        self, herd: LocalClient, registry: Registry
+        self, client_with_widgets: LocalClient, registry: Registry
     ) -> None:
         revision = str(registry.store.revision)
-        changes = herd.watch(WIDGETS, "ns", resource_version=revision, label_selector="colour=red")
-        await herd.patch(WIDGETS, "ns", "a", {"metadata": {"labels": {"colour": "blue"}}})
+        changes = client_with_widgets.watch(WIDGETS, "ns", resource_version=revision, label_selector="colour=red")
+        await client_with_widgets.patch(WIDGETS, "ns", "a", {"metadata": {"labels": {"colour": "blue"}}})
         (left,) = [change async for change in _first(changes, 1)]
         body = loads(left.value)
         assert body["metadata"]["labels"] == {"colour": "red"}
         assert int(body["metadata"]["resourceVersion"]) == registry.store.revision
 
     async def test_idle_watch_receives_bookmarks(
-        self, herd: LocalClient, registry: Registry, monkeypatch: pytest.MonkeyPatch
+        self, client_with_widgets: LocalClient, registry: Registry, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(watch, "BOOKMARK_SECONDS", 0.02)
-        changes = herd.watch(WIDGETS, "other", resource_version=str(registry.store.revision))
-        await herd.patch(WIDGETS, "ns", "a", {"spec": {"size": 2}})
+        changes = client_with_widgets.watch(WIDGETS, "other", resource_version=str(registry.store.revision))
+        await client_with_widgets.patch(WIDGETS, "ns", "a", {"spec": {"size": 2}})
         (bookmark,) = [change async for change in _first(changes, 1)]
         assert bookmark.type == "BOOKMARK"
         assert int(loads(bookmark.value)["metadata"]["resourceVersion"]) == registry.store.revision
@@ -174,8 +176,8 @@ class TestWatch:
         assert [loads(i)["metadata"]["name"] for i in rest.items] == ["w2", "w3", "w4", "w5"]
         await store.close()
 
-    async def test_watch_ends_when_the_store_closes(self, herd: LocalClient, registry: Registry) -> None:
-        changes = herd.watch(WIDGETS, "ns", resource_version=str(registry.store.revision))
+    async def test_watch_ends_when_the_store_closes(self, client_with_widgets: LocalClient, registry: Registry) -> None:
+        changes = client_with_widgets.watch(WIDGETS, "ns", resource_version=str(registry.store.revision))
         waiting = asyncio.create_task(_all(changes))
         await asyncio.sleep(0.01)
         await registry.store.close()  # type: ignore[attr-defined]

@@ -32,11 +32,11 @@ LINKED = named("linked", providerID="id-1", status={"nodeRef": {"name": "n-1"}})
 PROVISIONED = named("provisioned", providerID="id-2")
 YOUNG = named("young")
 ELSEWHERE = named("elsewhere", providerID="id-1", clusterName="other")
-HERD = (LINKED, PROVISIONED, YOUNG, ELSEWHERE)
+MACHINES = (LINKED, PROVISIONED, YOUNG, ELSEWHERE)
 
 
 def woken(found: Node) -> set[str]:
-    return {key.name for key in machines_of(known(*HERD), CLUSTER, found)}
+    return {key.name for key in machines_of(known(*MACHINES), CLUSTER, found)}
 
 
 def test_node_event_requeues_machine_by_provider_id_or_name() -> None:

@@ -21,7 +21,7 @@ from remuda.capi.types import (
 from remuda.kube import clock
 from remuda.kube.conditions import condition
 from remuda.kube.objects import Condition, ObjectMeta
-from tests.unit.capi.machineset.herd import CREATED, good, machine
+from tests.unit.capi.machineset.objects import CREATED, good, machine
 
 NOW = clock.parse(CREATED) + 60
 Json = dict[str, Any]
@@ -128,12 +128,12 @@ class TestRollingOut:
         assert told(status.rolling_out(seen(machines=[good()]))) == ("False", "NotRollingOut", "")
 
     def test_rolling_out_message_names_reasons_and_wait(self) -> None:
-        herd = [
+        machines = [
             self.outdated("a", "* Version v1, v2 required"),
             self.outdated("b", "* Version v1, v2 required"),
             good(),
         ]
-        found = status.rolling_out(seen(machines=herd, waiting="waiting for 1 Machine"))
+        found = status.rolling_out(seen(machines=machines, waiting="waiting for 1 Machine"))
         assert found.status == "True"
         assert found.message.split("\n") == [
             "Rolling out 2 not up-to-date replicas",
@@ -142,8 +142,8 @@ class TestRollingOut:
         ]
 
     def test_rolling_out_message_names_three_most_frequent_reasons(self) -> None:
-        herd = [self.outdated(str(n), reason) for n, reason in enumerate(("d", "c", "b", "a", "d"))]
-        lines = status.rolling_out(seen(machines=herd)).message.split("\n")
+        machines = [self.outdated(str(n), reason) for n, reason in enumerate(("d", "c", "b", "a", "d"))]
+        lines = status.rolling_out(seen(machines=machines)).message.split("\n")
         assert lines[1:] == ["* d", "* a", "* b"]
 
 
@@ -181,8 +181,8 @@ class TestScaling:
 class TestDeleting:
     def test_deleting_condition_follows_deletion_stages(self) -> None:
         assert status.deleting(seen()).reason == "NotDeleting"
-        herd = [good("a"), good("b")]
-        assert status.deleting(seen(machine_set("s"), machines=herd, deleted=True)).message == "Deleting 2 Machines"
+        machines = [good("a"), good("b")]
+        assert status.deleting(seen(machine_set("s"), machines=machines, deleted=True)).message == "Deleting 2 Machines"
         empty = status.deleting(seen(machine_set("s"), machine_set("t"), deleted=True))
         assert empty.message == "Deleting MachineSets s, t"
         assert status.deleting(seen(deleted=True)).reason == "DeletionCompleted"

@@ -16,7 +16,7 @@ TIMEOUT = 300
 HOUR = 3600.0
 
 
-async def herd(world: World, workers: int, limit: int | str = "100%") -> ModelWorkload:
+async def cluster_with_workers(world: World, workers: int, limit: int | str = "100%") -> ModelWorkload:
     """A cluster of one control plane Machine and some workers, which a health check looks after."""
     await world.create_cluster(Blueprint(name="c", workers=workers))
     spec = {
@@ -50,7 +50,7 @@ async def well(world: World) -> None:
 
 def test_only_the_failed_worker_is_replaced_after_timeout() -> None:
     async def story(world: World) -> None:
-        workload = await herd(world, workers=3)
+        workload = await cluster_with_workers(world, workers=3)
         before = {machine.metadata.name for machine in world.machines("c")}
         sick = workers(world)[0].metadata.name
         await nodes.fail(workload, sick)
@@ -69,7 +69,7 @@ def test_only_the_failed_worker_is_replaced_after_timeout() -> None:
 
 def test_worker_that_recovers_before_timeout_is_kept() -> None:
     async def story(world: World) -> None:
-        workload = await herd(world, workers=2)
+        workload = await cluster_with_workers(world, workers=2)
         before = world.machines("c")
         await nodes.fail(workload, before[-1].metadata.name)
         await asyncio.sleep(TIMEOUT - 5)
@@ -83,7 +83,7 @@ def test_worker_that_recovers_before_timeout_is_kept() -> None:
 
 def test_unreachable_cluster_for_an_hour_replaces_no_machine() -> None:
     async def story(world: World) -> None:
-        workload = await herd(world, workers=3)
+        workload = await cluster_with_workers(world, workers=3)
         before = [machine.metadata.uid for machine in world.machines("c")]
         workload.cut = True
         await asyncio.sleep(HOUR)
@@ -104,7 +104,7 @@ def test_unreachable_cluster_for_an_hour_replaces_no_machine() -> None:
 
 def test_failure_of_all_workers_replaces_none_until_below_limit() -> None:
     async def story(world: World) -> None:
-        workload = await herd(world, workers=3, limit="40%")
+        workload = await cluster_with_workers(world, workers=3, limit="40%")
         before = {machine.metadata.name for machine in workers(world)}
         for name in before:
             await nodes.fail(workload, name)

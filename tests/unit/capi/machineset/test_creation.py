@@ -13,7 +13,7 @@ from remuda.capi.templates import Templates
 from remuda.capi.types import MACHINE_SET, Bootstrap, Machine, MachineInitialization, MachineStatus, Reference
 from remuda.kube.client import Target
 from remuda.runtime.draft import Draft
-from tests.unit.capi.machineset.herd import machine
+from tests.unit.capi.machineset.objects import machine
 
 Json = dict[str, Any]
 

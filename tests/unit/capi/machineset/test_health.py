@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from remuda.capi.machineset import members
-from tests.unit.capi.machineset.herd import good, machine
+from tests.unit.capi.machineset.objects import good, machine
 
 
 @pytest.mark.parametrize(

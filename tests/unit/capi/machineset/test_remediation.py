@@ -10,7 +10,7 @@ from remuda.capi import names
 from remuda.capi.machineset import remediation
 from remuda.capi.types import DeploymentRemediation, Machine, MachineDeployment, MachineDeploymentSpec
 from remuda.kube.conditions import condition
-from tests.unit.capi.machineset.herd import good, machine
+from tests.unit.capi.machineset.objects import good, machine
 
 NOW = "2026-01-01T00:00:00Z"
 
@@ -39,8 +39,8 @@ def deleted(remedy: remediation.Remedy) -> list[str]:
 def test_only_machines_handed_over_are_remediated() -> None:
     unhealthy = machine("unhealthy", conditions={"HealthCheckSucceeded": False})
     asked = machine("asked", conditions={"OwnerRemediated": False})
-    herd = [good("good"), unhealthy, asked, failed("failed"), failed("gone", deleted=NOW)]
-    remedy = remediation.plan(herd, limit=None, outdated=False)
+    machines = [good("good"), unhealthy, asked, failed("failed"), failed("gone", deleted=NOW)]
+    remedy = remediation.plan(machines, limit=None, outdated=False)
     assert deleted(remedy) == ["failed"]
     assert reasons(remedy) == {"failed": "MachineDeleting"}
 
@@ -52,8 +52,8 @@ def test_recovered_machine_loses_owner_remediated_condition() -> None:
 
 
 def test_remediation_respects_in_flight_limit() -> None:
-    herd = [failed(name) for name in "abc"] + [failed("gone", "MachineDeleting", deleted=NOW)]
-    remedy = remediation.plan(herd, limit=2, outdated=False)
+    machines = [failed(name) for name in "abc"] + [failed("gone", "MachineDeleting", deleted=NOW)]
+    remedy = remediation.plan(machines, limit=2, outdated=False)
     assert deleted(remedy) == ["a"]
     assert reasons(remedy) == {"a": "MachineDeleting", "b": "RemediationDeferred", "c": "RemediationDeferred"}
     assert remedy.in_flight == 2
@@ -82,14 +82,14 @@ def test_remediation_is_deferred_while_replacement_is_blocked() -> None:
 
 
 def test_remediation_order_prefers_announced_manual_then_newest_machines() -> None:
-    herd = [
+    machines = [
         failed("old", created="2026-01-01T00:00:00Z"),
         failed("new-b", created="2026-01-02T00:00:00Z"),
         failed("new-a", created="2026-01-02T00:00:00Z"),
         failed("by-hand", annotations={names.REMEDIATE_MACHINE: ""}),
         failed("announced", "MachineDeleting"),
     ]
-    remedy = remediation.plan(herd, limit=None, outdated=False)
+    remedy = remediation.plan(machines, limit=None, outdated=False)
     assert deleted(remedy) == ["announced", "by-hand", "new-a", "new-b", "old"]
 
 
@@ -108,8 +108,8 @@ def test_remediation_without_deployment_has_no_limit() -> None:
 
 @given(waiting=st.integers(0, 6), leaving=st.integers(0, 6), limit=st.integers(0, 6))
 def test_remediation_never_exceeds_in_flight_limit(waiting: int, leaving: int, limit: int) -> None:
-    herd = [failed(f"w{n}") for n in range(waiting)]
-    herd += [failed(f"l{n}", "MachineDeleting", deleted=NOW) for n in range(leaving)]
-    remedy = remediation.plan(herd, limit=limit, outdated=False)
+    machines = [failed(f"w{n}") for n in range(waiting)]
+    machines += [failed(f"l{n}", "MachineDeleting", deleted=NOW) for n in range(leaving)]
+    remedy = remediation.plan(machines, limit=limit, outdated=False)
     assert len(remedy.delete) == min(waiting, max(limit - leaving, 0))
     assert remedy.in_flight == leaving + len(remedy.delete)

@@ -11,7 +11,7 @@ from remuda.capi.types import Machine, MachineSet, MachineSetSpec, Selector, Sel
 from remuda.kube import clock
 from remuda.kube.conditions import condition
 from remuda.kube.objects import Condition, ObjectMeta
-from tests.unit.capi.machineset.herd import CREATED, good, machine
+from tests.unit.capi.machineset.objects import CREATED, good, machine
 
 NOW = clock.parse(CREATED) + 60
 Json = dict[str, Any]
@@ -42,13 +42,13 @@ def told(found: Condition) -> tuple[str, str, str]:
 
 class TestCounters:
     def test_counters_count_ready_available_up_to_date_and_versions(self) -> None:
-        herd = [
+        machines = [
             good("a", version="v1.35.0"),
             good("b", version="v1.35.0", kubelet="v1.34.0"),
             good("leaving", deleted=CREATED, version="v1.35.0"),
             machine("c", conditions={"Ready": True}),
         ]
-        assert status.counters(herd) == {
+        assert status.counters(machines) == {
             "replicas": 4,
             "readyReplicas": 3,
             "availableReplicas": 2,
@@ -113,19 +113,19 @@ class TestScalingDown:
         ],
     )
     def test_scaling_down_message_names_slow_deletions(self, count: int, line: str) -> None:
-        herd = [good(f"m{n}", deleted=CREATED) for n in range(count)]
-        late = status.scaling_down(seen(*herd, replicas=0, now=clock.parse(CREATED) + 901))
+        machines = [good(f"m{n}", deleted=CREATED) for n in range(count)]
+        late = status.scaling_down(seen(*machines, replicas=0, now=clock.parse(CREATED) + 901))
         assert late.message.split("\n")[1:] == [line]
-        early = status.scaling_down(seen(*herd, replicas=0, now=clock.parse(CREATED) + 899))
+        early = status.scaling_down(seen(*machines, replicas=0, now=clock.parse(CREATED) + 899))
         assert "\n" not in early.message
 
 
 def test_slow_deletion_report_time_is_announced() -> None:
-    herd = [good("a"), good("b", deleted=CREATED)]
-    at = conditions.becomes_late_at(herd, NOW)
+    machines = [good("a"), good("b", deleted=CREATED)]
+    at = conditions.becomes_late_at(machines, NOW)
     assert at is not None
-    assert status.late(herd, at) != []
-    assert conditions.becomes_late_at(herd, at) is None
+    assert status.late(machines, at) != []
+    assert conditions.becomes_late_at(machines, at) is None
     assert conditions.becomes_late_at([good()], NOW) is None
 
 

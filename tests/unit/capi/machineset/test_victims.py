@@ -8,7 +8,7 @@ from remuda.capi import names
 from remuda.capi.machineset import members
 from remuda.capi.machineset.members import Rank
 from remuda.capi.types import Machine
-from tests.unit.capi.machineset.herd import good, machine
+from tests.unit.capi.machineset.objects import good, machine
 
 NOW = "2026-01-01T00:00:00Z"
 RANKED = {
@@ -49,7 +49,7 @@ def test_scale_down_by_zero_or_less_deletes_no_machine(count: int) -> None:
 
 
 @st.composite
-def herds(draw: st.DrawFn) -> list[Machine]:
+def machine_lists(draw: st.DrawFn) -> list[Machine]:
     names_of_herd = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8))
     return [
         machine(
@@ -63,27 +63,32 @@ def herds(draw: st.DrawFn) -> list[Machine]:
     ]
 
 
-@given(herd=herds(), count=st.integers(0, 8), order=st.sampled_from(["Oldest", "Newest", "Random"]), data=st.data())
+@given(
+    machines=machine_lists(),
+    count=st.integers(0, 8),
+    order=st.sampled_from(["Oldest", "Newest", "Random"]),
+    data=st.data(),
+)
 def test_scale_down_choice_is_stable_when_repeated(
-    herd: list[Machine], count: int, order: str, data: st.DataObject
+    machines: list[Machine], count: int, order: str, data: st.DataObject
 ) -> None:
     """Whatever of the first choice has been carried out, and in whatever order Machines are listed."""
-    chosen = members.choose_victims(herd, count, order)
+    chosen = members.choose_victims(machines, count, order)
     carried_out = data.draw(st.sets(st.sampled_from(range(len(chosen))))) if chosen else set()
     doomed = {chosen[place].metadata.name for place in carried_out}
     later = [
         machine(one.metadata.name, deleted=NOW, created=one.metadata.creation_timestamp or "")
         if one.metadata.name in doomed
         else one
-        for one in data.draw(st.permutations(herd))
+        for one in data.draw(st.permutations(machines))
     ]
     again = members.choose_victims(later, count, order)
     assert {one.metadata.name for one in again} == {one.metadata.name for one in chosen}
 
 
-@given(herd=herds(), count=st.integers(0, 8))
-def test_available_machines_are_deleted_last(herd: list[Machine], count: int) -> None:
-    chosen = members.choose_victims(herd, count, "Oldest")
-    spared = [one for one in herd if one not in chosen]
+@given(machines=machine_lists(), count=st.integers(0, 8))
+def test_available_machines_are_deleted_last(machines: list[Machine], count: int) -> None:
+    chosen = members.choose_victims(machines, count, "Oldest")
+    spared = [one for one in machines if one not in chosen]
     if any(members.is_available(one) and members.is_healthy(one) for one in chosen):
         assert all(members.is_available(one) for one in spared)
