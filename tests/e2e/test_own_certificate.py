@@ -21,7 +21,7 @@ import yaml
 
 from tests.e2e.program import run
 from tests.e2e.test_nodes import command
-from tests.lab.chains import Company, write
+from tests.lab.chains import CompanyAuthority, write
 from tests.lab.clusters import FLEET_SECRETS, VERSION, DeclaredCluster, Fleet, pool
 from tests.lab.custom_hosts import CustomHost
 from tests.lab.limits import LIMIT_SECONDS
@@ -30,7 +30,7 @@ from tests.lab.ports import free_port
 from tests.lab.process_machines import RKE, ProcessMachines, condition
 from tests.lab.server import Server, end, tail
 
-RANCH = Company()
+COMPANY = CompanyAuthority()
 
 
 class Up(Ours):
@@ -39,7 +39,7 @@ class Up(Ours):
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Up]:
-    chain, key = RANCH.files(tmp_path, "localhost")
+    chain, key = COMPANY.files(tmp_path, "localhost")
     port = free_port()
     flags = ("--listen", f"127.0.0.1:{port}", "--server-url", f"https://localhost:{port}")
     running = Up(*flags, "--tls-cert", str(chain), "--tls-key", str(key))
@@ -52,7 +52,7 @@ def up(tmp_path: Path) -> Iterator[Up]:
 def issuer(url: str, host: str) -> str:
     """Who vouches for the certificate that is shown there to who asks for `host`."""
     parts = urlsplit(url)
-    anyone = ssl.create_default_context(cadata=RANCH.root.decode())
+    anyone = ssl.create_default_context(cadata=COMPANY.root.decode())
     with (
         socket.create_connection((parts.hostname, parts.port)) as raw,
         anyone.wrap_socket(raw, server_hostname=host) as shown,
@@ -65,11 +65,11 @@ def test_custom_certificate_is_trusted_by_users_and_hosts_and_local_access_works
     assert up.http("GET", "/readyz").code == 200  # by our own certificate, which is good for that address
     public = up.url.replace("127.0.0.1", "localhost")
 
-    theirs = ssl.create_default_context(cadata=RANCH.root.decode())
+    theirs = ssl.create_default_context(cadata=COMPANY.root.decode())
     with urllib.request.urlopen(f"{public}/cacerts", context=theirs) as answer:
         told = answer.read()
     assert told.count(b"BEGIN CERTIFICATE") == 2
-    assert RANCH.root in told
+    assert COMPANY.root in told
     assert (up.data / "pki/ca.crt").read_bytes() in told
 
     # The administrator's certificate is ours whatever the server shows; and only ours says who somebody is.
@@ -80,10 +80,10 @@ def test_custom_certificate_is_trusted_by_users_and_hosts_and_local_access_works
     administrator = Server(by_name)
     assert administrator.http("GET", "/api/v1/namespaces/default/secrets").code == 200
     administrator.stop()
-    stranger = ssl.create_default_context(cadata=RANCH.root.decode())
+    stranger = ssl.create_default_context(cadata=COMPANY.root.decode())
     pair = tmp_path / "stranger"
     pair.mkdir()
-    stranger.load_cert_chain(*write(pair, *RANCH.certificate("kubernetes-admin")))
+    stranger.load_cert_chain(*write(pair, *COMPANY.certificate("kubernetes-admin")))
     with pytest.raises(OSError):  # the connection ends, one way or another
         urllib.request.urlopen(f"{public}/api/v1/namespaces/default/secrets", context=stranger)
 
@@ -104,8 +104,8 @@ def test_custom_certificate_is_trusted_by_users_and_hosts_and_local_access_works
 
 def test_existing_hosts_accept_custom_certificate_when_root_was_distributed_first(tmp_path: Path) -> None:
     root = tmp_path / "root.pem"
-    root.write_bytes(RANCH.root)
-    chain, key = RANCH.files(tmp_path, "127.0.0.1", "remuda.example.com")
+    root.write_bytes(COMPANY.root)
+    chain, key = COMPANY.files(tmp_path, "127.0.0.1", "remuda.example.com")
     fleet = Fleet()
     try:
         fleet.add_nano(tmp_path, VERSION)
@@ -121,7 +121,7 @@ def test_existing_hosts_accept_custom_certificate_when_root_was_distributed_firs
         again(fleet, "--server-ca", str(root))
         cluster.until(lambda: _applied(fleet, machine) and told.exists(), "the host is told of the root")
         known = base64.b64decode(json.loads(told.read_text())["certificate-authority-data"])
-        assert known.startswith(RANCH.root)
+        assert known.startswith(COMPANY.root)
 
         again(fleet, "--tls-cert", str(chain), "--tls-key", str(key))
         assert "Ranch Issuing" in str(issuer(fleet.url, "127.0.0.1"))
@@ -173,7 +173,7 @@ def refused(tmp_path: Path, *flags: str | Path, said: str, command: str = "up") 
 
 @pytest.mark.parametrize("command", ["up", "manager"])
 def test_invalid_certificate_options_are_rejected_at_startup(tmp_path: Path, command: str) -> None:
-    chain, key = RANCH.files(tmp_path, "remuda.example.com")
+    chain, key = COMPANY.files(tmp_path, "remuda.example.com")
     url = ("--server-url", "https://remuda.example.com")
     pair = ("--tls-cert", chain, "--tls-key", key)
     refused(
@@ -193,7 +193,7 @@ def test_invalid_certificate_options_are_rejected_at_startup(tmp_path: Path, com
     )
     key.chmod(0o644)
     refused(tmp_path, *url, *pair, said="can be read by everybody on this machine: chmod o-r", command=command)
-    write(tmp_path, *RANCH.certificate("remuda.example.com"))
+    write(tmp_path, *COMPANY.certificate("remuda.example.com"))
     refused(tmp_path, *url, *pair, said="does not end with the root .* name its file with --server-ca", command=command)
-    RANCH.files(tmp_path, "remuda.example.com", days=-0.001)
+    COMPANY.files(tmp_path, "remuda.example.com", days=-0.001)
     refused(tmp_path, *url, *pair, said="expired on 20", command=command)

@@ -17,7 +17,7 @@ from tests.lab.certificates import new_key
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
-class Company:
+class CompanyAuthority:
     def __init__(self, name: str = "Ranch") -> None:
         self._root_key, self._signing_key = new_key(), new_key()
         self.root = _sign(f"{name} Root", self._root_key, f"{name} Root", self._root_key, authority=True)

@@ -25,7 +25,7 @@ from remuda.kube.http import HttpClient
 from remuda.kube.web import Handler, Request, Result, text
 from remuda.providers.shared.manager_address import Site
 from remuda.runtime.manager import Manager
-from tests.lab.chains import Company
+from tests.lab.chains import CompanyAuthority
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ports import free_port
 from tests.unit.providers.bootstrap.serving import TOKEN, Registrar
@@ -139,7 +139,7 @@ async def test_node_server_replicas_share_one_certificate_authority(server: ApiS
 async def test_custom_certificate_is_served_and_cacerts_returns_both_authorities(
     server: ApiServer, tmp_path: Path
 ) -> None:
-    company = Company()
+    company = CompanyAuthority()
     chain, key = company.files(tmp_path, "127.0.0.1")
     async with serving(server, settings=SiteSettings(tls_cert=chain, tls_key=key)) as (site, _):
         ours = base64.b64decode(

@@ -8,7 +8,7 @@ import pytest
 
 from remuda.app.process import StartRefused
 from remuda.app.site import SiteSettings, warn_of_unknown_name
-from tests.lab.chains import Company
+from tests.lab.chains import CompanyAuthority
 
 HERE = ("127.0.0.1", 6443)
 
@@ -76,14 +76,14 @@ def test_loopback_server_url_is_detected(url: str, only_here: bool) -> None:
 
 
 def test_trusted_ca_bundle_includes_own_ca(tmp_path: Path) -> None:
-    ours, theirs = Company("Ours").root, Company("Theirs").root
+    ours, theirs = CompanyAuthority("Ours").root, CompanyAuthority("Theirs").root
     (tmp_path / "ca.pem").write_bytes(theirs)
     assert SiteSettings(server_ca=tmp_path / "ca.pem").settled(HERE, ours).ca_pem == theirs + ours
     assert SiteSettings().settled(HERE, ours).ca_pem == ours
 
 
 def test_custom_certificate_must_cover_the_listen_address(tmp_path: Path) -> None:
-    chain, key = Company().files(tmp_path, "remuda.example.com", "10.0.0.1")
+    chain, key = CompanyAuthority().files(tmp_path, "remuda.example.com", "10.0.0.1")
     settings = SiteSettings(server_url="https://remuda.example.com", tls_cert=chain, tls_key=key)
     for fine in ("0.0.0.0", "127.0.0.1", "10.0.0.1"):
         assert settings.presented((fine, 6443)) is not None

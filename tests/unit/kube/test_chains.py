@@ -11,17 +11,17 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from remuda.kube import chains
 from remuda.kube.chains import Chain, Unfit
 from tests.lab.certificates import Authority, key_pem, new_key
-from tests.lab.chains import Company
+from tests.lab.chains import CompanyAuthority
 
-RANCH = Company()
+COMPANY = CompanyAuthority()
 NAME = "remuda.example.com"
 
 
 def made(*names: str, days: float = 90, since: float = 0.01) -> Chain:
-    return chains.parse(*RANCH.certificate(*(names or (NAME,)), days=days, since=since))
+    return chains.parse(*COMPANY.certificate(*(names or (NAME,)), days=days, since=since))
 
 
-def judged(chain: Chain, host: str = NAME, authorities: bytes = RANCH.root) -> None:
+def judged(chain: Chain, host: str = NAME, authorities: bytes = COMPANY.root) -> None:
     chains.judge(chain, host, authorities, datetime.now(UTC))
 
 
@@ -43,7 +43,7 @@ def test_certificate_chain_covers_hosts_as_tls_clients_verify(names: list[str], 
     chain = made(*names)
     assert chain.covers(host) is covered
     if not host.endswith("."):  # OpenSSL does not take the dot away
-        assert (chains.refusal(chain, host, RANCH.root) == "") is covered
+        assert (chains.refusal(chain, host, COMPANY.root) == "") is covered
     if covered:
         judged(chain, host.rstrip("."))
     else:
@@ -70,21 +70,21 @@ def test_expired_or_not_yet_valid_certificate_is_rejected(days: float, since: fl
 
 def test_certificate_of_untrusted_ca_is_rejected() -> None:
     with pytest.raises(Unfit, match=r"clients would not trust the certificate: unable to get .*issuer"):
-        judged(made(), authorities=Company("Elsewhere").root)
+        judged(made(), authorities=CompanyAuthority("Elsewhere").root)
 
 
 def test_incomplete_certificate_chain_is_rejected() -> None:
-    pem, key = RANCH.certificate(NAME)
-    alone = chains.parse(pem.removesuffix(RANCH.between), key)
+    pem, key = COMPANY.certificate(NAME)
+    alone = chains.parse(pem.removesuffix(COMPANY.between), key)
     with pytest.raises(Unfit, match="would not trust"):
         judged(alone)
 
 
 def test_certificate_chain_root_is_detected_only_if_matching() -> None:
-    pem, key = RANCH.certificate(NAME)
+    pem, key = COMPANY.certificate(NAME)
     assert chains.parse(pem, key).root == b""
-    assert chains.parse(pem + RANCH.root, key).root == RANCH.root
-    assert chains.parse(pem + Company("Elsewhere").root, key).root == b""
+    assert chains.parse(pem + COMPANY.root, key).root == COMPANY.root
+    assert chains.parse(pem + CompanyAuthority("Elsewhere").root, key).root == b""
 
 
 def test_strict_verification_requires_ca_extensions() -> None:
@@ -92,11 +92,11 @@ def test_strict_verification_requires_ca_extensions() -> None:
     chain = chains.parse(*authority.server("127.0.0.1"))
     assert chains.refusal(chain, "localhost", authority.pem) == ""
     assert chains.refusal(chain, "localhost", authority.pem, strict=True)
-    assert chains.refusal(made(), NAME, RANCH.root, strict=True) == ""
+    assert chains.refusal(made(), NAME, COMPANY.root, strict=True) == ""
 
 
 def test_invalid_certificate_or_key_is_rejected() -> None:
-    pem, key = RANCH.certificate(NAME)
+    pem, key = COMPANY.certificate(NAME)
     locked = rsa.generate_private_key(65537, 2048).private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -106,7 +106,7 @@ def test_invalid_certificate_or_key_is_rejected() -> None:
         (b"no", key, "has no certificate in PEM"),
         (pem, b"no", "no private key in PEM"),
         (pem, key_pem(new_key()), "the key does not belong to the first certificate"),
-        (RANCH.root + pem, key, "must begin with the certificate of the server"),
+        (COMPANY.root + pem, key, "must begin with the certificate of the server"),
         (pem, locked, "is encrypted"),
     ):
         with pytest.raises(Unfit, match=said):
@@ -118,5 +118,5 @@ def test_certificate_chain_representation_hides_key() -> None:
 
 
 def test_ca_bundle_contains_each_certificate_once() -> None:
-    other = Company("Elsewhere").root
-    assert chains.bundle(RANCH.root, b"", other + RANCH.root) == RANCH.root + other
+    other = CompanyAuthority("Elsewhere").root
+    assert chains.bundle(COMPANY.root, b"", other + COMPANY.root) == COMPANY.root + other

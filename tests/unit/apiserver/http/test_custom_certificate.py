@@ -14,9 +14,9 @@ from remuda.apiserver.http import custom_certificate
 from remuda.apiserver.http.custom_certificate import Presented
 from remuda.kube.chains import Unfit
 from remuda.kube.http.tls import load_pair
-from tests.lab.chains import Company, write
+from tests.lab.chains import CompanyAuthority, write
 
-OURS, RANCH = Company("Ours"), Company("Ranch")
+OURS, COMPANY = CompanyAuthority("Ours"), CompanyAuthority("Ranch")
 NAME = "remuda.example.com"
 
 Shown = Callable[[str | None], str]
@@ -40,7 +40,7 @@ def shown_by(one: Presented) -> Shown:
     def shown(name: str | None) -> str:
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         client.check_hostname = False
-        client.load_verify_locations(cadata=(OURS.root + RANCH.root).decode())
+        client.load_verify_locations(cadata=(OURS.root + COMPANY.root).decode())
         there, here = ssl.MemoryBIO(), ssl.MemoryBIO()
         asking = client.wrap_bio(here, there, server_hostname=name)
         answering = context.wrap_bio(there, here, server_side=True)
@@ -57,7 +57,7 @@ def shown_by(one: Presented) -> Shown:
 
 
 def test_custom_certificate_is_served_only_for_its_server_name(tmp_path: Path) -> None:
-    shown = shown_by(Presented(*RANCH.files(tmp_path, NAME), NAME))
+    shown = shown_by(Presented(*COMPANY.files(tmp_path, NAME), NAME))
     assert {name: shown(name) for name in (NAME, "localhost", None)} == {
         NAME: "Ranch",
         "localhost": "Ours",
@@ -66,14 +66,14 @@ def test_custom_certificate_is_served_only_for_its_server_name(tmp_path: Path) -
 
 
 def test_custom_certificate_for_an_address_is_served_without_sni(tmp_path: Path) -> None:
-    shown = shown_by(Presented(*RANCH.files(tmp_path, NAME, "10.0.0.1"), "10.0.0.1"))
+    shown = shown_by(Presented(*COMPANY.files(tmp_path, NAME, "10.0.0.1"), "10.0.0.1"))
     assert {name: shown(name) for name in ("localhost", None)} == {"localhost": "Ours", None: "Ranch"}
 
 
 def test_renewed_custom_certificate_is_served_without_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    one = Presented(*RANCH.files(tmp_path, NAME), NAME)
+    one = Presented(*COMPANY.files(tmp_path, NAME), NAME)
     shown, before = shown_by(one), one.chain
-    chain, key = RANCH.certificate(NAME, "later.example.com", key=rsa.generate_private_key(65537, 2048))
+    chain, key = COMPANY.certificate(NAME, "later.example.com", key=rsa.generate_private_key(65537, 2048))
     write(tmp_path, chain, key)  # without the root: what is trusted stays what it was
     assert shown("later.example.com") == "Ranch"
     assert one.chain != before
@@ -83,17 +83,17 @@ def test_renewed_custom_certificate_is_served_without_restart(tmp_path: Path, ca
 @pytest.mark.parametrize(
     ("certificate", "said"),
     [
-        (lambda: Company("Elsewhere").certificate(NAME), "clients would not trust"),
-        (lambda: RANCH.certificate("other.example.com"), ", not for remuda.example.com"),
-        (lambda: (RANCH.certificate(NAME)[0], RANCH.certificate(NAME)[1]), "the key does not belong to"),
-        (lambda: RANCH.certificate(NAME, days=-1, since=2), "expired on"),
+        (lambda: CompanyAuthority("Elsewhere").certificate(NAME), "clients would not trust"),
+        (lambda: COMPANY.certificate("other.example.com"), ", not for remuda.example.com"),
+        (lambda: (COMPANY.certificate(NAME)[0], COMPANY.certificate(NAME)[1]), "the key does not belong to"),
+        (lambda: COMPANY.certificate(NAME, days=-1, since=2), "expired on"),
         (lambda: (b"", b""), "has no certificate in PEM"),
     ],
 )
 def test_unusable_renewed_certificate_is_logged_once_and_not_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, certificate: Callable[[], tuple[bytes, bytes]], said: str
 ) -> None:
-    one = Presented(*RANCH.files(tmp_path, NAME), NAME)
+    one = Presented(*COMPANY.files(tmp_path, NAME), NAME)
     shown, before = shown_by(one), one.chain
     write(tmp_path, *certificate())
     assert [shown(NAME) for _ in range(3)] == ["Ranch"] * 3
@@ -101,13 +101,13 @@ def test_unusable_renewed_certificate_is_logged_once_and_not_served(
     (message,) = caplog.messages
     assert said in message
     assert "still serving the previous one" in message
-    write(tmp_path, *RANCH.certificate(NAME))
+    write(tmp_path, *COMPANY.certificate(NAME))
     assert shown(NAME) == "Ranch"
     assert one.chain != before
 
 
 def test_expiring_custom_certificate_logs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    shown = shown_by(Presented(*RANCH.files(tmp_path, NAME, days=29.5), NAME))
+    shown = shown_by(Presented(*COMPANY.files(tmp_path, NAME, days=29.5), NAME))
     shown(NAME)
     (message,) = caplog.messages
     assert "expires in 29 days" in message
@@ -115,7 +115,7 @@ def test_expiring_custom_certificate_logs_a_warning(tmp_path: Path, caplog: pyte
 
 
 def test_unusable_certificate_or_key_file_raises_unfit(tmp_path: Path) -> None:
-    chain, key = RANCH.files(tmp_path, NAME)
+    chain, key = COMPANY.files(tmp_path, NAME)
     for paths, said in (
         ((tmp_path / "none", key), "none cannot be read: No such file"),
         ((chain, tmp_path / "none"), "none cannot be read: No such file"),
@@ -130,9 +130,9 @@ def test_unusable_certificate_or_key_file_raises_unfit(tmp_path: Path) -> None:
 
 
 def test_certificate_chain_without_root_requires_server_ca(tmp_path: Path) -> None:
-    files = RANCH.files(tmp_path, NAME, root=False)
+    files = COMPANY.files(tmp_path, NAME, root=False)
     with pytest.raises(Unfit, match="append that certificate to the file, or name its file with --server-ca"):
         Presented(*files, NAME)
-    assert Presented(*files, NAME, RANCH.root).authorities == RANCH.root
+    assert Presented(*files, NAME, COMPANY.root).authorities == COMPANY.root
     with pytest.raises(Unfit, match="would not trust"):
         Presented(*files, NAME, OURS.root)
