@@ -24,8 +24,8 @@ from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRA
 from tests.faults import register as steps
 from tests.faults.machines import story
 from tests.faults.machines.story import NAMESPACE, Teller
-from tests.faults.phone import Phone, Refused
 from tests.faults.plane import running
+from tests.faults.registration_client import RegistrationClient, RegistrationRefused
 from tests.lab.limits import LIMIT_SECONDS
 
 _ROUNDS = 6
@@ -43,7 +43,7 @@ async def follows_its_plan(info: Json) -> None:
         await client.close()
 
 
-async def come_from_a_pool(teller: Teller, phone: Phone, name: str) -> None:
+async def come_from_a_pool(teller: Teller, registration_client: RegistrationClient, name: str) -> None:
     labels = {names.WORKER_ROLE: "true", capi_names.CLUSTER_NAME: "c"}
     spec = {
         "clusterName": "c",
@@ -58,10 +58,10 @@ async def come_from_a_pool(teller: Teller, phone: Phone, name: str) -> None:
     assert data is not None
     script = base64.b64decode(data["data"]["value"]).decode()
     token = next(line for line in script.splitlines() if "CATTLE_TOKEN=" in line).partition("=")[2].strip("'")
-    info = await phone.connect(token, f"id-{name}")
+    info = await registration_client.connect(token, f"id-{name}")
     await follows_its_plan(info)
-    with pytest.raises(Refused, match="403"):
-        await phone.connect(token, "thief")
+    with pytest.raises(RegistrationRefused, match="403"):
+        await registration_client.connect(token, "thief")
     stray = {"metadata": {"labels": {names.ETCD_ROLE: "true"}}}
     await teller.patch(SECRETS, NAMESPACE, info["secretName"], stray)
     await teller.until(
@@ -73,11 +73,11 @@ async def come_from_a_pool(teller: Teller, phone: Phone, name: str) -> None:
     await teller.until(RKE_BOOTSTRAP.target, NAMESPACE, name, lambda obj: story._said(obj, "AgentConnected") == "True")
 
 
-async def register(teller: Teller, phone: Phone, id: str) -> str:
+async def register(teller: Teller, registration_client: RegistrationClient, id: str) -> str:
     secret = await teller.get(SECRETS, NAMESPACE, clusters.registration_secret("c"))
     assert secret is not None
     token = base64.b64decode(secret["data"]["token"]).decode()
-    info = await phone.connect(token, id, Role_Worker="true", Node_Name=id)
+    info = await registration_client.connect(token, id, Role_Worker="true", Node_Name=id)
     await follows_its_plan(info)
     name = custom.machine_name(id)
     await teller.until(CUSTOM_MACHINE.target, NAMESPACE, name, lambda obj: story._said(obj, "Ready") == "True")
@@ -97,12 +97,12 @@ async def leave(teller: Teller, name: str) -> None:
 async def test_host_registration_recovers_from_crash_at_every_point(tmp_path: Path) -> None:
     async with running(tmp_path, steps.points("tests/faults/hosts/test_crash_points.py")) as (plane, client):
         teller = Teller(client)
-        phone = Phone(kubeconfig.load(plane.data / "admin.kubeconfig"))
+        registration_client = RegistrationClient(kubeconfig.load(plane.data / "admin.kubeconfig"))
         await story.prepare(teller)
         await teller.until(SECRETS, NAMESPACE, clusters.registration_secret("c"), lambda obj: obj is not None)
         for number in range(_ROUNDS):
-            await come_from_a_pool(teller, phone, f"m{number}")
-            name = await register(teller, phone, f"host-{number}")
+            await come_from_a_pool(teller, registration_client, f"m{number}")
+            name = await register(teller, registration_client, f"host-{number}")
             await leave(teller, f"m{number}")
             await leave(teller, name)
             if not plane.left:

@@ -36,10 +36,10 @@ from tests.faults import chapters
 from tests.faults.chapters import Chapter
 from tests.faults.controllers.view import left_in
 from tests.faults.machines.story import Json, Teller, ask_again
-from tests.faults.phone import Phone
 from tests.faults.plane import Plane
 from tests.faults.providers.hosts import Servers
 from tests.faults.providers.proof import complaints
+from tests.faults.registration_client import RegistrationClient
 from tests.lab.existing_servers import USER, ExistingServer, start_all, stop_all
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -57,7 +57,7 @@ class Herd:
         self.name = name  # of its namespace, and of its cloud
         self.existing_servers = existing_servers
         self.teller = Teller(client)
-        self.phone = Phone(kubeconfig.load(plane.data / "admin.kubeconfig"))
+        self.registration_client = RegistrationClient(kubeconfig.load(plane.data / "admin.kubeconfig"))
         self.journal = plane.data / "hosts" / "sim" / f"{name}.jsonl"
         self.workers = 3
         self.servers = 1 + self.workers
@@ -68,7 +68,9 @@ class Herd:
         return [self.create, self.register, grow, self.follow, shrink, self.delete]
 
     async def tell(self) -> None:
-        await chapters.tell(self.chapters(), (Servers(self.journal, self.phone).run(), self._look_after()), self._told)
+        await chapters.tell(
+            self.chapters(), (Servers(self.journal, self.registration_client).run(), self._look_after()), self._told
+        )
 
     def _told(self, chapter: Chapter) -> None:
         self.told += 1
@@ -127,7 +129,7 @@ class Herd:
         found = await self.teller.get(SECRETS, self.name, secret)
         assert found is not None
         token = base64.b64decode(found["data"]["token"]).decode()
-        await self.phone.connect(token, f"id-{self.name}", Role_Worker="true", Node_Name="walk-in")
+        await self.registration_client.connect(token, f"id-{self.name}", Role_Worker="true", Node_Name="walk-in")
         name = custom.machine_name(f"id-{self.name}")
         await self.teller.until(CUSTOM_MACHINE.target, self.name, name, lambda obj: _says(obj, "Ready"))
 

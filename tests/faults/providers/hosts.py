@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 from remuda.providers.shared.drivers.simcloud import FileCloud, SimServer
-from tests.faults.phone import Phone, Refused
+from tests.faults.registration_client import RegistrationClient, RegistrationRefused
 
 _SCRIPT = re.compile(rb"content: ['\"]?([A-Za-z0-9+/=]+)")  # in the cloud-config: gzip, base64
 _TOKEN = re.compile(rb"CATTLE_TOKEN=['\"]?([^'\"\n]+)")
@@ -19,9 +19,9 @@ _LOOK_SECONDS = 0.3
 class Servers:
     """The servers of one simulated cloud: each calls once it runs, with the token of its user data."""
 
-    def __init__(self, journal: Path, phone: Phone) -> None:
+    def __init__(self, journal: Path, registration_client: RegistrationClient) -> None:
         self._cloud = FileCloud(journal)
-        self._phone = phone
+        self._registration_client = registration_client
         self._calls: dict[tuple[str, str], asyncio.Task[None]] = {}
 
     async def run(self) -> None:
@@ -41,6 +41,6 @@ class Servers:
         token = _TOKEN.search(gzip.decompress(base64.b64decode(script[1])))
         assert token is not None, "the script has no token"
         try:
-            await self._phone.connect(token[1].decode(), f"sim-{server.number}", Node_Name=server.name)
-        except Refused:
+            await self._registration_client.connect(token[1].decode(), f"sim-{server.number}", Node_Name=server.name)
+        except RegistrationRefused:
             assert server.key not in {one.key for one in await self._cloud.servers()}, "refused, and never removed"

@@ -1,4 +1,4 @@
-"""How hosts reach a manager that keeps dying: they ask over their own wire until they are answered, as the install
+"""Registration of hosts with a manager that keeps dying: it is tried again until it is answered, as the install
 script does.
 """
 
@@ -20,12 +20,12 @@ _AGAIN_SECONDS = 0.1
 _ANSWER_SECONDS = 70.0
 
 
-class Refused(Exception):
+class RegistrationRefused(Exception):
     """With the manager's code and words."""
 
 
-class Phone:
-    """How hosts reach the manager. It is verified, as they verify it."""
+class RegistrationClient:
+    """Registers hosts with the manager, whose certificate it verifies as hosts do."""
 
     def __init__(self, access: Access) -> None:
         assert isinstance(access.ca, bytes)
@@ -43,7 +43,7 @@ class Phone:
                 return info
             except urllib.error.HTTPError as error:
                 if error.code < 500 and error.code != 429:
-                    raise Refused(f"{error.code}: {error.read()!r}") from None
+                    raise RegistrationRefused(f"{error.code}: {error.read()!r}") from None
             except (OSError, msgspec.DecodeError):
                 pass
             await asyncio.sleep(_AGAIN_SECONDS)
