@@ -34,7 +34,7 @@ from tests.faults.chapters import Chapter
 from tests.faults.clusters.proof import Witness
 from tests.faults.controllers.view import left_in
 from tests.faults.machines.story import Json, Teller, ask_again
-from tests.faults.plane import Plane
+from tests.faults.supervised_up import SupervisedUp
 
 VERSION, NEWER = "v1.36.4+nano1", "v1.36.5+nano1"
 SERVERS, WORKERS = "servers", "workers"
@@ -56,13 +56,13 @@ def provide(data: Path, folder: Path) -> None:
 
 
 class Prairie:
-    def __init__(self, plane: Plane, client: HttpClient, enough: asyncio.Event) -> None:
+    def __init__(self, up: SupervisedUp, client: HttpClient, enough: asyncio.Event) -> None:
         """`enough`: has happened to it; it does not go before."""
-        self.plane = plane
+        self.up = up
         self.enough = enough
         self.client = client
         self.teller = Teller(client)
-        self.witness = Witness(plane.data / "hosts" / "process")
+        self.witness = Witness(up.data / "hosts" / "process")
         self.quantities = {SERVERS: 3, WORKERS: 2}
         self.version = VERSION
         self.argument = "max-pods=50"
@@ -139,7 +139,7 @@ class Prairie:
                 while left := [
                     *await left_in(self.client, _NAMESPACE),
                     *self.witness.hosts(),
-                    *map(str, await asyncio.to_thread(self.plane.processes)),
+                    *map(str, await asyncio.to_thread(self.up.processes)),
                 ]:
                     await asyncio.sleep(_LOOK_SECONDS)
         except TimeoutError:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.faults.clusters.story import Prairie, provide
 from tests.faults.conftest import Campaign
-from tests.faults.plane import Plane, running
+from tests.faults.supervised_up import SupervisedUp, running
 from tests.lab.killable import AGENT, DISTRIBUTION, TUNNEL, UNIT_KEEPER, program_name
 
 _PAUSE = 1.5  # seconds between two kills, at most
@@ -28,8 +28,8 @@ _WEIGHTS = {"up": 2, "a Job": 0, AGENT: 3, DISTRIBUTION: 3, TUNNEL: 1, UNIT_KEEP
 
 
 class Killer:
-    def __init__(self, plane: Plane, kills: int, campaign: Campaign) -> None:
-        self._plane = plane
+    def __init__(self, up: SupervisedUp, kills: int, campaign: Campaign) -> None:
+        self._up = up
         self._kills = kills
         self._campaign = campaign
         self._chance = campaign.chance
@@ -42,7 +42,7 @@ class Killer:
             if not self._is_time(story):
                 continue
             if self._chance.random() > _EARLY:
-                await self._plane.program.ready()
+                await self._up.program.ready()
             found = await asyncio.to_thread(self._victims)
             who = self._choose(found)
             if found[who]:
@@ -67,10 +67,10 @@ class Killer:
     def _victims(self) -> dict[str, list[int]]:
         """Who is alive, by what it is."""
         found: dict[str, list[int]] = {who: [] for who in _WEIGHTS}
-        if self._plane.program.alive:
-            found["up"].append(self._plane.program.pid)
-        found["a Job"] += self._plane.jobs()
-        for pid, words in self._plane.programs():
+        if self._up.program.alive:
+            found["up"].append(self._up.program.pid)
+        found["a Job"] += self._up.jobs()
+        for pid, words in self._up.programs():
             if who := program_name(words):
                 found[who].append(pid)
         return found
@@ -87,9 +87,9 @@ class Killer:
 async def test_cluster_survives_random_kills_of_any_process(tmp_path: Path, campaign: Campaign) -> None:
     kills = campaign.plan(30, full=105)
     provide(tmp_path / "data", tmp_path)
-    async with running(tmp_path) as (plane, client):
-        killer = Killer(plane, kills, campaign)
-        story = Prairie(plane, client, killer.enough)
+    async with running(tmp_path) as (up, client):
+        killer = Killer(up, kills, campaign)
+        story = Prairie(up, client, killer.enough)
         try:
             async with asyncio.TaskGroup() as together:  # whoever breaks ends the other
                 killing = together.create_task(killer.run(story))

@@ -31,7 +31,7 @@ from tests.controllers.bootstrap_harness import TEST_MACHINE
 from tests.controllers.control_plane_harness import SERVER, VERSION, WORKER, Hosts, QuickAgents
 from tests.faults import register
 from tests.faults.machines.story import NAMESPACE, Teller
-from tests.faults.plane import Plane, running
+from tests.faults.supervised_up import SupervisedUp, running
 from tests.lab.limits import LIMIT_SECONDS
 
 _SUITE = "tests/faults/controllers/test_control_plane_points.py"
@@ -43,8 +43,8 @@ Json = dict[str, Any]
 
 
 @asynccontextmanager
-async def agents(plane: Plane, hosts: Hosts) -> AsyncIterator[None]:
-    client = HttpClient(kubeconfig.load(plane.data / "admin.kubeconfig"))
+async def agents(up: SupervisedUp, hosts: Hosts) -> AsyncIterator[None]:
+    client = HttpClient(kubeconfig.load(up.data / "admin.kubeconfig"))
     manager = Manager(client, namespace=NAMESPACE, name="agents", interval=0.1)
     QuickAgents(manager, hosts)
     await manager.start()
@@ -154,13 +154,13 @@ async def test_control_plane_recovers_from_crash_at_every_point(tmp_path: Path) 
     hosts.failing["w1"] = "not yet"  # at first: it has to be asked once more
     workload = await ApiServer.start(ServerSettings(data_dir=tmp_path / "workload", port=0))
     try:
-        async with running(tmp_path, register.points(_SUITE)) as (plane, client):
+        async with running(tmp_path, register.points(_SUITE)) as (up, client):
             teller = Teller(client)
             await teller.persist(lambda: install(client, [TEST_MACHINE.definition()]))
-            async with agents(plane, hosts):
+            async with agents(up, hosts):
                 await live(teller, workload, hosts, tmp_path / "workload")
-            print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
-            assert plane.left == set(), "the story has not come here"
+            print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
+            assert up.left == set(), "the story has not come here"
     finally:
         await workload.stop()
 

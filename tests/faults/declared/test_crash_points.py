@@ -23,7 +23,7 @@ from remuda.provisioning.setup import WORKSPACES
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
 from tests.faults import register
 from tests.faults.machines.story import Teller
-from tests.faults.plane import running
+from tests.faults.supervised_up import running
 
 SUITE = "tests/faults/declared/test_crash_points.py"
 CONFIG, TEMPLATE = config_kind("sim"), template_kind("sim")
@@ -47,14 +47,14 @@ Json = dict[str, Any]
 @pytest.mark.parametrize("side", ["before", "after"])
 async def test_declared_cluster_lifecycle_recovers_from_crash_at_every_point(tmp_path: Path, side: str) -> None:
     points = {point for point in register.points(SUITE) if point.endswith(f":{side}")}
-    async with running(tmp_path, points) as (plane, client):
+    async with running(tmp_path, points) as (up, client):
         teller = Teller(client)
         for number in range(_ROUNDS):
             await live(teller, client, f"c{number}", from_management=bool(number % 2))
-            if number and not plane.left:
+            if number and not up.left:
                 break
-        print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
-        assert plane.left == set(), "the story has not come here"
+        print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
+        assert up.left == set(), "the story has not come here"
 
 
 async def live(teller: Teller, client: HttpClient, name: str, *, from_management: bool) -> None:

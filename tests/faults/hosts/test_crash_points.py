@@ -24,8 +24,8 @@ from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRA
 from tests.faults import register as steps
 from tests.faults.machines import story
 from tests.faults.machines.story import NAMESPACE, Teller
-from tests.faults.plane import running
 from tests.faults.registration_client import RegistrationClient, RegistrationRefused
+from tests.faults.supervised_up import running
 from tests.lab.limits import LIMIT_SECONDS
 
 _ROUNDS = 6
@@ -95,9 +95,9 @@ async def leave(teller: Teller, name: str) -> None:
 
 
 async def test_host_registration_recovers_from_crash_at_every_point(tmp_path: Path) -> None:
-    async with running(tmp_path, steps.points("tests/faults/hosts/test_crash_points.py")) as (plane, client):
+    async with running(tmp_path, steps.points("tests/faults/hosts/test_crash_points.py")) as (up, client):
         teller = Teller(client)
-        registration_client = RegistrationClient(kubeconfig.load(plane.data / "admin.kubeconfig"))
+        registration_client = RegistrationClient(kubeconfig.load(up.data / "admin.kubeconfig"))
         await story.prepare(teller)
         await teller.until(SECRETS, NAMESPACE, clusters.registration_secret("c"), lambda obj: obj is not None)
         for number in range(_ROUNDS):
@@ -105,7 +105,7 @@ async def test_host_registration_recovers_from_crash_at_every_point(tmp_path: Pa
             name = await register(teller, registration_client, f"host-{number}")
             await leave(teller, f"m{number}")
             await leave(teller, name)
-            if not plane.left:
+            if not up.left:
                 break
-        print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
-        assert plane.left == set(), "the story has not come here"
+        print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
+        assert up.left == set(), "the story has not come here"

@@ -12,24 +12,24 @@ from remuda.providers.shared.drivers.simcloud import FileCloud
 from tests.faults import register
 from tests.faults.machines import story
 from tests.faults.machines.story import Teller
-from tests.faults.plane import running
+from tests.faults.supervised_up import running
 
 _ROUNDS = 6
 
 
 async def test_machine_lifecycle_recovers_from_crash_at_every_point(tmp_path: Path) -> None:
-    async with running(tmp_path, register.points("tests/faults/machines/test_crash_points.py")) as (plane, client):
+    async with running(tmp_path, register.points("tests/faults/machines/test_crash_points.py")) as (up, client):
         teller = Teller(client)
         await story.prepare(teller)
         for number in range(_ROUNDS):
             name = f"m{number}"
             await story.live(teller, name)
             assert await story.left(teller, name) == []
-            if number % 2 or not plane.left:
+            if number % 2 or not up.left:
                 await story.retire_driver(teller)
-                if not plane.left:
+                if not up.left:
                     break
-                plane.program.kill()  # the next life registers the driver again
-        print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
-        assert plane.left == set(), "the story has not come here"
-        assert await FileCloud(plane.data / "hosts" / "sim" / "default.jsonl").servers() == []
+                up.program.kill()  # the next life registers the driver again
+        print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
+        assert up.left == set(), "the story has not come here"
+        assert await FileCloud(up.data / "hosts" / "sim" / "default.jsonl").servers() == []

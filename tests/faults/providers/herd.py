@@ -36,10 +36,10 @@ from tests.faults import chapters
 from tests.faults.chapters import Chapter
 from tests.faults.controllers.view import left_in
 from tests.faults.machines.story import Json, Teller, ask_again
-from tests.faults.plane import Plane
 from tests.faults.providers.hosts import Servers
 from tests.faults.providers.proof import complaints
 from tests.faults.registration_client import RegistrationClient
+from tests.faults.supervised_up import SupervisedUp
 from tests.lab.existing_servers import USER, ExistingServer, start_all, stop_all
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -51,14 +51,14 @@ _LOOK_SECONDS = 0.3
 
 
 class Herd:
-    def __init__(self, plane: Plane, client: HttpClient, name: str, existing_servers: ExistingServerPair) -> None:
-        self.plane = plane
+    def __init__(self, up: SupervisedUp, client: HttpClient, name: str, existing_servers: ExistingServerPair) -> None:
+        self.up = up
         self.client = client
         self.name = name  # of its namespace, and of its cloud
         self.existing_servers = existing_servers
         self.teller = Teller(client)
-        self.registration_client = RegistrationClient(kubeconfig.load(plane.data / "admin.kubeconfig"))
-        self.journal = plane.data / "hosts" / "sim" / f"{name}.jsonl"
+        self.registration_client = RegistrationClient(kubeconfig.load(up.data / "admin.kubeconfig"))
+        self.journal = up.data / "hosts" / "sim" / f"{name}.jsonl"
         self.workers = 3
         self.servers = 1 + self.workers
         self.told = 0  # chapters
@@ -162,7 +162,7 @@ class Herd:
         assert complaints(self.journal, self.servers) == []
         assert self.existing_servers.first.files() + self.existing_servers.second.files() == []
         async with asyncio.timeout(LIMIT_SECONDS):  # the last Job's program may be on its way out
-            while self.plane.processes():
+            while self.up.processes():
                 await asyncio.sleep(_LOOK_SECONDS)
 
     # looking

@@ -22,7 +22,7 @@ from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from tests.faults import register
 from tests.faults.machines import story
 from tests.faults.machines.story import NAMESPACE, Teller
-from tests.faults.plane import Plane, running
+from tests.faults.supervised_up import SupervisedUp, running
 from tests.lab.limits import LIMIT_SECONDS
 
 _ROUNDS = 8
@@ -40,14 +40,14 @@ async def bootstrap(teller: Teller) -> None:
     await teller.make(MACHINE.target, NAMESPACE, MACHINE.name, "m", spec={"clusterName": "c", **references})
 
 
-async def move(teller: Teller, plane: Plane) -> None:
+async def move(teller: Teller, up: SupervisedUp) -> None:
     """Each life is somewhere else, and hosts are told so."""
-    lives = len(plane.deaths)
-    while len(plane.deaths) == lives and not await _told(teller, plane.name):
+    lives = len(up.deaths)
+    while len(up.deaths) == lives and not await _told(teller, up.name):
         await asyncio.sleep(_LOOK_SECONDS)
-    if len(plane.deaths) == lives:
-        plane.program.kill()
-        await plane.program.ended()
+    if len(up.deaths) == lives:
+        up.program.kill()
+        await up.program.ended()
 
 
 async def _told(teller: Teller, name: str) -> bool:
@@ -59,9 +59,9 @@ async def _told(teller: Teller, name: str) -> bool:
     return True
 
 
-async def suspend(teller: Teller, plane: Plane, name: str) -> None:
+async def suspend(teller: Teller, up: SupervisedUp, name: str) -> None:
     """While its program runs; then nothing of it does."""
-    await job(teller, plane, name, _FOR_EVER)
+    await job(teller, up, name, _FOR_EVER)
     await teller.until(JOBS, NAMESPACE, name, lambda obj: (obj or {}).get("status", {}).get("ready"))
     await teller.patch(JOBS, NAMESPACE, name, {"spec": {"suspend": True}})
     await teller.until(JOBS, NAMESPACE, name, lambda obj: story._said(obj, "Suspended") == "True")
@@ -76,12 +76,12 @@ async def _active(teller: Teller, job: str) -> list[str]:
     return [pod["metadata"]["name"] for pod in pods if pod and pod["status"]["phase"] in ("Pending", "Running")]
 
 
-async def expire(teller: Teller, plane: Plane, name: str) -> None:
-    await job(teller, plane, name, _SHORT, ttlSecondsAfterFinished=0)
+async def expire(teller: Teller, up: SupervisedUp, name: str) -> None:
+    await job(teller, up, name, _SHORT, ttlSecondsAfterFinished=0)
     await teller.until(JOBS, NAMESPACE, name, lambda obj: obj is None)
 
 
-async def job(teller: Teller, plane: Plane, name: str, boot_seconds: float, **fields: int) -> None:
+async def job(teller: Teller, up: SupervisedUp, name: str, boot_seconds: float, **fields: int) -> None:
     """As the manager would make it: for a server of the driver sim."""
     order = Order(
         driver="sim", action="create", name=name, hostname=name, namespace=NAMESPACE, machine=name, uid=name,
@@ -108,27 +108,27 @@ async def job(teller: Teller, plane: Plane, name: str, boot_seconds: float, **fi
     pod = {"restartPolicy": "Never", "containers": [container], "volumes": [volume]}
     spec = {"managedBy": MANAGED_BY, "backoffLimit": 0, "template": {"spec": pod}, **fields}
     made = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
-    signed = marks.sign(JobKey.load(plane.data / FILE), made, {f"secrets/{name}": content}, sim.Sim.needs.rights)
+    signed = marks.sign(JobKey.load(up.data / FILE), made, {f"secrets/{name}": content}, sim.Sim.needs.rights)
     await teller.make(JOBS, NAMESPACE, "Job", name, metadata=signed["metadata"], spec=spec)
 
 
 async def test_server_move_and_job_suspension_recover_from_crash_at_every_point(tmp_path: Path) -> None:
     points = register.points("tests/faults/providers/test_corner_points.py")
-    async with running(tmp_path, points, names=("127.0.0.1", "localhost")) as (plane, client):
+    async with running(tmp_path, points, names=("127.0.0.1", "localhost")) as (up, client):
         teller = Teller(client)
         await story.prepare(teller)
         await bootstrap(teller)
         for number in range(_ROUNDS):
-            if plane.left:
-                await move(teller, plane)
-                await suspend(teller, plane, f"long-{number}")
-                await expire(teller, plane, f"short-{number}")
-        print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
-        assert plane.left == set(), "nothing has come here"
-        await _nobody_is_left(plane)
+            if up.left:
+                await move(teller, up)
+                await suspend(teller, up, f"long-{number}")
+                await expire(teller, up, f"short-{number}")
+        print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
+        assert up.left == set(), "nothing has come here"
+        await _nobody_is_left(up)
 
 
-async def _nobody_is_left(plane: Plane) -> None:
+async def _nobody_is_left(up: SupervisedUp) -> None:
     async with asyncio.timeout(LIMIT_SECONDS):  # the last one may be on its way out
-        while plane.processes():
+        while up.processes():
             await asyncio.sleep(_LOOK_SECONDS)

@@ -18,7 +18,7 @@ from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.providers.shared.types.machine import machine_kind
 from tests.faults import register
 from tests.faults.machines.story import NAMESPACE, PATIENCE_SECONDS, Json, Teller, _said, left
-from tests.faults.plane import running
+from tests.faults.supervised_up import running
 from tests.lab.drivers import processes_below
 
 _ROUNDS = 4
@@ -98,14 +98,14 @@ async def move(teller: Teller, name: str) -> None:
 
 async def test_cluster_infrastructure_recovers_from_crash_at_every_point(tmp_path: Path) -> None:
     points = register.points("tests/faults/providers/test_infrastructure_points.py")
-    async with running(tmp_path, points) as (plane, client):
+    async with running(tmp_path, points) as (up, client):
         teller = Teller(client)
         await teller.make(SECRETS, NAMESPACE, "Secret", "data", stringData={"value": "#!/bin/sh\n", "format": "script"})
         for number in range(_ROUNDS):
             await share_a_balancer(teller, f"b{number}")
             await move(teller, f"m{number}")
-            if not plane.left:
+            if not up.left:
                 break
-        print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
-        assert plane.left == set(), "the story has not come here"
-        assert processes_below(plane.data / "hosts" / "process") == []
+        print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
+        assert up.left == set(), "the story has not come here"
+        assert processes_below(up.data / "hosts" / "process") == []

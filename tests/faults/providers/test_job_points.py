@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.faults import register
-from tests.faults.plane import running
 from tests.faults.providers import drifter
 from tests.faults.providers.herd import Herd, existing_server_pair
+from tests.faults.supervised_up import running
 
 
 async def test_jobs_die_at_every_point_and_every_server_is_made_once(tmp_path: Path) -> None:
@@ -19,9 +19,9 @@ async def test_jobs_die_at_every_point_and_every_server_is_made_once(tmp_path: P
     site = drifter.install(tmp_path / "site")
     async with (
         existing_server_pair(tmp_path) as existing_servers,
-        running(tmp_path, points, environment=site) as (plane, client),
+        running(tmp_path, points, environment=site) as (up, client),
     ):
-        await Herd(plane, client, "herd", existing_servers).tell()
-        print(f"{len(plane.killed)} kills: {', '.join(plane.killed)}")
-        assert plane.left == set(), "the story has not come here"
-        assert plane.deaths == [], "only Jobs were to die"
+        await Herd(up, client, "herd", existing_servers).tell()
+        print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
+        assert up.left == set(), "the story has not come here"
+        assert up.deaths == [], "only Jobs were to die"

@@ -15,9 +15,9 @@ from collections import Counter
 from pathlib import Path
 
 from tests.faults.conftest import Campaign
-from tests.faults.plane import Plane, running
 from tests.faults.providers import drifter
 from tests.faults.providers.herd import Herd, existing_server_pair
+from tests.faults.supervised_up import SupervisedUp, running
 
 _LONGEST = 1.5  # seconds that `up` is given once it is ready
 _EARLY = 0.2  # so often it is killed while it starts
@@ -26,8 +26,8 @@ _LOOK_SECONDS = 0.02
 
 
 class Killer:
-    def __init__(self, plane: Plane, story: Herd, kills: int, campaign: Campaign) -> None:
-        self._plane = plane
+    def __init__(self, up: SupervisedUp, story: Herd, kills: int, campaign: Campaign) -> None:
+        self._up = up
         self._story = story
         self._kills = kills
         self._campaign = campaign
@@ -48,7 +48,7 @@ class Killer:
         return self.killed.total() < self._kills * (self._story.told + 1) / (len(self._story.chapters()) - 1)
 
     async def _kill_up(self) -> None:
-        victim = self._plane.program
+        victim = self._up.program
         if self._chance.random() > _EARLY:
             await victim.ready()
         await asyncio.sleep(self._chance.uniform(0, _LONGEST))
@@ -64,7 +64,7 @@ class Killer:
     async def _kill_job(self) -> None:
         """One of those that run, or of their supervisors, once there is any; some chapters need none."""
         told = self._story.told
-        while not (running := await asyncio.to_thread(self._plane.jobs)):
+        while not (running := await asyncio.to_thread(self._up.jobs)):
             if self._story.told != told:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
@@ -80,10 +80,10 @@ async def test_machines_survive_random_kills_of_any_process(tmp_path: Path, camp
     site = drifter.install(tmp_path / "site")
     async with (
         existing_server_pair(tmp_path) as existing_servers,
-        running(tmp_path, environment=site) as (plane, client),
+        running(tmp_path, environment=site) as (up, client),
     ):
-        story = Herd(plane, client, "herd", existing_servers)
-        killer = Killer(plane, story, kills, campaign)
+        story = Herd(up, client, "herd", existing_servers)
+        killer = Killer(up, story, kills, campaign)
         killing = asyncio.create_task(killer.run())
         try:
             await story.tell()

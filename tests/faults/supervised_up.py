@@ -1,6 +1,6 @@
 """`remuda up` and the programs of its Jobs, which may die at any point, and are started again as a supervisor would.
 
-    async with running(folder, points) as (plane, client):     # each kills once, whoever comes there first
+    async with running(folder, points) as (up, client):     # each kills once, whoever comes there first
 
 A life that ends by itself is a finding. What runs below the folder is found by what it was told, so that a program
 nobody remembers is seen too.
@@ -27,7 +27,7 @@ _SUPERVISOR = b"remuda.jobs.supervisor"
 _ENDS_SECONDS = 0.05
 
 
-class Plane:
+class SupervisedUp:
     def __init__(
         self, folder: Path, points: Collection[str], *, names: Sequence[str], environment: Mapping[str, str] | None
     ) -> None:
@@ -129,18 +129,18 @@ async def running(
     *,
     names: Sequence[str] = ("127.0.0.1",),
     environment: Mapping[str, str] | None = None,
-) -> AsyncIterator[tuple[Plane, HttpClient]]:
-    plane = Plane(folder, points, names=names, environment=environment)
-    client = await plane.start()
+) -> AsyncIterator[tuple[SupervisedUp, HttpClient]]:
+    up = SupervisedUp(folder, points, names=names, environment=environment)
+    client = await up.start()
     try:
-        yield plane, client
-        assert not plane.findings, "\n".join(plane.findings)
+        yield up, client
+        assert not up.findings, "\n".join(up.findings)
     except BaseException:
-        print(f"left: {sorted(plane.left)}\n{tail(plane.program.log, 60)}")
+        print(f"left: {sorted(up.left)}\n{tail(up.program.log, 60)}")
         raise
     finally:
         await client.close()
-        await plane.close()
+        await up.close()
 
 
 def _processes() -> Iterator[tuple[int, bytes]]:
