@@ -33,7 +33,7 @@ from tests.faults import chapters
 from tests.faults.chapters import Chapter
 from tests.faults.clusters.proof import Witness
 from tests.faults.controllers.view import left_in
-from tests.faults.machines.story import Json, Teller, ask_again
+from tests.faults.machines.story import Json, RetryingClient, ask_again
 from tests.faults.supervised_up import SupervisedUp
 
 VERSION, NEWER = "v1.36.4+nano1", "v1.36.5+nano1"
@@ -61,7 +61,7 @@ class Prairie:
         self.up = up
         self.enough = enough
         self.client = client
-        self.teller = Teller(client)
+        self.retrying_client = RetryingClient(client)
         self.witness = Witness(up.data / "hosts" / "process")
         self.quantities = {SERVERS: 3, WORKERS: 2}
         self.version = VERSION
@@ -83,10 +83,10 @@ class Prairie:
     # the chapters
 
     async def create(self) -> None:
-        await self.teller.make(NAMESPACES, "", "Namespace", _NAMESPACE)
+        await self.retrying_client.make(NAMESPACES, "", "Namespace", _NAMESPACE)
         for pool in self.quantities:
-            await self.teller.make(_CONFIG.target, _NAMESPACE, _CONFIG.name, pool)
-        await self.teller.make(CLUSTER.target, _NAMESPACE, CLUSTER.name, _NAME, spec=self._spec)
+            await self.retrying_client.make(_CONFIG.target, _NAMESPACE, _CONFIG.name, pool)
+        await self.retrying_client.make(CLUSTER.target, _NAMESPACE, CLUSTER.name, _NAME, spec=self._spec)
         await self.settled()
         self.kept = await self._kept_for_life()
         assert len(await self._init_nodes()) == 1
@@ -106,7 +106,7 @@ class Prairie:
         """A server goes and another one comes; and meanwhile there are to be fewer workers."""
         (first,) = await self._init_nodes()
         goes = next(name for name in await self._machines(SERVERS) if name != first)
-        await self.teller.delete(MACHINE.target, _NAMESPACE, goes)
+        await self.retrying_client.delete(MACHINE.target, _NAMESPACE, goes)
         self.quantities[WORKERS] = 1
         await self._declare()
         before = self.machines
@@ -126,9 +126,9 @@ class Prairie:
         assert len(management) == 1, "a second id was given"
         assert await self._kept_for_life() == self.kept, "what is made once was made again"
         assert self.witness.complaints(hosts=5 + 1 + 1) == []
-        await self.teller.delete(CLUSTER.target, _NAMESPACE, _NAME)
-        await self.teller.until(CLUSTER.target, _NAMESPACE, _NAME, lambda obj: obj is None)
-        await self.teller.until(NAMESPACES, "", management[0], lambda obj: obj is None)
+        await self.retrying_client.delete(CLUSTER.target, _NAMESPACE, _NAME)
+        await self.retrying_client.until(CLUSTER.target, _NAMESPACE, _NAME, lambda obj: obj is None)
+        await self.retrying_client.until(NAMESPACES, "", management[0], lambda obj: obj is None)
         assert await self._ids() == []
         await self._has_nothing_left()
 
@@ -166,7 +166,7 @@ class Prairie:
 
     async def _differs(self) -> str:
         """In words; nothing: it does not."""
-        found = await self.teller.get(CLUSTER.target, _NAMESPACE, _NAME)
+        found = await self.retrying_client.get(CLUSTER.target, _NAMESPACE, _NAME)
         assert found is not None
         status = found.get("status") or {}
         if status.get("observedGeneration") != found["metadata"]["generation"]:
@@ -198,7 +198,7 @@ class Prairie:
 
     async def _workload(self, target: Any) -> list[Json]:
         """Of the cluster's own API, as its administrator sees it; nothing, while it does not answer."""
-        secret = await self.teller.get(SECRETS, _NAMESPACE, f"{_NAME}-kubeconfig-admin")
+        secret = await self.retrying_client.get(SECRETS, _NAMESPACE, f"{_NAME}-kubeconfig-admin")
         if secret is None:
             return []
         client = HttpClient(kubeconfig.parse(base64.b64decode(secret["data"]["value"]), origin="the cluster's"))
@@ -214,7 +214,7 @@ class Prairie:
         """What must never change once it is there; the last tells that it is still the cluster that was begun."""
         kept = {}
         for name in _SECRETS_FOR_LIFE:
-            found = await self.teller.get(SECRETS, _NAMESPACE, f"{_NAME}-{name}")
+            found = await self.retrying_client.get(SECRETS, _NAMESPACE, f"{_NAME}-{name}")
             assert found is not None, f"{name} is gone"
             kept[name] = found["data"]
         async with asyncio.timeout(_PATIENCE_SECONDS):  # the cluster's API may not answer just now
@@ -230,7 +230,7 @@ class Prairie:
         ]
 
     async def _ids(self) -> list[str]:
-        listing = await self.teller.persist(partial(self.client.list, MANAGEMENT_CLUSTER.target))
+        listing = await self.retrying_client.until_answered(partial(self.client.list, MANAGEMENT_CLUSTER.target))
         found = [msgspec.json.decode(item) for item in listing.items]
         return [obj["metadata"]["name"] for obj in found if obj["spec"]["displayName"] == _NAME]
 
@@ -239,18 +239,18 @@ class Prairie:
         return {obj["metadata"]["name"]: obj for obj in found if pool in ("", obj["metadata"]["labels"].get(POOL_NAME))}
 
     async def _list(self, kind: Kind[Any]) -> list[Json]:
-        listing = await self.teller.persist(partial(self.client.list, kind.target, _NAMESPACE))
+        listing = await self.retrying_client.until_answered(partial(self.client.list, kind.target, _NAMESPACE))
         return [msgspec.json.decode(item) for item in listing.items]
 
     async def _look_after(self) -> None:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            await ask_again(self.teller, self.client, _MACHINE, _NAMESPACE)
+            await ask_again(self.retrying_client, self.client, _MACHINE, _NAMESPACE)
 
     # applying
 
     async def _declare(self) -> None:
-        await self.teller.patch(CLUSTER.target, _NAMESPACE, _NAME, {"spec": self._spec})
+        await self.retrying_client.patch(CLUSTER.target, _NAMESPACE, _NAME, {"spec": self._spec})
 
     @property
     def _spec(self) -> Json:

@@ -30,7 +30,7 @@ from remuda.runtime.manager import Manager
 from tests.controllers.bootstrap_harness import TEST_MACHINE
 from tests.controllers.control_plane_harness import SERVER, VERSION, WORKER, Hosts, QuickAgents
 from tests.faults import register
-from tests.faults.machines.story import NAMESPACE, Teller
+from tests.faults.machines.story import NAMESPACE, RetryingClient
 from tests.faults.supervised_up import SupervisedUp, running
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -56,53 +56,55 @@ async def agents(up: SupervisedUp, hosts: Hosts) -> AsyncIterator[None]:
         await client.close()
 
 
-async def make(teller: Teller, kind: Kind[Any], name: str, spec: Json, labels: Json | None = None) -> None:
-    await teller.make(kind.target, NAMESPACE, kind.name, name, metadata={"labels": labels or {}}, spec=spec)
+async def make(
+    retrying_client: RetryingClient, kind: Kind[Any], name: str, spec: Json, labels: Json | None = None
+) -> None:
+    await retrying_client.make(kind.target, NAMESPACE, kind.name, name, metadata={"labels": labels or {}}, spec=spec)
 
 
-async def declare(teller: Teller, workload: ApiServer, folder: Path) -> None:
+async def declare(retrying_client: RetryingClient, workload: ApiServer, folder: Path) -> None:
     authority = {
         name: (folder / "pki" / file).read_text() for name, file in (("tls.crt", "ca.crt"), ("tls.key", "ca.key"))
     }
-    await teller.make(SECRETS, NAMESPACE, "Secret", "c-ca", stringData=authority)
-    await make(teller, RKE_CLUSTER, "c", {})
+    await retrying_client.make(SECRETS, NAMESPACE, "Secret", "c-ca", stringData=authority)
+    await make(retrying_client, RKE_CLUSTER, "c", {})
     spec = {
         "kubernetesVersion": VERSION,
         "clusterName": "c",
         "controlPlaneEndpoint": {"host": "127.0.0.1", "port": workload.front.port},
         "upgradeStrategy": {"workerDrainOptions": _DRAIN},
     }
-    await make(teller, RKE_CONTROL_PLANE, "c", spec)
-    await teller.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", lambda obj: "WaitingForCluster" in str(obj))
+    await make(retrying_client, RKE_CONTROL_PLANE, "c", spec)
+    await retrying_client.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", lambda obj: "WaitingForCluster" in str(obj))
     references = {
         "infrastructureRef": {"apiGroup": names.GROUP, "kind": "RKECluster", "name": "c"},
         "controlPlaneRef": {"apiGroup": names.GROUP, "kind": "RKEControlPlane", "name": "c"},
     }
-    await make(teller, CLUSTER, "c", references)
+    await make(retrying_client, CLUSTER, "c", references)
 
 
-async def machine(teller: Teller, name: str, roles: Json, number: int) -> None:
+async def machine(retrying_client: RetryingClient, name: str, roles: Json, number: int) -> None:
     labels = {**roles, capi_names.CLUSTER_NAME: "c"}
-    await make(teller, RKE_BOOTSTRAP, name, {"clusterName": "c"}, labels)
+    await make(retrying_client, RKE_BOOTSTRAP, name, {"clusterName": "c"}, labels)
     target = TEST_MACHINE.target
-    await teller.make(target, NAMESPACE, TEST_MACHINE.name, name, spec={"providerID": f"test://{name}"})
+    await retrying_client.make(target, NAMESPACE, TEST_MACHINE.name, name, spec={"providerID": f"test://{name}"})
     spec = {
         "clusterName": "c",
         "bootstrap": {"configRef": {"apiGroup": names.GROUP, "kind": "RKEBootstrap", "name": name}},
         "infrastructureRef": TEST_MACHINE.reference(name),
     }
-    await make(teller, MACHINE, name, spec, labels)
+    await make(retrying_client, MACHINE, name, spec, labels)
     addresses = [{"type": "InternalIP", "address": f"10.0.0.{number}"}]
-    await teller.patch_status(
+    await retrying_client.patch_status(
         target, NAMESPACE, name, {"initialization": {"provisioned": True}, "addresses": addresses}
     )
-    await teller.until(RKE_BOOTSTRAP.target, NAMESPACE, name, lambda obj: said(obj, "AgentConnected"))
-    found = await teller.get(RKE_BOOTSTRAP.target, NAMESPACE, name)
+    await retrying_client.until(RKE_BOOTSTRAP.target, NAMESPACE, name, lambda obj: said(obj, "AgentConnected"))
+    found = await retrying_client.get(RKE_BOOTSTRAP.target, NAMESPACE, name)
     assert found is not None
     kept = [one for one in found["status"]["conditions"] if one["type"] != "AgentConnected"]
     called = {"type": "AgentConnected", "status": "True", "reason": "Connected", "message": ""}
     news = [*kept, {**called, "lastTransitionTime": clock.now()}]
-    await teller.patch_status(RKE_BOOTSTRAP.target, NAMESPACE, name, {"conditions": news})
+    await retrying_client.patch_status(RKE_BOOTSTRAP.target, NAMESPACE, name, {"conditions": news})
 
 
 async def node(workload: Client, name: str) -> None:
@@ -121,16 +123,16 @@ async def node(workload: Client, name: str) -> None:
     await workload.patch(NODE.target, "", name, {"status": status}, subresource="status")
 
 
-async def leave(teller: Teller, workload: Client, hosts: Hosts, name: str) -> None:
+async def leave(retrying_client: RetryingClient, workload: Client, hosts: Hosts, name: str) -> None:
     """As the distribution does it, when it is asked."""
-    await teller.delete(MACHINE.target, NAMESPACE, name)
+    await retrying_client.delete(MACHINE.target, NAMESPACE, name)
     async with asyncio.timeout(LIMIT_SECONDS):
         while f'{_K3S}/remove":"true"'.encode() not in await workload.get(NODE.target, "", name):
             await asyncio.sleep(0.2)
     hosts.members.remove(name)
     left = {"metadata": {"annotations": {f"{_K3S}/removed-node-name": f"{name}-0a1b"}}}
     await workload.patch(NODE.target, "", name, left)
-    await teller.until(MACHINE.target, NAMESPACE, name, lambda obj: obj is None)
+    await retrying_client.until(MACHINE.target, NAMESPACE, name, lambda obj: obj is None)
 
 
 def said(obj: Json | None, type: str) -> str:
@@ -142,11 +144,11 @@ def is_ready(generation: int) -> Any:
     return lambda obj: said(obj, "Ready") == "True" and obj["status"].get("observedGeneration", 0) >= generation
 
 
-async def change(teller: Teller, **spec: Any) -> None:
-    await teller.patch(RKE_CONTROL_PLANE.target, NAMESPACE, "c", {"spec": spec})
-    found = await teller.get(RKE_CONTROL_PLANE.target, NAMESPACE, "c")
+async def change(retrying_client: RetryingClient, **spec: Any) -> None:
+    await retrying_client.patch(RKE_CONTROL_PLANE.target, NAMESPACE, "c", {"spec": spec})
+    found = await retrying_client.get(RKE_CONTROL_PLANE.target, NAMESPACE, "c")
     assert found is not None
-    await teller.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", is_ready(found["metadata"]["generation"]))
+    await retrying_client.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", is_ready(found["metadata"]["generation"]))
 
 
 async def test_control_plane_recovers_from_crash_at_every_point(tmp_path: Path) -> None:
@@ -155,29 +157,31 @@ async def test_control_plane_recovers_from_crash_at_every_point(tmp_path: Path) 
     workload = await ApiServer.start(ServerSettings(data_dir=tmp_path / "workload", port=0))
     try:
         async with running(tmp_path, register.points(_SUITE)) as (up, client):
-            teller = Teller(client)
-            await teller.persist(lambda: install(client, [TEST_MACHINE.definition()]))
+            retrying_client = RetryingClient(client)
+            await retrying_client.until_answered(lambda: install(client, [TEST_MACHINE.definition()]))
             async with agents(up, hosts):
-                await live(teller, workload, hosts, tmp_path / "workload")
+                await live(retrying_client, workload, hosts, tmp_path / "workload")
             print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
             assert up.left == set(), "the story has not come here"
     finally:
         await workload.stop()
 
 
-async def live(teller: Teller, workload: ApiServer, hosts: Hosts, folder: Path) -> None:
+async def live(retrying_client: RetryingClient, workload: ApiServer, hosts: Hosts, folder: Path) -> None:
     api = workload.client()
-    await declare(teller, workload, folder)
+    await declare(retrying_client, workload, folder)
     for number, (name, roles) in enumerate(_MACHINES.items(), 1):
         if roles is WORKER:  # its plan, which fails, is then the last: no other server is put into it
             for server in list(_MACHINES)[: number - 1]:
-                await teller.until(MACHINE.target, NAMESPACE, server, lambda obj: said(obj, "Reconciled") == "True")
-        await machine(teller, name, dict(roles), number)
+                await retrying_client.until(
+                    MACHINE.target, NAMESPACE, server, lambda obj: said(obj, "Reconciled") == "True"
+                )
+        await machine(retrying_client, name, dict(roles), number)
         await node(api, name)
-    await teller.until(MACHINE.target, NAMESPACE, "w1", lambda obj: said(obj, "PlanApplied") == "False")
+    await retrying_client.until(MACHINE.target, NAMESPACE, "w1", lambda obj: said(obj, "PlanApplied") == "False")
     hosts.failing.clear()
-    await teller.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", is_ready(1))
-    tokens = await teller.get(SECRETS, NAMESPACE, "c-rke-state")
+    await retrying_client.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", is_ready(1))
+    tokens = await retrying_client.get(SECRETS, NAMESPACE, "c-rke-state")
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -185,23 +189,23 @@ async def live(teller: Teller, workload: ApiServer, hosts: Hosts, folder: Path) 
         "spec": {"nodeName": "w1", "containers": [{"name": "c", "image": "i"}], "terminationGracePeriodSeconds": 0},
     }
     await api.create(NODE.target._replace(plural="pods"), "default", pod)
-    await change(teller, machineGlobalConfig={"kubelet-arg": ["max-pods=50"]})
-    await change(teller, controlPlaneEndpoint={"host": "localhost", "port": workload.front.port})
-    marked = [name for name in _MACHINES if await is_init(teller, name)]
+    await change(retrying_client, machineGlobalConfig={"kubelet-arg": ["max-pods=50"]})
+    await change(retrying_client, controlPlaneEndpoint={"host": "localhost", "port": workload.front.port})
+    marked = [name for name in _MACHINES if await is_init(retrying_client, name)]
     assert len(marked) == 1, "the cluster was begun once"
-    await leave(teller, api, hosts, marked[0])
-    await teller.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", is_ready(1))
-    kept = await teller.get(SECRETS, NAMESPACE, "c-rke-state")
+    await leave(retrying_client, api, hosts, marked[0])
+    await retrying_client.until(RKE_CONTROL_PLANE.target, NAMESPACE, "c", is_ready(1))
+    kept = await retrying_client.get(SECRETS, NAMESPACE, "c-rke-state")
     assert tokens is not None
     assert kept is not None
     assert kept["data"] == tokens["data"]
     assert sorted(set(hosts.members)) == sorted(hosts.members) == sorted({"s1", "s2", "s3"} - {marked[0]})
-    await teller.delete(CLUSTER.target, NAMESPACE, "c")
+    await retrying_client.delete(CLUSTER.target, NAMESPACE, "c")
     for target in (CLUSTER.target, RKE_CONTROL_PLANE.target):
-        await teller.until(target, NAMESPACE, "c", lambda obj: obj is None)
-    assert await teller.names(MACHINE.target) == []
+        await retrying_client.until(target, NAMESPACE, "c", lambda obj: obj is None)
+    assert await retrying_client.names(MACHINE.target) == []
 
 
-async def is_init(teller: Teller, name: str) -> bool:
-    found = await teller.get(RKE_BOOTSTRAP.target, NAMESPACE, name)
+async def is_init(retrying_client: RetryingClient, name: str) -> bool:
+    found = await retrying_client.get(RKE_BOOTSTRAP.target, NAMESPACE, name)
     return found is not None and found["metadata"]["labels"].get(names.INIT_NODE) == "true"

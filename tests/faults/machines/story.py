@@ -1,7 +1,7 @@
 """The life of one machine of the driver `sim`, told to a management plane that keeps dying.
 
 Its first attempt fails, somebody asks for another, it becomes ready; its removal fails once, somebody asks again, and
-it goes. Then its driver goes, with its kinds. Whatever the teller asks for is asked again until somebody answers.
+it goes. Then its driver goes, with its kinds. Every request is sent again until the server answers.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ PATIENCE_SECONDS = 960.0
 _RETRY_SECONDS = 0.2
 
 
-class Teller:
+class RetryingClient:
     def __init__(self, client: HttpClient) -> None:
         self._client = client
 
-    async def persist(self, act: Callable[[], Awaitable[T]]) -> T:
+    async def until_answered(self, act: Callable[[], Awaitable[T]]) -> T:
         """Once somebody answers; what the answer is, is another matter."""
         while True:
             try:
@@ -53,7 +53,7 @@ class Teller:
         obj = {"apiVersion": target.api_version, "kind": kind, "metadata": metadata, **fields}
         while True:
             try:
-                await self.persist(lambda: self._client.create(target, namespace, obj))
+                await self.until_answered(lambda: self._client.create(target, namespace, obj))
                 return
             except AlreadyExists:  # the answer to an earlier attempt was lost
                 return
@@ -63,7 +63,9 @@ class Teller:
 
     async def get(self, target: Target, namespace: str, name: str) -> Json | None:
         try:
-            found: Json = msgspec.json.decode(await self.persist(lambda: self._client.get(target, namespace, name)))
+            found: Json = msgspec.json.decode(
+                await self.until_answered(lambda: self._client.get(target, namespace, name))
+            )
         except NotFound:
             return None
         return found
@@ -78,72 +80,76 @@ class Teller:
             raise AssertionError(f"not within {PATIENCE_SECONDS} s: {target.plural} {name}: {found}") from None
 
     async def patch(self, target: Target, namespace: str, name: str, patch: Json) -> None:
-        await self.persist(lambda: self._client.patch(target, namespace, name, patch))
+        await self.until_answered(lambda: self._client.patch(target, namespace, name, patch))
 
     async def patch_status(self, target: Target, namespace: str, name: str, status: Json) -> None:
         patch = {"status": status}
-        await self.persist(lambda: self._client.patch(target, namespace, name, patch, subresource="status"))
+        await self.until_answered(lambda: self._client.patch(target, namespace, name, patch, subresource="status"))
 
     async def delete(self, target: Target, namespace: str, name: str) -> None:
         with ignore_not_found():
-            await self.persist(lambda: self._client.delete(target, namespace, name))
+            await self.until_answered(lambda: self._client.delete(target, namespace, name))
 
     async def names(self, target: Target) -> list[str]:
-        listing = await self.persist(lambda: self._client.list(target, NAMESPACE))
+        listing = await self.until_answered(lambda: self._client.list(target, NAMESPACE))
         return [msgspec.json.decode(item)["metadata"]["name"] for item in listing.items]
 
 
-async def prepare(teller: Teller) -> None:
+async def prepare(retrying_client: RetryingClient) -> None:
     """A Cluster that is as good as there, bootstrap data that nobody reads, and a credential."""
-    await teller.make(RKE_CLUSTER.target, NAMESPACE, RKE_CLUSTER.name, "c", spec={})
+    await retrying_client.make(RKE_CLUSTER.target, NAMESPACE, RKE_CLUSTER.name, "c", spec={})
     ref = {"apiGroup": RKE_CLUSTER.group, "kind": RKE_CLUSTER.name, "name": "c"}
-    await teller.make(CLUSTER.target, NAMESPACE, CLUSTER.name, "c", spec={"infrastructureRef": ref})
-    await teller.make(SECRETS, NAMESPACE, "Secret", "data", stringData={"value": "#!/bin/sh\n", "format": "script"})
-    await teller.make(SECRETS, NAMESPACE, "Secret", "cloud", stringData={"token": "good"})
+    await retrying_client.make(CLUSTER.target, NAMESPACE, CLUSTER.name, "c", spec={"infrastructureRef": ref})
+    await retrying_client.make(
+        SECRETS, NAMESPACE, "Secret", "data", stringData={"value": "#!/bin/sh\n", "format": "script"}
+    )
+    await retrying_client.make(SECRETS, NAMESPACE, "Secret", "cloud", stringData={"token": "good"})
 
 
-async def live(teller: Teller, name: str) -> None:
+async def live(retrying_client: RetryingClient, name: str) -> None:
     spec = {
         "clusterName": "c",
         "bootstrap": {"dataSecretName": "data"},
         "infrastructureRef": {"apiGroup": SIM.group, "kind": SIM.name, "name": name},
     }
     common = {"cloudCredentialSecretName": "cloud"}
-    await teller.make(
+    await retrying_client.make(
         SIM.target, NAMESPACE, SIM.name, name, spec={"failures": 1, "removeFailures": 1, "common": common}
     )
-    await teller.make(MACHINE.target, NAMESPACE, MACHINE.name, name, spec=spec)
-    await teller.until(SIM.target, NAMESPACE, name, lambda obj: _said(obj, "CreateJob") == "False")
-    await teller.patch(SIM.target, NAMESPACE, name, {"metadata": {"annotations": {RETRY: "now"}}})
-    await teller.until(SIM.target, NAMESPACE, name, lambda obj: _said(obj, "Ready") == "True")
-    await teller.delete(MACHINE.target, NAMESPACE, name)
-    await teller.until(SIM.target, NAMESPACE, name, lambda obj: _said(obj, "DeleteJob") == "False")
-    await teller.patch(SIM.target, NAMESPACE, name, {"metadata": {"annotations": {RETRY: "again"}}})
-    await teller.until(SIM.target, NAMESPACE, name, lambda obj: obj is None)
-    await teller.until(MACHINE.target, NAMESPACE, name, lambda obj: obj is None)
+    await retrying_client.make(MACHINE.target, NAMESPACE, MACHINE.name, name, spec=spec)
+    await retrying_client.until(SIM.target, NAMESPACE, name, lambda obj: _said(obj, "CreateJob") == "False")
+    await retrying_client.patch(SIM.target, NAMESPACE, name, {"metadata": {"annotations": {RETRY: "now"}}})
+    await retrying_client.until(SIM.target, NAMESPACE, name, lambda obj: _said(obj, "Ready") == "True")
+    await retrying_client.delete(MACHINE.target, NAMESPACE, name)
+    await retrying_client.until(SIM.target, NAMESPACE, name, lambda obj: _said(obj, "DeleteJob") == "False")
+    await retrying_client.patch(SIM.target, NAMESPACE, name, {"metadata": {"annotations": {RETRY: "again"}}})
+    await retrying_client.until(SIM.target, NAMESPACE, name, lambda obj: obj is None)
+    await retrying_client.until(MACHINE.target, NAMESPACE, name, lambda obj: obj is None)
 
 
-async def retire_driver(teller: Teller) -> None:
+async def retire_driver(retrying_client: RetryingClient) -> None:
     """Delete the driver and wait until that object is gone. A program that dies now registers the driver again."""
-    before = await teller.get(NODE_DRIVER.target, "", "sim")
+    before = await retrying_client.get(NODE_DRIVER.target, "", "sim")
     assert before is not None
     uid = before["metadata"]["uid"]
-    await teller.delete(NODE_DRIVER.target, "", "sim")
-    await teller.until(NODE_DRIVER.target, "", "sim", lambda obj: obj is None or obj["metadata"]["uid"] != uid)
+    await retrying_client.delete(NODE_DRIVER.target, "", "sim")
+    await retrying_client.until(NODE_DRIVER.target, "", "sim", lambda obj: obj is None or obj["metadata"]["uid"] != uid)
 
 
-async def left(teller: Teller, name: str) -> list[str]:
-    return [found for target in (JOBS, SECRETS) for found in await teller.names(target) if found.startswith(name)]
+async def left(retrying_client: RetryingClient, name: str) -> list[str]:
+    return [
+        found for target in (JOBS, SECRETS) for found in await retrying_client.names(target) if found.startswith(name)
+    ]
 
 
-async def ask_again(teller: Teller, client: HttpClient, kind: Kind[Any], namespace: str) -> None:
+async def ask_again(retrying_client: RetryingClient, client: HttpClient, kind: Kind[Any], namespace: str) -> None:
     """As somebody who asks for another attempt as soon as one has failed."""
     with contextlib.suppress(NotFound, AlreadyExists, Conflict):  # its kind comes yet; or it has just gone
-        listing = await teller.persist(lambda: client.list(kind.target, namespace))
+        listing = await retrying_client.until_answered(lambda: client.list(kind.target, namespace))
         for obj in map(msgspec.json.decode, listing.items):
             if (obj.get("status") or {}).get("lastFailureTime"):
                 patch = {"metadata": {"annotations": {RETRY: f"{obj['status'].get('countedJob')}"}}}
-                await teller.patch(kind.target, namespace, obj["metadata"]["name"], patch)
+                await retrying_client.patch(kind.target, namespace, obj["metadata"]["name"], patch)
 
 
 def _said(obj: Json | None, type: str) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from remuda.providers.shared.drivers.simcloud import FileCloud
 from tests.faults import register
 from tests.faults.machines import story
-from tests.faults.machines.story import Teller
+from tests.faults.machines.story import RetryingClient
 from tests.faults.supervised_up import running
 
 _ROUNDS = 6
@@ -19,14 +19,14 @@ _ROUNDS = 6
 
 async def test_machine_lifecycle_recovers_from_crash_at_every_point(tmp_path: Path) -> None:
     async with running(tmp_path, register.points("tests/faults/machines/test_crash_points.py")) as (up, client):
-        teller = Teller(client)
-        await story.prepare(teller)
+        retrying_client = RetryingClient(client)
+        await story.prepare(retrying_client)
         for number in range(_ROUNDS):
             name = f"m{number}"
-            await story.live(teller, name)
-            assert await story.left(teller, name) == []
+            await story.live(retrying_client, name)
+            assert await story.left(retrying_client, name) == []
             if number % 2 or not up.left:
-                await story.retire_driver(teller)
+                await story.retire_driver(retrying_client)
                 if not up.left:
                     break
                 up.program.kill()  # the next life registers the driver again

@@ -35,7 +35,7 @@ from remuda.providers.shared.types.machine import NODE_DRIVER, machine_kind, tem
 from tests.faults import chapters
 from tests.faults.chapters import Chapter
 from tests.faults.controllers.view import left_in
-from tests.faults.machines.story import Json, Teller, ask_again
+from tests.faults.machines.story import Json, RetryingClient, ask_again
 from tests.faults.providers.hosts import Servers
 from tests.faults.providers.proof import complaints
 from tests.faults.registration_client import RegistrationClient
@@ -56,7 +56,7 @@ class Herd:
         self.client = client
         self.name = name  # of its namespace, and of its cloud
         self.existing_servers = existing_servers
-        self.teller = Teller(client)
+        self.retrying_client = RetryingClient(client)
         self.registration_client = RegistrationClient(kubeconfig.load(up.data / "admin.kubeconfig"))
         self.journal = up.data / "hosts" / "sim" / f"{name}.jsonl"
         self.workers = 3
@@ -79,7 +79,7 @@ class Herd:
     # the chapters
 
     async def create(self) -> None:
-        await self.teller.make(NAMESPACES, "", "Namespace", self.name)
+        await self.retrying_client.make(NAMESPACES, "", "Namespace", self.name)
         await self._make(RKE_CLUSTER, "c", {})
         await self._make(CLUSTER, "c", {"infrastructureRef": _reference(RKE_CLUSTER, "c")})
         await self._make_pool()
@@ -116,7 +116,7 @@ class Herd:
         await self._make_secret("script", value="#!/bin/sh\necho hello\n", format="script")
         for driver in ("existing", "drifter"):
             allowed = {"metadata": {"annotations": {ALLOW_LOCAL: "true"}}}
-            await self.teller.patch(NODE_DRIVER.target, "", driver, allowed)
+            await self.retrying_client.patch(NODE_DRIVER.target, "", driver, allowed)
         for kind, ssh_server in ((EXISTING, self.existing_servers.first), (DRIFTER, self.existing_servers.second)):
             options = {"address": ssh_server.name, "sshUser": USER, "common": {"cloudCredentialSecretName": "login"}}
             await self._make(kind, kind.name.lower(), options)
@@ -125,18 +125,18 @@ class Herd:
     async def register(self) -> None:
         """A host that somebody made, by the cluster's token."""
         secret = clusters.registration_secret("c")
-        await self.teller.until(SECRETS, self.name, secret, lambda obj: obj is not None)
-        found = await self.teller.get(SECRETS, self.name, secret)
+        await self.retrying_client.until(SECRETS, self.name, secret, lambda obj: obj is not None)
+        found = await self.retrying_client.get(SECRETS, self.name, secret)
         assert found is not None
         token = base64.b64decode(found["data"]["token"]).decode()
         await self.registration_client.connect(token, f"id-{self.name}", Role_Worker="true", Node_Name="walk-in")
         name = custom.machine_name(f"id-{self.name}")
-        await self.teller.until(CUSTOM_MACHINE.target, self.name, name, lambda obj: _says(obj, "Ready"))
+        await self.retrying_client.until(CUSTOM_MACHINE.target, self.name, name, lambda obj: _says(obj, "Ready"))
 
     async def scale(self, workers: int) -> None:
         self.servers += max(0, workers - self.workers)
         self.workers = workers
-        await self.teller.patch(MACHINE_DEPLOYMENT.target, self.name, "pool", {"spec": {"replicas": workers}})
+        await self.retrying_client.patch(MACHINE_DEPLOYMENT.target, self.name, "pool", {"spec": {"replicas": workers}})
         await self.settled()
 
     async def follow(self) -> None:
@@ -144,17 +144,19 @@ class Herd:
         run = {"name": "say", "command": "/bin/sh", "args": ["-c", "echo done >> $REMUDA_HOST_ROOT/done"]}
         plan = msgspec.json.encode({"instructions": [run]})
         secret = names.plan_secret(HOST)
-        await self.teller.patch(SECRETS, self.name, secret, {"data": {"plan": base64.b64encode(plan).decode()}})
+        await self.retrying_client.patch(
+            SECRETS, self.name, secret, {"data": {"plan": base64.b64encode(plan).decode()}}
+        )
         applied = base64.b64encode(hashlib.sha256(plan).hexdigest().encode()).decode()
-        await self.teller.until(
+        await self.retrying_client.until(
             SECRETS, self.name, secret, lambda obj: ((obj or {}).get("data") or {}).get("applied-checksum") == applied
         )
 
     async def delete(self) -> None:
-        await self.teller.delete(CLUSTER.target, self.name, "c")
-        await self.teller.until(CLUSTER.target, self.name, "c", lambda obj: obj is None)
+        await self.retrying_client.delete(CLUSTER.target, self.name, "c")
+        await self.retrying_client.until(CLUSTER.target, self.name, "c", lambda obj: obj is None)
         for secret in ("login", "script"):  # the user's own
-            await self.teller.delete(SECRETS, self.name, secret)
+            await self.retrying_client.delete(SECRETS, self.name, secret)
         async with asyncio.timeout(_PATIENCE_SECONDS):
             while left := await left_in(self.client, self.name):
                 await asyncio.sleep(_LOOK_SECONDS)
@@ -186,7 +188,7 @@ class Herd:
     async def _machines(self) -> list[tuple[Kind[Any], Json]]:
         found = []
         for kind in (SIM, PROCESS, EXISTING, DRIFTER):
-            listing = await self.teller.persist(partial(self.client.list, kind.target, self.name))
+            listing = await self.retrying_client.until_answered(partial(self.client.list, kind.target, self.name))
             found += [(kind, msgspec.json.decode(item)) for item in listing.items]
         return found
 
@@ -194,7 +196,7 @@ class Herd:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             for kind in (SIM, PROCESS, EXISTING, DRIFTER):
-                await ask_again(self.teller, self.client, kind, self.name)
+                await ask_again(self.retrying_client, self.client, kind, self.name)
 
     # applying
 
@@ -203,10 +205,12 @@ class Herd:
         return {"cloud": self.name, "bootSeconds": 0.1}
 
     async def _make(self, kind: Kind[Any], name: str, spec: Json) -> None:
-        await self.teller.make(kind.target, self.name, kind.name, name, metadata={"labels": _LABELS}, spec=spec)
+        await self.retrying_client.make(
+            kind.target, self.name, kind.name, name, metadata={"labels": _LABELS}, spec=spec
+        )
 
     async def _make_secret(self, name: str, **data: str) -> None:
-        await self.teller.make(SECRETS, self.name, "Secret", name, stringData=data)
+        await self.retrying_client.make(SECRETS, self.name, "Secret", name, stringData=data)
 
     async def _refer(self, kind: Kind[Any], name: str, bootstrap: Json) -> None:
         spec = {"clusterName": "c", "bootstrap": bootstrap, "infrastructureRef": _reference(kind, name)}

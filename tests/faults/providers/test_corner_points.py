@@ -21,7 +21,7 @@ from remuda.providers.shared.drivers.spi import Order
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from tests.faults import register
 from tests.faults.machines import story
-from tests.faults.machines.story import NAMESPACE, Teller
+from tests.faults.machines.story import NAMESPACE, RetryingClient
 from tests.faults.supervised_up import SupervisedUp, running
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -30,58 +30,62 @@ _LOOK_SECONDS = 0.1
 _FOR_EVER, _SHORT = 3600.0, 0.0  # seconds until the server of a Job runs
 
 
-async def bootstrap(teller: Teller) -> None:
+async def bootstrap(retrying_client: RetryingClient) -> None:
     """Data for a host that never comes for it."""
     references = {
         "bootstrap": {"configRef": {"apiGroup": RKE_BOOTSTRAP.group, "kind": RKE_BOOTSTRAP.name, "name": "m"}},
         "infrastructureRef": {"apiGroup": names.MACHINE_GROUP, "kind": "SimMachine", "name": "m"},
     }
-    await teller.make(RKE_BOOTSTRAP.target, NAMESPACE, RKE_BOOTSTRAP.name, "m")
-    await teller.make(MACHINE.target, NAMESPACE, MACHINE.name, "m", spec={"clusterName": "c", **references})
+    await retrying_client.make(RKE_BOOTSTRAP.target, NAMESPACE, RKE_BOOTSTRAP.name, "m")
+    await retrying_client.make(MACHINE.target, NAMESPACE, MACHINE.name, "m", spec={"clusterName": "c", **references})
 
 
-async def move(teller: Teller, up: SupervisedUp) -> None:
+async def move(retrying_client: RetryingClient, up: SupervisedUp) -> None:
     """Each life is somewhere else, and hosts are told so."""
     lives = len(up.deaths)
-    while len(up.deaths) == lives and not await _told(teller, up.name):
+    while len(up.deaths) == lives and not await _told(retrying_client, up.name):
         await asyncio.sleep(_LOOK_SECONDS)
     if len(up.deaths) == lives:
         up.program.kill()
         await up.program.ended()
 
 
-async def _told(teller: Teller, name: str) -> bool:
+async def _told(retrying_client: RetryingClient, name: str) -> bool:
     places = {clusters.registration_secret("c"): "command", names.bootstrap_secret("m"): "value"}
     for secret, key in places.items():
-        found = await teller.get(SECRETS, NAMESPACE, secret)
+        found = await retrying_client.get(SECRETS, NAMESPACE, secret)
         if found is None or f"https://{name}:".encode() not in base64.b64decode(found["data"][key]):
             return False
     return True
 
 
-async def suspend(teller: Teller, up: SupervisedUp, name: str) -> None:
+async def suspend(retrying_client: RetryingClient, up: SupervisedUp, name: str) -> None:
     """While its program runs; then nothing of it does."""
-    await job(teller, up, name, _FOR_EVER)
-    await teller.until(JOBS, NAMESPACE, name, lambda obj: (obj or {}).get("status", {}).get("ready"))
-    await teller.patch(JOBS, NAMESPACE, name, {"spec": {"suspend": True}})
-    await teller.until(JOBS, NAMESPACE, name, lambda obj: story._said(obj, "Suspended") == "True")
+    await job(retrying_client, up, name, _FOR_EVER)
+    await retrying_client.until(JOBS, NAMESPACE, name, lambda obj: (obj or {}).get("status", {}).get("ready"))
+    await retrying_client.patch(JOBS, NAMESPACE, name, {"spec": {"suspend": True}})
+    await retrying_client.until(JOBS, NAMESPACE, name, lambda obj: story._said(obj, "Suspended") == "True")
     async with asyncio.timeout(story.PATIENCE_SECONDS):
-        while await _active(teller, name):
+        while await _active(retrying_client, name):
             await asyncio.sleep(_LOOK_SECONDS)
-    await teller.delete(JOBS, NAMESPACE, name)
+    await retrying_client.delete(JOBS, NAMESPACE, name)
 
 
-async def _active(teller: Teller, job: str) -> list[str]:
-    pods = [await teller.get(PODS, NAMESPACE, name) for name in await teller.names(PODS) if name.startswith(job)]
+async def _active(retrying_client: RetryingClient, job: str) -> list[str]:
+    pods = [
+        await retrying_client.get(PODS, NAMESPACE, name)
+        for name in await retrying_client.names(PODS)
+        if name.startswith(job)
+    ]
     return [pod["metadata"]["name"] for pod in pods if pod and pod["status"]["phase"] in ("Pending", "Running")]
 
 
-async def expire(teller: Teller, up: SupervisedUp, name: str) -> None:
-    await job(teller, up, name, _SHORT, ttlSecondsAfterFinished=0)
-    await teller.until(JOBS, NAMESPACE, name, lambda obj: obj is None)
+async def expire(retrying_client: RetryingClient, up: SupervisedUp, name: str) -> None:
+    await job(retrying_client, up, name, _SHORT, ttlSecondsAfterFinished=0)
+    await retrying_client.until(JOBS, NAMESPACE, name, lambda obj: obj is None)
 
 
-async def job(teller: Teller, up: SupervisedUp, name: str, boot_seconds: float, **fields: int) -> None:
+async def job(retrying_client: RetryingClient, up: SupervisedUp, name: str, boot_seconds: float, **fields: int) -> None:
     """As the manager would make it: for a server of the driver sim."""
     order = Order(
         driver="sim", action="create", name=name, hostname=name, namespace=NAMESPACE, machine=name, uid=name,
@@ -89,11 +93,11 @@ async def job(teller: Teller, up: SupervisedUp, name: str, boot_seconds: float, 
     )  # fmt: skip
     content = {"order.json": msgspec.json.encode(order)}
     data = {key: base64.b64encode(value).decode() for key, value in content.items()}
-    await teller.make(SECRETS, NAMESPACE, "Secret", name, data=data)
-    await teller.make(SECRETS, NAMESPACE, "Secret", f"{name}-state")
+    await retrying_client.make(SECRETS, NAMESPACE, "Secret", name, data=data)
+    await retrying_client.make(SECRETS, NAMESPACE, "Secret", f"{name}-state")
     rule = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "update", "patch"]}
-    await teller.make(ROLES, NAMESPACE, "Role", "state", rules=[rule])
-    await teller.make(
+    await retrying_client.make(ROLES, NAMESPACE, "Role", "state", rules=[rule])
+    await retrying_client.make(
         *(ROLE_BINDINGS, NAMESPACE, "RoleBinding", "state"),
         roleRef={"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "state"},
         subjects=[{"kind": "ServiceAccount", "name": "default", "namespace": NAMESPACE}],
@@ -109,20 +113,20 @@ async def job(teller: Teller, up: SupervisedUp, name: str, boot_seconds: float, 
     spec = {"managedBy": MANAGED_BY, "backoffLimit": 0, "template": {"spec": pod}, **fields}
     made = {"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}
     signed = marks.sign(JobKey.load(up.data / FILE), made, {f"secrets/{name}": content}, sim.Sim.needs.rights)
-    await teller.make(JOBS, NAMESPACE, "Job", name, metadata=signed["metadata"], spec=spec)
+    await retrying_client.make(JOBS, NAMESPACE, "Job", name, metadata=signed["metadata"], spec=spec)
 
 
 async def test_server_move_and_job_suspension_recover_from_crash_at_every_point(tmp_path: Path) -> None:
     points = register.points("tests/faults/providers/test_corner_points.py")
     async with running(tmp_path, points, names=("127.0.0.1", "localhost")) as (up, client):
-        teller = Teller(client)
-        await story.prepare(teller)
-        await bootstrap(teller)
+        retrying_client = RetryingClient(client)
+        await story.prepare(retrying_client)
+        await bootstrap(retrying_client)
         for number in range(_ROUNDS):
             if up.left:
-                await move(teller, up)
-                await suspend(teller, up, f"long-{number}")
-                await expire(teller, up, f"short-{number}")
+                await move(retrying_client, up)
+                await suspend(retrying_client, up, f"long-{number}")
+                await expire(retrying_client, up, f"short-{number}")
         print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
         assert up.left == set(), "nothing has come here"
         await _nobody_is_left(up)
