@@ -55,7 +55,7 @@ def provide(data: Path, folder: Path) -> None:
         store.add("nano", version, nano_bundles.architecture(), {nano_bundles.NAME: path})
 
 
-class Prairie:
+class ClusterStory:
     def __init__(self, up: SupervisedUp, client: HttpClient, enough: asyncio.Event) -> None:
         """`enough`: has happened to it; it does not go before."""
         self.up = up
@@ -68,16 +68,16 @@ class Prairie:
         self.argument = "max-pods=50"
         self.machines: dict[str, str] = {}  # the uid of each
         self.kept: dict[str, Json] = {}  # what is made once in the life of a cluster
-        self.told = 0  # chapters
+        self.chapters_done = 0  # chapters
 
     def chapters(self) -> list[Chapter]:
         return [self.create, self.reconfigure, self.upgrade, self.replace, self.endure, self.delete]
 
     async def tell(self) -> None:
-        await chapters.tell(self.chapters(), (self.witness.look(), self._look_after()), self._told)
+        await chapters.tell(self.chapters(), (self.witness.look(), self._look_after()), self._chapter_done)
 
-    def _told(self, chapter: Chapter) -> None:
-        self.told += 1
+    def _chapter_done(self, chapter: Chapter) -> None:
+        self.chapters_done += 1
         print(f"told: {getattr(chapter, '__name__', chapter)}")
 
     # the chapters

@@ -58,14 +58,14 @@ class Story:
             name="herd", namespace=namespace, control_planes=self.control_planes, workers=self.workers, family=family
         )
         self.key = Key(namespace, self.blueprint.name)
-        self.told = 0  # chapters
+        self.chapters_done = 0  # chapters
         self.servers = 0  # so many must have been made by now
         self.census = Census(self)
 
     async def tell(self) -> None:
         for chapter in self.chapters():
             await chapter()
-            self.told += 1
+            self.chapters_done += 1
 
     def chapters(self) -> list[Chapter]:
         grow, shrink = partial(self.scale, 7), partial(self.scale, 4)

@@ -66,7 +66,7 @@ class Killings:
     def _is_time(self) -> bool:
         """Each chapter has its share: kills that come as fast as they can would keep the first from ever ending."""
         chapters = sum(len(story.chapters()) for story in self._stories)
-        told = sum(story.told for story in self._stories)
+        told = sum(story.chapters_done for story in self._stories)
         return self.killed.total() < self._kills * (told + 2) / chapters if chapters else False
 
 

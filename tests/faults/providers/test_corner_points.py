@@ -43,14 +43,14 @@ async def bootstrap(retrying_client: RetryingClient) -> None:
 async def move(retrying_client: RetryingClient, up: SupervisedUp) -> None:
     """Each life is somewhere else, and hosts are told so."""
     lives = len(up.deaths)
-    while len(up.deaths) == lives and not await _told(retrying_client, up.name):
+    while len(up.deaths) == lives and not await _chapter_done(retrying_client, up.name):
         await asyncio.sleep(_LOOK_SECONDS)
     if len(up.deaths) == lives:
         up.program.kill()
         await up.program.ended()
 
 
-async def _told(retrying_client: RetryingClient, name: str) -> bool:
+async def _chapter_done(retrying_client: RetryingClient, name: str) -> bool:
     places = {clusters.registration_secret("c"): "command", names.bootstrap_secret("m"): "value"}
     for secret, key in places.items():
         found = await retrying_client.get(SECRETS, NAMESPACE, secret)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.faults.conftest import Campaign
 from tests.faults.providers import drifter
-from tests.faults.providers.herd import Herd, existing_server_pair
+from tests.faults.providers.story import MachinesStory, existing_server_pair
 from tests.faults.supervised_up import SupervisedUp, running
 
 _LONGEST = 1.5  # seconds that `up` is given once it is ready
@@ -26,7 +26,7 @@ _LOOK_SECONDS = 0.02
 
 
 class Killer:
-    def __init__(self, up: SupervisedUp, story: Herd, kills: int, campaign: Campaign) -> None:
+    def __init__(self, up: SupervisedUp, story: MachinesStory, kills: int, campaign: Campaign) -> None:
         self._up = up
         self._story = story
         self._kills = kills
@@ -45,7 +45,7 @@ class Killer:
 
     def _is_time(self) -> bool:
         """Each chapter has its share: kills that come as fast as they can would keep the first from ever ending."""
-        return self.killed.total() < self._kills * (self._story.told + 1) / (len(self._story.chapters()) - 1)
+        return self.killed.total() < self._kills * (self._story.chapters_done + 1) / (len(self._story.chapters()) - 1)
 
     async def _kill_up(self) -> None:
         victim = self._up.program
@@ -63,9 +63,9 @@ class Killer:
 
     async def _kill_job(self) -> None:
         """One of those that run, or of their supervisors, once there is any; some chapters need none."""
-        told = self._story.told
+        told = self._story.chapters_done
         while not (running := await asyncio.to_thread(self._up.jobs)):
-            if self._story.told != told:
+            if self._story.chapters_done != told:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
         try:
@@ -82,7 +82,7 @@ async def test_machines_survive_random_kills_of_any_process(tmp_path: Path, camp
         existing_server_pair(tmp_path) as existing_servers,
         running(tmp_path, environment=site) as (up, client),
     ):
-        story = Herd(up, client, "herd", existing_servers)
+        story = MachinesStory(up, client, "herd", existing_servers)
         killer = Killer(up, story, kills, campaign)
         killing = asyncio.create_task(killer.run())
         try:

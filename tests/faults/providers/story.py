@@ -50,7 +50,7 @@ _PATIENCE_SECONDS = 960.0
 _LOOK_SECONDS = 0.3
 
 
-class Herd:
+class MachinesStory:
     def __init__(self, up: SupervisedUp, client: HttpClient, name: str, existing_servers: ExistingServerPair) -> None:
         self.up = up
         self.client = client
@@ -61,7 +61,7 @@ class Herd:
         self.journal = up.data / "hosts" / "sim" / f"{name}.jsonl"
         self.workers = 3
         self.servers = 1 + self.workers
-        self.told = 0  # chapters
+        self.chapters_done = 0  # chapters
 
     def chapters(self) -> list[Chapter]:
         grow, shrink = partial(self.scale, 5), partial(self.scale, 2)
@@ -69,12 +69,14 @@ class Herd:
 
     async def tell(self) -> None:
         await chapters.tell(
-            self.chapters(), (Servers(self.journal, self.registration_client).run(), self._look_after()), self._told
+            self.chapters(),
+            (Servers(self.journal, self.registration_client).run(), self._look_after()),
+            self._chapter_done,
         )
 
-    def _told(self, chapter: Chapter) -> None:
-        self.told += 1
-        print(f"{self.name}: {self.told} chapters told")
+    def _chapter_done(self, chapter: Chapter) -> None:
+        self.chapters_done += 1
+        print(f"{self.name}: {self.chapters_done} chapters told")
 
     # the chapters
 
