@@ -10,13 +10,13 @@ Chapter = Callable[[], Awaitable[None]]
 
 
 async def tell(
-    chapters: Sequence[Chapter], helpers: Sequence[Coroutine[Any, Any, None]], told: Callable[[Chapter], None]
+    chapters: Sequence[Chapter], helpers: Sequence[Coroutine[Any, Any, None]], on_done: Callable[[Chapter], None]
 ) -> None:
     tasks = [asyncio.create_task(helper) for helper in helpers]
     try:
         for chapter in chapters:
             await _while(tasks, chapter())
-            told(chapter)
+            on_done(chapter)
     finally:
         for task in tasks:
             task.cancel()

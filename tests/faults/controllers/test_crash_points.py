@@ -11,9 +11,9 @@ from pathlib import Path
 
 from remuda.lab.simulator.kinds import FAMILIES
 from tests.faults import register
-from tests.faults.controllers.corners import ByHand, WithoutControlPlane
-from tests.faults.controllers.stage import Stage, stage
+from tests.faults.controllers.edge_cases import ByHand, WithoutControlPlane
 from tests.faults.controllers.story import Story
+from tests.faults.controllers.supervised_programs import SupervisedPrograms, supervised_programs
 from tests.lab import Ours
 from tests.lab.ours import OursWithWebhookRecords
 from tests.lab.ports import free_port
@@ -28,7 +28,7 @@ def points() -> set[str]:
     return register.points("tests/faults/controllers/test_crash_points.py")
 
 
-def corners(found: Stage, name: str) -> list[Story]:
+def edge_cases(found: SupervisedPrograms, name: str) -> list[Story]:
     made: list[Story] = []
     for family in FAMILIES:
         made += [ByHand(found, family, f"by-hand-{name}-{family.contract}")]
@@ -36,17 +36,17 @@ def corners(found: Stage, name: str) -> list[Story]:
     return made
 
 
-def lives(found: Stage, name: str) -> list[Story]:
+def lives(found: SupervisedPrograms, name: str) -> list[Story]:
     return [Story(found, family, f"{name}-{family.contract}") for family in FAMILIES]
 
 
 async def test_core_controllers_recover_from_crash_at_every_point(tmp_path: Path) -> None:
     everywhere = [point for point in points() if not point.startswith(ELSEWHERE)]
-    async with stage(tmp_path, points=everywhere) as found:
+    async with supervised_programs(tmp_path, points=everywhere) as found:
         rounds = (
-            [*lives(found, "first"), *corners(found, "first")],
-            corners(found, "second"),
-            [*lives(found, "third"), *corners(found, "third")],
+            [*lives(found, "first"), *edge_cases(found, "first")],
+            edge_cases(found, "second"),
+            [*lives(found, "third"), *edge_cases(found, "third")],
         )
         for stories in rounds:
             if found.points:  # a kill at one point may come just in time for another never to be passed

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from remuda.lab.simulator.kinds import NEW, OLD
 from tests.faults.conftest import Campaign
-from tests.faults.controllers.stage import Stage, stage
 from tests.faults.controllers.story import Story
+from tests.faults.controllers.supervised_programs import SupervisedPrograms, supervised_programs
 from tests.lab.programs import Program
 
 LONGEST = 1.5  # seconds a process is given once it is ready
@@ -25,7 +25,7 @@ EARLY = 0.2  # so often it is killed while it starts
 class Killings:
     """Kills spread over two stories, one of each contract, and over as many more pairs as it takes."""
 
-    def __init__(self, found: Stage, victims: dict[Program, int], kills: int, campaign: Campaign) -> None:
+    def __init__(self, found: SupervisedPrograms, victims: dict[Program, int], kills: int, campaign: Campaign) -> None:
         self._stage = found
         self._victims = victims  # with their weights
         self._kills = kills
@@ -71,11 +71,11 @@ class Killings:
 
 
 async def test_clusters_survive_random_kills_of_any_process(tmp_path: Path, campaign: Campaign) -> None:
-    async with stage(tmp_path) as found:
+    async with supervised_programs(tmp_path) as found:
         victims = {found.manager: 8, found.providers: 2, found.engine: 1}
         await Killings(found, victims, campaign.plan(30, full=100), campaign).run()
 
 
 async def test_clusters_survive_random_kills_of_single_process_setup(tmp_path: Path, campaign: Campaign) -> None:
-    async with stage(tmp_path, together=True) as found:
+    async with supervised_programs(tmp_path, together=True) as found:
         await Killings(found, {found.engine: 1}, campaign.plan(6, full=12), campaign).run()

@@ -1,6 +1,6 @@
 """A management cluster in three processes that may die: the engine, the simulated provider, and the manager.
 
-    async with stage(folder) as found:
+    async with supervised_programs(folder) as found:
         found.manager.kill()          # it is started again at once
 
 Whoever dies is started again, as a supervisor would, and every death is noted with its cause. A process that ends by
@@ -33,7 +33,7 @@ class Death(NamedTuple):
     seconds: float  # how long this life was
 
 
-class Stage:
+class SupervisedPrograms:
     """`points` are the crash points at which the core (`manager`, or `up`) is to die: the first one it comes to."""
 
     def __init__(self, folder: Path, *, points: Collection[str] = (), together: bool = False) -> None:
@@ -103,9 +103,11 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(folder: Path, *, points: Collection[str] = (), together: bool = False) -> AsyncIterator[Stage]:
+async def supervised_programs(
+    folder: Path, *, points: Collection[str] = (), together: bool = False
+) -> AsyncIterator[SupervisedPrograms]:
     folder.mkdir(parents=True, exist_ok=True)
-    found = Stage(folder, points=points, together=together)
+    found = SupervisedPrograms(folder, points=points, together=together)
     try:
         await found.start()
         yield found

@@ -1,4 +1,4 @@
-"""What a cluster's ordinary life does not pass: small stories, told beside the main ones.
+"""Edge cases that the ordinary life of a cluster does not reach: small stories beside the main ones.
 
 A Machine is put together by hand, then a MachineSet takes it in, then a MachineDeployment takes in that; its Node falls
 ill and another program restarts the server; hooks hold it when it goes. And a Cluster without a control plane provider
