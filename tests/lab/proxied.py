@@ -47,7 +47,7 @@ LIVELY = Timing(ping_every=0.5, heard_within=WAIT, sent_within=WAIT)
 NAMESPACE = "ranch"
 
 
-class Proxied:
+class ProxiedCluster:
     def __init__(self, engine: ApiServer, *, api: str) -> None:
         self.engine = engine
         self.client = engine.client()
@@ -185,11 +185,11 @@ class Proxied:
 
 
 @asynccontextmanager
-async def proxied(folder: Path, *, api: str = "127.0.0.1:6443") -> AsyncIterator[Proxied]:
+async def proxied(folder: Path, *, api: str = "127.0.0.1:6443") -> AsyncIterator[ProxiedCluster]:
     """`api`: where the API of clusters is, seen from the other end of their tunnels."""
     engine = await ApiServer.start(ServerSettings(data_dir=folder, port=0))
     try:
-        made = Proxied(engine, api=api)
+        made = ProxiedCluster(engine, api=api)
         await made.start()
         try:
             yield made

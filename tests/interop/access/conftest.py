@@ -11,13 +11,13 @@ import pytest
 import yaml
 
 from tests.lab import Upstream
-from tests.lab.proxied import AuditLines, Proxied, proxied
+from tests.lab.proxied import AuditLines, ProxiedCluster, proxied
 
 ID = "c-m-lab"
 
 
 @pytest.fixture
-async def place(upstream: Upstream, tmp_path: Path) -> AsyncIterator[Proxied]:
+async def proxied_cluster(upstream: Upstream, tmp_path: Path) -> AsyncIterator[ProxiedCluster]:
     config: dict[str, Any] = yaml.safe_load(upstream.kubeconfig.read_text())
     address = config["clusters"][0]["cluster"]["server"].removeprefix("https://")
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"  # there is no other way than the tunnel
@@ -28,18 +28,18 @@ async def place(upstream: Upstream, tmp_path: Path) -> AsyncIterator[Proxied]:
 
 
 @pytest.fixture
-def ann(upstream: Upstream, place: Proxied, tmp_path: Path, run_tag: str) -> Path:
+def ann(upstream: Upstream, proxied_cluster: ProxiedCluster, tmp_path: Path, run_tag: str) -> Path:
     """The kubeconfig of somebody who may do everything there."""
-    return _somebody(upstream, place, tmp_path, f"ann-{run_tag}", "cluster-admin")
+    return _somebody(upstream, proxied_cluster, tmp_path, f"ann-{run_tag}", "cluster-admin")
 
 
 @pytest.fixture
-def bo(upstream: Upstream, place: Proxied, tmp_path: Path, run_tag: str) -> Path:
+def bo(upstream: Upstream, proxied_cluster: ProxiedCluster, tmp_path: Path, run_tag: str) -> Path:
     """… and of somebody who may look."""
-    return _somebody(upstream, place, tmp_path, f"bo-{run_tag}", "view")
+    return _somebody(upstream, proxied_cluster, tmp_path, f"bo-{run_tag}", "view")
 
 
-def _somebody(upstream: Upstream, place: Proxied, folder: Path, name: str, role: str) -> Path:
+def _somebody(upstream: Upstream, proxied_cluster: ProxiedCluster, folder: Path, name: str, role: str) -> Path:
     binding = {
         "metadata": {"name": f"proxied-{name}"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
@@ -47,7 +47,7 @@ def _somebody(upstream: Upstream, place: Proxied, folder: Path, name: str, role:
     }
     reply = upstream.http("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
     assert reply.code in (201, 409), reply
-    return place.kubeconfig(folder / f"{name}.kubeconfig", ID, place.caller(name))
+    return proxied_cluster.kubeconfig(folder / f"{name}.kubeconfig", ID, proxied_cluster.caller(name))
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from tests.interop.access.conftest import ID
 from tests.lab import Upstream, require_peer
-from tests.lab.proxied import AuditLines, Proxied
+from tests.lab.proxied import AuditLines, ProxiedCluster
 
 WAIT = 120.0
 
@@ -100,8 +100,8 @@ async def test_authorization_is_decided_by_downstream_cluster(bo: Path, tmp_path
     assert whoami["groups"] == ["system:authenticated"]
 
 
-async def test_disconnected_cluster_is_reported_to_kubectl(kubectl: Tool, place: Proxied) -> None:
-    await place.end_tunnels()
+async def test_disconnected_cluster_is_reported_to_kubectl(kubectl: Tool, proxied_cluster: ProxiedCluster) -> None:
+    await proxied_cluster.end_tunnels()
     error = await kubectl("get", "nodes", ok=False)
     assert f"Warning: the cluster {ID} has not been connected since " in error
     error = await kubectl("get", "--raw", "/api/v1/nodes", ok=False)
@@ -109,7 +109,7 @@ async def test_disconnected_cluster_is_reported_to_kubectl(kubectl: Tool, place:
 
 
 async def test_kubectl_watch_ends_with_message_when_tunnel_is_lost(
-    kubectl: Tool, namespace: str, place: Proxied
+    kubectl: Tool, namespace: str, proxied_cluster: ProxiedCluster
 ) -> None:
     await kubectl("-n", namespace, "create", "configmap", "a")
     watching = await kubectl.start("-n", namespace, "get", "configmaps", "-w")
@@ -120,7 +120,7 @@ async def test_kubectl_watch_ends_with_message_when_tunnel_is_lost(
         await kubectl("-n", namespace, "create", "configmap", "b")  # seen by the watch, so there is one
         while b"b " not in await watching.stdout.readline():
             pass
-        await place.end_tunnels()
+        await proxied_cluster.end_tunnels()
         out, err = await watching.communicate()
     assert f"the cluster {ID} has not been connected since " in (out + err).decode()
 
@@ -135,7 +135,7 @@ async def test_informers_through_proxy_see_same_events_as_direct(ann: Path, run_
 
 
 async def test_informers_miss_nothing_when_the_tunnel_is_cut(
-    ann: Path, run_tag: str, upstream: Upstream, place: Proxied
+    ann: Path, run_tag: str, upstream: Upstream, proxied_cluster: ProxiedCluster
 ) -> None:
     (path,) = require_peer("clients")
     clients = Tool([str(path), "--kubeconfig", str(ann), "--group", f"{run_tag}.cut.example.com"])
@@ -146,9 +146,9 @@ async def test_informers_miss_nothing_when_the_tunnel_is_cut(
         assert upstream.http("POST", configmaps, {"metadata": {"name": "going"}}).code == 201
         await _caught_up(follower, upstream, configmaps)
         for number in range(3):
-            place.refuse_tunnels = True
-            place.cut(ID)
-            await place.until(lambda: not place.sessions.has(ID))
+            proxied_cluster.refuse_tunnels = True
+            proxied_cluster.cut(ID)
+            await proxied_cluster.until(lambda: not proxied_cluster.sessions.has(ID))
             # What happens while nobody can see it:
             assert upstream.http("POST", configmaps, {"metadata": {"name": f"new-{number}"}}).code == 201
             patch = {"Content-Type": "application/merge-patch+json"}
@@ -156,7 +156,7 @@ async def test_informers_miss_nothing_when_the_tunnel_is_cut(
             assert upstream.http("PATCH", f"{configmaps}/kept", body, patch).code == 200
             if number == 1:
                 assert upstream.http("DELETE", f"{configmaps}/going").code == 200
-            place.refuse_tunnels = False
+            proxied_cluster.refuse_tunnels = False
             report = await _caught_up(follower, upstream, configmaps)
         for sort in ("typed configmaps", "dynamic configmaps"):
             told = report[sort]["then"]

@@ -19,7 +19,7 @@ from tests.interop.access.test_proxy import Tool, tool
 from tests.lab import Upstream, require_peer
 from tests.lab.certificates import Authority, write
 from tests.lab.children import die_with_parent
-from tests.lab.proxied import AuditLines, Proxied
+from tests.lab.proxied import AuditLines, ProxiedCluster
 
 WAIT = 120.0
 NODE = "proxied-node"
@@ -144,7 +144,7 @@ async def test_port_forward_reaches_pod_port(kubectl: Tool, pod: str, environmen
 
 
 async def test_exec_ends_when_the_tunnel_is_lost(
-    kubectl: Tool, pod: str, environment: dict[str, str], place: Proxied
+    kubectl: Tool, pod: str, environment: dict[str, str], proxied_cluster: ProxiedCluster
 ) -> None:
     process = await kubectl.start("exec", "-i", pod, "--", "cat", **environment)
     assert process.stdin is not None
@@ -152,6 +152,6 @@ async def test_exec_ends_when_the_tunnel_is_lost(
     async with asyncio.timeout(WAIT):
         process.stdin.write(b"here\n")
         assert await process.stdout.readline() == b"here\n"
-        await place.end_tunnels()
+        await proxied_cluster.end_tunnels()
         failed = await process.wait() != 0
     assert failed or not _by_websocket(environment)  # kubectl takes any end of SPDY for a good one

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.far_cluster import FarCluster
-from tests.lab.proxied import AuditLines, Proxied, proxied
+from tests.lab.fake_workload_cluster import FakeWorkloadCluster
+from tests.lab.proxied import AuditLines, ProxiedCluster, proxied
 
 _STILL_SECONDS = 0.1
 
@@ -26,16 +26,16 @@ async def until_still(moved: Callable[[], int]) -> None:
 
 
 @pytest.fixture
-async def far(tmp_path: Path) -> AsyncIterator[FarCluster]:
-    cluster = FarCluster(tmp_path / "far")
+async def workload_cluster(tmp_path: Path) -> AsyncIterator[FakeWorkloadCluster]:
+    cluster = FakeWorkloadCluster(tmp_path / "far")
     await cluster.start()
     yield cluster
     await cluster.stop()
 
 
 @pytest.fixture
-async def place(far: FarCluster, tmp_path: Path) -> AsyncIterator[Proxied]:
-    async with proxied(tmp_path / "engine", api=far.address) as made:
+async def proxied_cluster(workload_cluster: FakeWorkloadCluster, tmp_path: Path) -> AsyncIterator[ProxiedCluster]:
+    async with proxied(tmp_path / "engine", api=workload_cluster.address) as made:
         yield made
 
 

@@ -12,9 +12,9 @@ import pytest
 from yarl import URL
 
 from remuda.access.audit import Audit
-from tests.lab.far_cluster import FarCluster, Seen, begin_chunks, chunk, whole
+from tests.lab.fake_workload_cluster import FakeWorkloadCluster, Seen, begin_chunks, chunk, whole
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.proxied import AuditLines, Proxied
+from tests.lab.proxied import AuditLines, ProxiedCluster
 from tests.unit.access.conftest import until_still
 
 ID = "c-m-abc"
@@ -22,10 +22,10 @@ PODS = "/api/v1/namespaces/a/pods"
 
 
 @pytest.fixture
-async def session(place: Proxied) -> AsyncIterator[aiohttp.ClientSession]:
+async def session(proxied_cluster: ProxiedCluster) -> AsyncIterator[aiohttp.ClientSession]:
     """Ann's."""
-    context = ssl.create_default_context(cadata=place.engine.pki.ca_certificate_pem.decode())
-    headers = {"Authorization": f"Bearer {place.caller('ann', groups=('riders',))}"}
+    context = ssl.create_default_context(cadata=proxied_cluster.engine.pki.ca_certificate_pem.decode())
+    headers = {"Authorization": f"Bearer {proxied_cluster.caller('ann', groups=('riders',))}"}
     made = aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(ssl=context), headers=headers, timeout=aiohttp.ClientTimeout(LIMIT_SECONDS)
     )
@@ -34,22 +34,24 @@ async def session(place: Proxied) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @pytest.fixture(params=["direct", "tunnel"])
-async def by(request: pytest.FixtureRequest, place: Proxied, far: FarCluster) -> str:
+async def by(
+    request: pytest.FixtureRequest, proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster
+) -> str:
     """The cluster, reached by either way."""
     unused = "https://127.0.0.1:1"
-    await place.cluster(ID, far.config(unused if request.param == "tunnel" else ""))
+    await proxied_cluster.cluster(ID, workload_cluster.config(unused if request.param == "tunnel" else ""))
     if request.param == "tunnel":
-        await place.tunnel(ID)
+        await proxied_cluster.tunnel(ID)
     return request.param
 
 
 @pytest.fixture
-async def one(place: Proxied, far: FarCluster) -> None:
-    await place.cluster(ID, far.config())
+async def one(proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster) -> None:
+    await proxied_cluster.cluster(ID, workload_cluster.config())
 
 
-def url(place: Proxied, rest: str, cluster: str = ID) -> URL:
-    return URL(place.url(cluster) + rest, encoded=True)
+def url(proxied_cluster: ProxiedCluster, rest: str, cluster: str = ID) -> URL:
+    return URL(proxied_cluster.url(cluster) + rest, encoded=True)
 
 
 async def status(answer: aiohttp.ClientResponse) -> dict[str, Any]:
@@ -64,22 +66,26 @@ async def status(answer: aiohttp.ClientResponse) -> dict[str, Any]:
 
 
 async def test_request_is_forwarded_with_impersonation_and_without_bearer_token(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    by: str,
+    audit: AuditLines,
 ) -> None:
     rest = PODS + "/b%20c?fieldManager=x&a=%2F+b&a=2"
     headers = {"Content-Type": "application/merge-patch+json", "Accept-Encoding": "gzip", "Audit-Id": "mine-1"}
-    async with session.patch(url(place, rest), data=b'{"a":1}', headers=headers) as answer:
+    async with session.patch(url(proxied_cluster, rest), data=b'{"a":1}', headers=headers) as answer:
         assert answer.status == 200
         assert await answer.read() == b'{"kind":"Fine"}'
         assert answer.headers.getall("Audit-Id") == ["mine-1"]
-    (seen,) = far.seen
+    (seen,) = workload_cluster.seen
     assert (seen.method, seen.target, seen.body) == ("PATCH", rest, b'{"a":1}')
     assert seen.all("impersonate-user") == ["ann"]
     assert seen.all("impersonate-group") == ["riders", "system:authenticated"]
     assert seen.all("content-type") == ["application/merge-patch+json"]
     assert seen.all("accept-encoding") == ["gzip"]
     assert seen.all("audit-id") == ["mine-1"]
-    assert seen.all("host") == [far.address]
+    assert seen.all("host") == [workload_cluster.address]
     assert not {"authorization", "cookie", "x-forwarded-for"} & {name for name, _ in seen.headers}
     (line,) = audit.lines
     expected = {"user": "ann", "token": "token-of-ann", "cluster": ID, "verb": "patch", "path": PODS + "/b%20c"}
@@ -89,31 +95,31 @@ async def test_request_is_forwarded_with_impersonation_and_without_bearer_token(
 
 
 async def test_cluster_connection_is_reused_between_requests(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, session: aiohttp.ClientSession, by: str
 ) -> None:
     for _ in range(10):
-        async with session.get(url(place, PODS + "/b")) as answer:
+        async with session.get(url(proxied_cluster, PODS + "/b")) as answer:
             await answer.read()
-    assert len(far.seen) == 10
-    assert far.connections == 1
+    assert len(workload_cluster.seen) == 10
+    assert workload_cluster.connections == 1
 
 
 async def test_response_body_keeps_its_content_encoding(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
     packed = gzip.compress(b'{"kind":"PodList"}')
 
     async def answer_packed(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await whole(writer, packed, "200 OK", "Content-Encoding: gzip")
 
-    far.answer = answer_packed
-    async with session.get(url(place, PODS)) as answer:
+    workload_cluster.answer = answer_packed
+    async with session.get(url(proxied_cluster, PODS)) as answer:
         assert answer.headers["Content-Encoding"] == "gzip"
         assert await answer.json() == {"kind": "PodList"}
 
 
 async def test_large_response_is_complete_and_slow_reader_gets_backpressure(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, session: aiohttp.ClientSession, by: str
 ) -> None:
     block, blocks = b"x" * 65536, 1024
     written = 0
@@ -126,8 +132,8 @@ async def test_large_response_is_complete_and_slow_reader_gets_backpressure(
             written += len(block)
         await chunk(writer, b"")
 
-    far.answer = much
-    async with session.get(url(place, PODS + "/b/log?follow=true")) as answer:
+    workload_cluster.answer = much
+    async with session.get(url(proxied_cluster, PODS + "/b/log?follow=true")) as answer:
         await until_still(lambda: written)  # nobody reads
         assert written < blocks * len(block)
         received = 0
@@ -137,26 +143,30 @@ async def test_large_response_is_complete_and_slow_reader_gets_backpressure(
 
 
 async def test_403_from_cluster_is_returned_to_the_caller(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    one: None,
+    audit: AuditLines,
 ) -> None:
     async def forbid(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await whole(writer, b'{"kind":"Status","code":403}', "403 Forbidden", "Retry-After: 7")
 
-    far.answer = forbid
-    async with session.post(url(place, PODS), data=b"{}") as answer:
+    workload_cluster.answer = forbid
+    async with session.post(url(proxied_cluster, PODS), data=b"{}") as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (403, "7")
         assert await answer.read() == b'{"kind":"Status","code":403}'
     assert audit.lines[0]["code"] == 403
 
 
 async def test_401_from_cluster_is_returned_as_503(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
     async def who(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await whole(writer, b"{}", "401 Unauthorized", "WWW-Authenticate: Bearer")
 
-    far.answer = who
-    async with session.get(url(place, PODS)) as answer:
+    workload_cluster.answer = who
+    async with session.get(url(proxied_cluster, PODS)) as answer:
         assert answer.status == 503
         assert "WWW-Authenticate" not in answer.headers
         assert "does not accept this manager's credentials" in (await status(answer))["message"]
@@ -166,18 +176,22 @@ async def test_401_from_cluster_is_returned_as_503(
 
 
 async def test_unauthenticated_and_unauthorized_callers_are_denied_and_audited(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    one: None,
+    audit: AuditLines,
 ) -> None:
-    async with session.get(url(place, PODS), headers={"Authorization": "Bearer forged"}) as answer:
+    async with session.get(url(proxied_cluster, PODS), headers={"Authorization": "Bearer forged"}) as answer:
         assert answer.status == 401
         assert answer.headers["WWW-Authenticate"] == "Bearer"
         await status(answer)
-    place.closed["ann", ID] = "no grant"
-    async with session.get(url(place, PODS)) as answer:
+    proxied_cluster.closed["ann", ID] = "no grant"
+    async with session.get(url(proxied_cluster, PODS)) as answer:
         assert answer.status == 403
         told = (await status(answer))["message"]
         assert told == f'clusters.management.cattle.io "{ID}" is forbidden: User "ann" may not reach this cluster'
-    assert far.seen == []
+    assert workload_cluster.seen == []
     assert [(line["code"], line["user"], line["why"]) for line in audit.lines] == [
         (401, "", "Unauthorized"),
         (403, "ann", "no grant"),
@@ -186,30 +200,30 @@ async def test_unauthenticated_and_unauthorized_callers_are_denied_and_audited(
 
 
 async def test_token_in_cookie_is_not_accepted(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
     """A browser sends cookies along with whatever another site asks it to."""
     bearer = session.headers["Authorization"]
     cookies = f"R_SESS={bearer.removeprefix('Bearer ')}; Authorization={bearer}"
-    async with session.get(url(place, PODS), headers={"Authorization": "", "Cookie": cookies}) as answer:
+    async with session.get(url(proxied_cluster, PODS), headers={"Authorization": "", "Cookie": cookies}) as answer:
         assert answer.status == 401
-    assert far.seen == []
+    assert workload_cluster.seen == []
 
 
 async def test_cluster_not_found_is_reported_only_to_authorized_callers(
-    place: Proxied, session: aiohttp.ClientSession, one: None
+    proxied_cluster: ProxiedCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
-    place.closed["ann", "c-m-other"] = "no grant"
-    async with session.get(url(place, PODS, "c-m-other")) as answer:
+    proxied_cluster.closed["ann", "c-m-other"] = "no grant"
+    async with session.get(url(proxied_cluster, PODS, "c-m-other")) as answer:
         assert answer.status == 403
-    async with session.get(url(place, PODS, "c-m-none")) as answer:
+    async with session.get(url(proxied_cluster, PODS, "c-m-none")) as answer:
         assert (await status(answer))["message"] == 'clusters.management.cattle.io "c-m-none" not found'
 
 
-async def raw(place: Proxied, request: bytes) -> bytes:
+async def raw(proxied_cluster: ProxiedCluster, request: bytes) -> bytes:
     """What a connection of a caller's own making is answered."""
-    context = ssl.create_default_context(cadata=place.engine.pki.ca_certificate_pem.decode())
-    reader, writer = await asyncio.open_connection("127.0.0.1", place.engine.front.port, ssl=context)
+    context = ssl.create_default_context(cadata=proxied_cluster.engine.pki.ca_certificate_pem.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxied_cluster.engine.front.port, ssl=context)
     try:
         async with asyncio.timeout(LIMIT_SECONDS):
             writer.write(request)
@@ -238,12 +252,21 @@ async def raw(place: Proxied, request: bytes) -> bytes:
     ],
 )
 async def test_malicious_requests_are_rejected_and_not_forwarded(
-    place: Proxied, far: FarCluster, one: None, audit: AuditLines, lines: list[str], code: int
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    one: None,
+    audit: AuditLines,
+    lines: list[str],
+    code: int,
 ) -> None:
-    head = [lines[0].format(path=f"/k8s/clusters/{ID}"), f"Authorization: Bearer {place.caller('ann')}", "Host: x"]
-    answer = await raw(place, "\r\n".join([*head, *lines[1:], "Connection: close", "", ""]).encode())
+    head = [
+        lines[0].format(path=f"/k8s/clusters/{ID}"),
+        f"Authorization: Bearer {proxied_cluster.caller('ann')}",
+        "Host: x",
+    ]
+    answer = await raw(proxied_cluster, "\r\n".join([*head, *lines[1:], "Connection: close", "", ""]).encode())
     assert answer.startswith(f"HTTP/1.1 {code} ".encode()), answer
-    assert far.seen == []
+    assert workload_cluster.seen == []
     if "Content-Length" in lines[-1] or "Transfer-Encoding" in lines[-1]:
         return  # no request at all: nobody has asked for anything
     (line,) = audit.lines
@@ -253,28 +276,30 @@ async def test_malicious_requests_are_rejected_and_not_forwarded(
 
 
 async def test_headers_named_in_connection_header_do_not_reach_the_cluster(
-    place: Proxied, far: FarCluster, one: None, audit: AuditLines
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, one: None, audit: AuditLines
 ) -> None:
-    head = [f"GET /k8s/clusters/{ID}/api HTTP/1.1", f"Authorization: Bearer {place.caller('ann')}", "Host: x"]
+    head = [f"GET /k8s/clusters/{ID}/api HTTP/1.1", f"Authorization: Bearer {proxied_cluster.caller('ann')}", "Host: x"]
     smuggled = ["Connection: close, X-Hop, Impersonate-Group", "X-Hop: 1", "X-Remote-User: root", "X-End: 2", "", ""]
-    assert (await raw(place, "\r\n".join([*head, *smuggled]).encode())).startswith(b"HTTP/1.1 200 ")
-    (seen,) = far.seen
+    assert (await raw(proxied_cluster, "\r\n".join([*head, *smuggled]).encode())).startswith(b"HTTP/1.1 200 ")
+    (seen,) = workload_cluster.seen
     assert seen.all("x-end") == ["2"]
     assert seen.all("impersonate-group") == ["system:authenticated"]  # ours, whatever the caller's header names
     assert not {"x-hop", "x-remote-user"} & {name for name, _ in seen.headers}
     assert [(line["user"], line["code"]) for line in audit.lines] == [("ann", 200)]
 
 
-async def test_h2c_upgrade_is_not_forwarded(place: Proxied, far: FarCluster, one: None) -> None:
-    head = [f"GET /k8s/clusters/{ID}/api HTTP/1.1", f"Authorization: Bearer {place.caller('ann')}", "Host: x"]
+async def test_h2c_upgrade_is_not_forwarded(
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, one: None
+) -> None:
+    head = [f"GET /k8s/clusters/{ID}/api HTTP/1.1", f"Authorization: Bearer {proxied_cluster.caller('ann')}", "Host: x"]
     asking = ["Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c", "HTTP2-Settings: AAMAAABkAAQAAP__", "", ""]
-    context = ssl.create_default_context(cadata=place.engine.pki.ca_certificate_pem.decode())
-    reader, writer = await asyncio.open_connection("127.0.0.1", place.engine.front.port, ssl=context)
+    context = ssl.create_default_context(cadata=proxied_cluster.engine.pki.ca_certificate_pem.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxied_cluster.engine.front.port, ssl=context)
     async with asyncio.timeout(LIMIT_SECONDS):
         writer.write("\r\n".join([*head, *asking]).encode())
         assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
     writer.close()
-    (seen,) = far.seen
+    (seen,) = workload_cluster.seen
     assert not {"upgrade", "http2-settings"} & {name for name, _ in seen.headers}
 
 
@@ -282,82 +307,96 @@ async def test_h2c_upgrade_is_not_forwarded(place: Proxied, far: FarCluster, one
 
 
 async def test_watch_ends_with_403_error_event_when_access_is_revoked(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    by: str,
+    audit: AuditLines,
 ) -> None:
-    far.answer = watching
-    async with session.get(url(place, PODS + "?watch=1")) as answer:
+    workload_cluster.answer = watching
+    async with session.get(url(proxied_cluster, PODS + "?watch=1")) as answer:
         assert json.loads(await answer.content.readline())["type"] == "ADDED"
-        place.taken_back("ann", ID, "no grant any more")
+        proxied_cluster.taken_back("ann", ID, "no grant any more")
         event = json.loads(await answer.content.readline())
         assert await answer.content.read() == b""
     assert (event["type"], event["object"]["code"]) == ("ERROR", 403)
     assert event["object"]["message"] == f"access to the cluster {ID} has ended"
     (line,) = audit.lines
     assert (line["user"], line["verb"], line["code"], line["why"]) == ("ann", "watch", 200, "no grant any more")
-    await place.until(lambda: not place.proxy.underway.calls)
+    await proxied_cluster.until(lambda: not proxied_cluster.proxy.underway.calls)
 
 
 async def test_followed_log_is_aborted_when_access_is_revoked(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    one: None,
+    audit: AuditLines,
 ) -> None:
     async def following(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await begin_chunks(writer, "text/plain")
         await chunk(writer, b"a line\n")
         await reader.read()
 
-    far.answer = following
-    async with session.get(url(place, PODS + "/b/log?follow=true")) as answer:
+    workload_cluster.answer = following
+    async with session.get(url(proxied_cluster, PODS + "/b/log?follow=true")) as answer:
         await answer.content.readline()
-        place.taken_back("ann", ID, "no grant any more")
+        proxied_cluster.taken_back("ann", ID, "no grant any more")
         with pytest.raises(aiohttp.ClientPayloadError):
             await answer.content.read()
     assert audit.lines[0]["why"] == "no grant any more"
 
 
 async def test_pending_request_returns_403_when_access_is_revoked(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    one: None,
+    audit: AuditLines,
 ) -> None:
     async def silent(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    far.answer = silent
-    asking = asyncio.create_task(session.get(url(place, PODS + "/b/log?follow=true")))
-    await place.until(lambda: far.seen)
-    place.taken_back("ann", ID, "no grant any more")
+    workload_cluster.answer = silent
+    asking = asyncio.create_task(session.get(url(proxied_cluster, PODS + "/b/log?follow=true")))
+    await proxied_cluster.until(lambda: workload_cluster.seen)
+    proxied_cluster.taken_back("ann", ID, "no grant any more")
     async with await asking as answer:
         assert (await status(answer))["message"] == f"access to the cluster {ID} has ended"
     assert (audit.lines[0]["code"], audit.lines[0]["why"]) == (403, "no grant any more")
 
 
 async def test_revoked_access_does_not_end_watches_of_other_users(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
-    far.answer = watching
-    bob = {"Authorization": f"Bearer {place.caller('bob')}"}
+    workload_cluster.answer = watching
+    bob = {"Authorization": f"Bearer {proxied_cluster.caller('bob')}"}
     async with (
-        session.get(url(place, PODS + "?watch=1")) as ended,
-        session.get(url(place, PODS + "?watch=1"), headers=bob) as goes_on,
+        session.get(url(proxied_cluster, PODS + "?watch=1")) as ended,
+        session.get(url(proxied_cluster, PODS + "?watch=1"), headers=bob) as goes_on,
     ):
         await ended.content.readline()
         await goes_on.content.readline()
-        place.taken_back("ann", ID, "no grant any more")
+        proxied_cluster.taken_back("ann", ID, "no grant any more")
         assert json.loads(await ended.content.readline())["type"] == "ERROR"
-        assert [call.caller.name for call in place.proxy.underway.calls] == ["bob"]
-        assert not any(call.why for call in place.proxy.underway.calls)
+        assert [call.caller.name for call in proxied_cluster.proxy.underway.calls] == ["bob"]
+        assert not any(call.why for call in proxied_cluster.proxy.underway.calls)
 
 
 # Strangers in number
 
 
 async def test_audit_lines_for_unauthenticated_requests_are_rate_limited(
-    place: Proxied, session: aiohttp.ClientSession, one: None, audit: AuditLines
+    proxied_cluster: ProxiedCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
 ) -> None:
-    place.proxy._audit = Audit(per_second=1e-6)  # no lines are added to the burst, however long this takes
+    proxied_cluster.proxy._audit = Audit(per_second=1e-6)  # no lines are added to the burst, however long this takes
     for _ in range(100):
-        async with session.get(url(place, PODS), headers={"Authorization": "Bearer forged"}) as answer:
+        async with session.get(url(proxied_cluster, PODS), headers={"Authorization": "Bearer forged"}) as answer:
             assert answer.status == 401
     assert len(audit.lines) == 60
-    async with session.get(url(place, PODS)) as answer:  # somebody known is told of as ever, and so is what was not
+    async with session.get(
+        url(proxied_cluster, PODS)
+    ) as answer:  # somebody known is told of as ever, and so is what was not
         assert answer.status == 200
     unwritten = sum(line.get("unwritten", 0) for line in audit.lines)
     assert (audit.lines[-1]["user"], len(audit.lines) - 1 + unwritten) == ("ann", 100)
@@ -373,33 +412,36 @@ async def watching(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.Str
 
 
 async def test_watch_ends_with_503_error_event_when_tunnel_is_lost(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, audit: AuditLines
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    audit: AuditLines,
 ) -> None:
-    await place.cluster(ID, far.config("https://127.0.0.1:1"))
-    tunnel = await place.tunnel(ID)
-    far.answer = watching
-    async with session.get(url(place, PODS + "?watch=1")) as answer:
+    await proxied_cluster.cluster(ID, workload_cluster.config("https://127.0.0.1:1"))
+    tunnel = await proxied_cluster.tunnel(ID)
+    workload_cluster.answer = watching
+    async with session.get(url(proxied_cluster, PODS + "?watch=1")) as answer:
         assert json.loads(await answer.content.readline())["type"] == "ADDED"
         tunnel.stop()
         event = json.loads(await answer.content.readline())
         assert await answer.content.read() == b""
     assert (event["type"], event["object"]["code"]) == ("ERROR", 503)
     assert f"the cluster {ID} has not been connected since " in event["object"]["message"]
-    await place.until(lambda: audit.lines)
+    await proxied_cluster.until(lambda: audit.lines)
     assert audit.lines[0]["code"] == 200
     assert "has not been connected" in audit.lines[0]["why"]
 
 
 async def test_watch_lost_within_an_event_is_aborted(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
     async def torn(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await begin_chunks(writer)
         await chunk(writer, b'{"type":"ADDED"}\n{"type"')
         writer.transport.abort()
 
-    far.answer = torn
-    async with session.get(url(place, PODS + "?watch=1")) as answer:
+    workload_cluster.answer = torn
+    async with session.get(url(proxied_cluster, PODS + "?watch=1")) as answer:
         with pytest.raises(aiohttp.ClientPayloadError):
             await answer.content.read()
 
@@ -416,7 +458,12 @@ async def test_watch_lost_within_an_event_is_aborted(
     ],
 )
 async def test_lost_watch_sends_error_event_only_between_complete_events(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, pieces: list[bytes], whole: bool
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    one: None,
+    pieces: list[bytes],
+    whole: bool,
 ) -> None:
     """Also of a server that indents its events."""
 
@@ -427,8 +474,8 @@ async def test_lost_watch_sends_error_event_only_between_complete_events(
             await asyncio.sleep(0.01)
         writer.transport.abort()
 
-    far.answer = torn
-    async with session.get(url(place, PODS + "?watch=1")) as answer:
+    workload_cluster.answer = torn
+    async with session.get(url(proxied_cluster, PODS + "?watch=1")) as answer:
         if whole:
             received = await answer.content.read()
             assert received.startswith(b"".join(pieces) + b'{"type":"ERROR"')
@@ -438,23 +485,31 @@ async def test_lost_watch_sends_error_event_only_between_complete_events(
 
 
 async def test_truncated_response_is_aborted_instead_of_completed(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    by: str,
+    audit: AuditLines,
 ) -> None:
     async def torn(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await begin_chunks(writer, "text/plain")
         await chunk(writer, b"a line\n")
         writer.transport.abort()
 
-    far.answer = torn
-    async with session.get(url(place, PODS + "/b/log")) as answer:
+    workload_cluster.answer = torn
+    async with session.get(url(proxied_cluster, PODS + "/b/log")) as answer:
         with pytest.raises(aiohttp.ClientPayloadError):
             await answer.content.read()
-    await place.until(lambda: audit.lines)
+    await proxied_cluster.until(lambda: audit.lines)
     assert "lost while it answered" in audit.lines[0]["why"]
 
 
 async def test_cluster_request_is_closed_when_the_caller_disconnects(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str, audit: AuditLines
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    by: str,
+    audit: AuditLines,
 ) -> None:
     left = asyncio.Event()
 
@@ -464,126 +519,138 @@ async def test_cluster_request_is_closed_when_the_caller_disconnects(
         await reader.read()
         left.set()
 
-    far.answer = wait
-    answer = await session.get(url(place, PODS + "?watch=1"))
+    workload_cluster.answer = wait
+    answer = await session.get(url(proxied_cluster, PODS + "?watch=1"))
     await answer.content.readline()
     answer.close()
     async with asyncio.timeout(LIMIT_SECONDS):
         await left.wait()
-    await place.until(lambda: audit.lines)
+    await proxied_cluster.until(lambda: audit.lines)
     assert audit.lines[0]["why"].startswith("the client disconnected")
 
 
 async def test_request_to_never_connected_cluster_returns_503_with_reason(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, audit: AuditLines
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    one: None,
+    audit: AuditLines,
 ) -> None:
-    await far.stop()
-    async with session.get(url(place, PODS)) as answer:
+    await workload_cluster.stop()
+    async with session.get(url(proxied_cluster, PODS)) as answer:
         assert answer.status == 503
         assert "Retry-After" not in answer.headers
         found = await status(answer)
         told = found["message"]
         assert found["details"]["retryAfterSeconds"] == 1
         assert answer.headers["Warning"] == f'299 - "{told}"'
-    assert told.startswith(f"the cluster {ID} has not connected yet; cannot reach https://{far.address}: ")
+    assert told.startswith(f"the cluster {ID} has not connected yet; cannot reach https://{workload_cluster.address}: ")
     assert audit.lines[0]["why"] == told
 
 
 async def test_503_message_distinguishes_failed_api_server_from_lost_tunnel(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("remuda.access.connectivity._COMING_BACK_SECONDS", LIMIT_SECONDS)
-    await place.cluster(ID, far.config())
-    tunnel = await place.tunnel(ID)
-    await far.stop()
-    async with session.get(url(place, PODS)) as answer:
+    await proxied_cluster.cluster(ID, workload_cluster.config())
+    tunnel = await proxied_cluster.tunnel(ID)
+    await workload_cluster.stop()
+    async with session.get(url(proxied_cluster, PODS)) as answer:
         told = (await status(answer))["message"]
     assert told.startswith(f"the cluster {ID} is connected, but the request through its tunnel failed: ")
     tunnel.stop()
-    await place.until(lambda: not place.sessions.has(ID))
-    async with session.get(url(place, PODS)) as answer:
+    await proxied_cluster.until(lambda: not proxied_cluster.sessions.has(ID))
+    async with session.get(url(proxied_cluster, PODS)) as answer:
         told = (await status(answer))["message"]
         assert answer.headers["Retry-After"] == "1"  # it was there a moment ago
     assert told.startswith(f"the cluster {ID} has not been connected since ")
 
 
 async def test_write_with_lost_response_returns_503_without_retry_after(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, session: aiohttp.ClientSession, by: str
 ) -> None:
     async def vanish(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
-    far.answer = vanish
-    async with session.post(url(place, PODS), data=b"{}") as answer:
+    workload_cluster.answer = vanish
+    async with session.post(url(proxied_cluster, PODS), data=b"{}") as answer:
         assert answer.status == 503
         assert "Retry-After" not in answer.headers
         assert "the request may have taken effect" in (await status(answer))["message"]
-    assert len(far.seen) == 1
+    assert len(workload_cluster.seen) == 1
 
 
 @pytest.mark.parametrize(("method", "times"), [("GET", 2), ("PUT", 1), ("DELETE", 1), ("PATCH", 1), ("POST", 1)])
 async def test_only_get_is_retried_when_a_reused_connection_is_lost(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None, method: str, times: int
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    session: aiohttp.ClientSession,
+    one: None,
+    method: str,
+    times: int,
 ) -> None:
-    async with session.get(url(place, PODS)) as answer:
+    async with session.get(url(proxied_cluster, PODS)) as answer:
         await answer.read()
 
     async def vanish_once(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(far.seen) == 2:
+        if len(workload_cluster.seen) == 2:
             writer.transport.abort()
         else:
             await whole(writer, b"{}")
 
-    far.answer = vanish_once
-    async with session.request(method, url(place, PODS + "/b")) as answer:
+    workload_cluster.answer = vanish_once
+    async with session.request(method, url(proxied_cluster, PODS + "/b")) as answer:
         assert answer.status == (200 if times == 2 else 503)
-    assert [seen.method for seen in far.seen] == ["GET", *[method] * times]
+    assert [seen.method for seen in workload_cluster.seen] == ["GET", *[method] * times]
 
 
 async def test_server_certificate_from_another_ca_returns_503(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, by: str
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, session: aiohttp.ClientSession, by: str
 ) -> None:
-    config = far.config()
-    config["clusters"][0]["cluster"]["certificate-authority-data"] = place.kubeconfig_authority()
-    key = place.clusters.find(ID)
+    config = workload_cluster.config()
+    config["clusters"][0]["cluster"]["certificate-authority-data"] = proxied_cluster.kubeconfig_authority()
+    key = proxied_cluster.clusters.find(ID)
     assert key is not None
-    await place.credentials(key, config)
-    async with session.get(url(place, PODS)) as answer:
+    await proxied_cluster.credentials(key, config)
+    async with session.get(url(proxied_cluster, PODS)) as answer:
         assert answer.status == 503
         assert "certificate is not trusted" in (await status(answer))["message"]
-    assert far.seen == []
+    assert workload_cluster.seen == []
 
 
 async def test_unresponsive_cluster_hits_its_own_request_limit_with_429(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
-    await place.cluster("c-m-other", far.config())
-    place.proxy.at_once = 3
+    await proxied_cluster.cluster("c-m-other", workload_cluster.config())
+    proxied_cluster.proxy.at_once = 3
     go_on = asyncio.Event()
 
     async def stand_still(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await go_on.wait()
         await whole(writer, b"{}")
 
-    far.answer = stand_still
-    waiting = [asyncio.create_task(session.get(url(place, PODS))) for _ in range(3)]
-    await place.until(lambda: len(far.seen) == 3)
-    async with session.get(url(place, PODS)) as answer:
+    workload_cluster.answer = stand_still
+    waiting = [asyncio.create_task(session.get(url(proxied_cluster, PODS))) for _ in range(3)]
+    await proxied_cluster.until(lambda: len(workload_cluster.seen) == 3)
+    async with session.get(url(proxied_cluster, PODS)) as answer:
         assert (answer.status, answer.headers["Retry-After"]) == (429, "1")
         await status(answer)
-    other = asyncio.create_task(session.get(url(place, PODS, "c-m-other")))
-    await place.until(lambda: len(far.seen) == 4)
+    other = asyncio.create_task(session.get(url(proxied_cluster, PODS, "c-m-other")))
+    await proxied_cluster.until(lambda: len(workload_cluster.seen) == 4)
     go_on.set()
     for task in (*waiting, other):
         async with await task as answer:
             assert answer.status == 200
-    async with session.get(url(place, PODS)) as answer:
+    async with session.get(url(proxied_cluster, PODS)) as answer:
         assert answer.status == 200
 
 
 async def test_request_body_above_the_limit_is_rejected_with_413(
-    place: Proxied, far: FarCluster, session: aiohttp.ClientSession, one: None
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, session: aiohttp.ClientSession, one: None
 ) -> None:
-    async with session.post(url(place, PODS), data=bytes(4 * 1024 * 1024)) as answer:
+    async with session.post(url(proxied_cluster, PODS), data=bytes(4 * 1024 * 1024)) as answer:
         assert answer.status == 413
-    assert far.seen == []
+    assert workload_cluster.seen == []

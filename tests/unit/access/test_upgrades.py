@@ -6,9 +6,9 @@ import ssl
 import pytest
 
 from remuda.access.upgrades import End, FarEnd
-from tests.lab.far_cluster import Answer, FarCluster, Seen, whole
+from tests.lab.fake_workload_cluster import Answer, FakeWorkloadCluster, Seen, whole
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.proxied import AuditLines, Proxied
+from tests.lab.proxied import AuditLines, ProxiedCluster
 from tests.unit.access.conftest import until_still
 
 ID = "c-m-abc"
@@ -17,10 +17,14 @@ SPDY, WEBSOCKET = "SPDY/3.1", "websocket"
 
 
 @pytest.fixture(params=["direct", "tunnel"])
-async def by(request: pytest.FixtureRequest, place: Proxied, far: FarCluster) -> str:
-    await place.cluster(ID, far.config("https://127.0.0.1:1" if request.param == "tunnel" else ""))
+async def by(
+    request: pytest.FixtureRequest, proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster
+) -> str:
+    await proxied_cluster.cluster(
+        ID, workload_cluster.config("https://127.0.0.1:1" if request.param == "tunnel" else "")
+    )
     if request.param == "tunnel":
-        await place.tunnel(ID)
+        await proxied_cluster.tunnel(ID)
     return request.param
 
 
@@ -31,11 +35,13 @@ class Caller:
         self.reader = reader
         self.writer = writer
 
-    async def ask(self, place: Proxied, method: str, *lines: str, early: bytes = b"") -> tuple[str, list[str]]:
+    async def ask(
+        self, proxied_cluster: ProxiedCluster, method: str, *lines: str, early: bytes = b""
+    ) -> tuple[str, list[str]]:
         head = [
             f"{method} /k8s/clusters/{ID}{EXEC} HTTP/1.1",
             "Host: manager",
-            f"Authorization: Bearer {place.caller('ann')}",
+            f"Authorization: Bearer {proxied_cluster.caller('ann')}",
             "Connection: Upgrade",
             *lines,
         ]
@@ -55,9 +61,9 @@ class Caller:
 
 
 @pytest.fixture
-async def caller(place: Proxied) -> Caller:
-    context = ssl.create_default_context(cadata=place.engine.pki.ca_certificate_pem.decode())
-    return Caller(*await asyncio.open_connection("127.0.0.1", place.engine.front.port, ssl=context))
+async def caller(proxied_cluster: ProxiedCluster) -> Caller:
+    context = ssl.create_default_context(cadata=proxied_cluster.engine.pki.ca_certificate_pem.decode())
+    return Caller(*await asyncio.open_connection("127.0.0.1", proxied_cluster.engine.front.port, ssl=context))
 
 
 def echoing(protocol: str, *more: str, greeting: bytes = b"") -> Answer:
@@ -80,8 +86,8 @@ def echoing(protocol: str, *more: str, greeting: bytes = b"") -> Answer:
     ],
 )
 async def test_upgraded_connection_relays_bytes_unchanged_in_both_directions(
-    place: Proxied,
-    far: FarCluster,
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
     caller: Caller,
     by: str,
     audit: AuditLines,
@@ -90,15 +96,15 @@ async def test_upgraded_connection_relays_bytes_unchanged_in_both_directions(
     asked: str,
     told: str,
 ) -> None:
-    far.answer = echoing(protocol, told, greeting=b"hello")
-    first, headers = await caller.ask(place, method, f"Upgrade: {protocol}", asked, early=b"early")
+    workload_cluster.answer = echoing(protocol, told, greeting=b"hello")
+    first, headers = await caller.ask(proxied_cluster, method, f"Upgrade: {protocol}", asked, early=b"early")
     assert first == "HTTP/1.1 101 Switching Protocols"
     assert {f"Upgrade: {protocol}", "Connection: Upgrade", told} <= set(headers)
     assert await caller.read(10) == b"helloearly"
     every_byte = bytes(range(256)) * 4096
     caller.writer.write(every_byte)
     assert await caller.read(len(every_byte)) == every_byte
-    (seen,) = far.seen
+    (seen,) = workload_cluster.seen
     assert (seen.method, seen.target) == (method, EXEC)
     assert seen.all("upgrade") == [protocol]
     assert seen.all("connection") == ["Upgrade"]
@@ -106,14 +112,14 @@ async def test_upgraded_connection_relays_bytes_unchanged_in_both_directions(
     assert seen.all("impersonate-user") == ["ann"]
     assert not seen.all("authorization")
     caller.writer.close()
-    await place.until(lambda: audit.lines)
+    await proxied_cluster.until(lambda: audit.lines)
     (line,) = audit.lines
     assert (line["code"], line["verb"], line["through"]) == (101, {"POST": "create", "GET": "get"}[method], by)
     assert line["bytes"] == 10 + len(every_byte)
 
 
 async def test_pending_data_reaches_the_caller_when_the_cluster_closes(
-    place: Proxied, far: FarCluster, caller: Caller, by: str
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, caller: Caller, by: str
 ) -> None:
     async def farewell(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
@@ -121,13 +127,13 @@ async def test_pending_data_reaches_the_caller_when_the_cluster_closes(
         await writer.drain()
         writer.close()
 
-    far.answer = farewell
-    await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    workload_cluster.answer = farewell
+    await caller.ask(proxied_cluster, "POST", f"Upgrade: {SPDY}")
     assert await caller.end() == b"x" * 1_000_000
 
 
 async def test_pending_data_reaches_the_cluster_when_the_caller_closes(
-    place: Proxied, far: FarCluster, caller: Caller, by: str
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, caller: Caller, by: str
 ) -> None:
     got: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
@@ -135,8 +141,8 @@ async def test_pending_data_reaches_the_cluster_when_the_caller_closes(
         writer.write(b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
         got.set_result(await reader.read())
 
-    far.answer = take
-    await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    workload_cluster.answer = take
+    await caller.ask(proxied_cluster, "POST", f"Upgrade: {SPDY}")
     caller.writer.write(b"y" * 1_000_000)
     caller.writer.close()
     async with asyncio.timeout(LIMIT_SECONDS):
@@ -144,7 +150,7 @@ async def test_pending_data_reaches_the_cluster_when_the_caller_closes(
 
 
 async def test_slow_caller_applies_backpressure_to_the_cluster(
-    place: Proxied, far: FarCluster, caller: Caller, by: str
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, caller: Caller, by: str
 ) -> None:
     written = 0
 
@@ -157,15 +163,15 @@ async def test_slow_caller_applies_backpressure_to_the_cluster(
             written += 64_000
         writer.close()
 
-    far.answer = flood
-    await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    workload_cluster.answer = flood
+    await caller.ask(proxied_cluster, "POST", f"Upgrade: {SPDY}")
     await until_still(lambda: written)
     assert written < 64_000_000
     assert len(await caller.end()) == 64_000_000
 
 
 async def test_slow_cluster_applies_backpressure_to_the_caller(
-    place: Proxied, far: FarCluster, caller: Caller, by: str
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, caller: Caller, by: str
 ) -> None:
     go_on, taken = asyncio.Event(), 0
 
@@ -176,8 +182,8 @@ async def test_slow_cluster_applies_backpressure_to_the_caller(
         while data := await reader.read(65536):
             taken += len(data)
 
-    far.answer = take_later
-    await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    workload_cluster.answer = take_later
+    await caller.ask(proxied_cluster, "POST", f"Upgrade: {SPDY}")
     written = 0
 
     async def flood() -> None:
@@ -193,11 +199,11 @@ async def test_slow_cluster_applies_backpressure_to_the_caller(
     assert written < 64_000_000
     go_on.set()
     await flooding
-    await place.until(lambda: taken == 64_000_000)
+    await proxied_cluster.until(lambda: taken == 64_000_000)
 
 
 async def test_data_sent_before_upgrade_response_is_delivered_after_upgrade(
-    place: Proxied, far: FarCluster, caller: Caller, by: str
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, caller: Caller, by: str
 ) -> None:
     agree = asyncio.Event()
 
@@ -205,9 +211,9 @@ async def test_data_sent_before_upgrade_response_is_delivered_after_upgrade(
         await agree.wait()
         await echoing(SPDY)(seen, reader, writer)
 
-    far.answer = slowly
-    asking = asyncio.create_task(caller.ask(place, "POST", f"Upgrade: {SPDY}", early=b"1"))
-    await place.until(lambda: far.seen)
+    workload_cluster.answer = slowly
+    asking = asyncio.create_task(caller.ask(proxied_cluster, "POST", f"Upgrade: {SPDY}", early=b"1"))
+    await proxied_cluster.until(lambda: workload_cluster.seen)
     for piece in (b"2", b"3"):
         caller.writer.write(piece)
         await asyncio.sleep(0.05)  # a piece of its own; that they may come together changes nothing
@@ -217,41 +223,43 @@ async def test_data_sent_before_upgrade_response_is_delivered_after_upgrade(
 
 
 async def test_caller_sending_too_much_before_upgrade_is_disconnected(
-    place: Proxied, far: FarCluster, caller: Caller
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, caller: Caller
 ) -> None:
-    await place.cluster(ID, far.config())
+    await proxied_cluster.cluster(ID, workload_cluster.config())
 
     async def never(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 
-    far.answer = never
-    asking = asyncio.create_task(caller.ask(place, "POST", f"Upgrade: {SPDY}"))
-    await place.until(lambda: far.seen)
+    workload_cluster.answer = never
+    asking = asyncio.create_task(caller.ask(proxied_cluster, "POST", f"Upgrade: {SPDY}"))
+    await proxied_cluster.until(lambda: workload_cluster.seen)
     caller.writer.write(bytes(1_000_000))
     with pytest.raises((OSError, EOFError)):
         await asking
 
 
-async def test_lost_tunnel_closes_upgraded_connection(place: Proxied, far: FarCluster, caller: Caller) -> None:
-    await place.cluster(ID, far.config("https://127.0.0.1:1"))
-    await place.tunnel(ID)
-    far.answer = echoing(SPDY)
-    await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+async def test_lost_tunnel_closes_upgraded_connection(
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, caller: Caller
+) -> None:
+    await proxied_cluster.cluster(ID, workload_cluster.config("https://127.0.0.1:1"))
+    await proxied_cluster.tunnel(ID)
+    workload_cluster.answer = echoing(SPDY)
+    await caller.ask(proxied_cluster, "POST", f"Upgrade: {SPDY}")
     caller.writer.write(b"ping")
     assert await caller.read(4) == b"ping"
-    place.cut(ID)
+    proxied_cluster.cut(ID)
     assert await caller.end() == b""
 
 
 async def test_rejected_upgrade_is_relayed_and_connection_stays_open(
-    place: Proxied, far: FarCluster, caller: Caller, by: str, audit: AuditLines
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, caller: Caller, by: str, audit: AuditLines
 ) -> None:
     async def refuse(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await whole(writer, b'{"kind":"Status"}', "404 Not Found")
 
-    far.answer = refuse
+    workload_cluster.answer = refuse
     for number in (1, 2):
-        first, headers = await caller.ask(place, "POST", f"Upgrade: {SPDY}", "Content-Length: 0")
+        first, headers = await caller.ask(proxied_cluster, "POST", f"Upgrade: {SPDY}", "Content-Length: 0")
         assert first == "HTTP/1.1 404 Not Found"
         assert "Content-Length: 17" in headers
         assert await caller.read(17) == b'{"kind":"Status"}'
@@ -259,47 +267,47 @@ async def test_rejected_upgrade_is_relayed_and_connection_stays_open(
 
 
 async def test_upgrade_to_unreachable_cluster_returns_503_with_warning(
-    place: Proxied, far: FarCluster, caller: Caller, by: str
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, caller: Caller, by: str
 ) -> None:
-    await far.stop()
-    first, headers = await caller.ask(place, "POST", f"Upgrade: {SPDY}", "Connection: close")
+    await workload_cluster.stop()
+    first, headers = await caller.ask(proxied_cluster, "POST", f"Upgrade: {SPDY}", "Connection: close")
     assert first == "HTTP/1.1 503 Service Unavailable"
     assert any(f"the cluster {ID} " in line for line in headers if line.startswith("Warning: "))
 
 
 async def test_upgrade_with_server_certificate_from_another_ca_returns_503(
-    place: Proxied, far: FarCluster, caller: Caller, by: str
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, caller: Caller, by: str
 ) -> None:
-    config = far.config()
-    config["clusters"][0]["cluster"]["certificate-authority-data"] = place.kubeconfig_authority()
-    key = place.clusters.find(ID)
+    config = workload_cluster.config()
+    config["clusters"][0]["cluster"]["certificate-authority-data"] = proxied_cluster.kubeconfig_authority()
+    key = proxied_cluster.clusters.find(ID)
     assert key is not None
-    await place.credentials(key, config)
-    first, headers = await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    await proxied_cluster.credentials(key, config)
+    first, headers = await caller.ask(proxied_cluster, "POST", f"Upgrade: {SPDY}")
     assert first == "HTTP/1.1 503 Service Unavailable"
     assert any("certificate is not trusted" in line for line in headers)
-    assert far.seen == []
+    assert workload_cluster.seen == []
 
 
 @pytest.mark.parametrize(
     "answer", [b"HTTP/1.1 2000 What\r\n\r\n", b"SSH-2.0-x\r\n", b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20_000]
 )
 async def test_malformed_upgrade_response_returns_503(
-    place: Proxied, far: FarCluster, caller: Caller, answer: bytes
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, caller: Caller, answer: bytes
 ) -> None:
-    await place.cluster(ID, far.config())
+    await proxied_cluster.cluster(ID, workload_cluster.config())
 
     async def babble(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
         await reader.read()
 
-    far.answer = babble
-    first, _ = await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    workload_cluster.answer = babble
+    first, _ = await caller.ask(proxied_cluster, "POST", f"Upgrade: {SPDY}")
     assert first == "HTTP/1.1 503 Service Unavailable"
 
 
 async def test_upgraded_connection_is_closed_on_both_sides_when_access_is_revoked(
-    place: Proxied, far: FarCluster, caller: Caller, by: str, audit: AuditLines
+    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, caller: Caller, by: str, audit: AuditLines
 ) -> None:
     left = asyncio.Event()
     echo = echoing(SPDY, greeting=b"hello")
@@ -310,20 +318,20 @@ async def test_upgraded_connection_is_closed_on_both_sides_when_access_is_revoke
         finally:
             left.set()
 
-    far.answer = answer
-    await caller.ask(place, "POST", f"Upgrade: {SPDY}")
+    workload_cluster.answer = answer
+    await caller.ask(proxied_cluster, "POST", f"Upgrade: {SPDY}")
     assert await caller.read(5) == b"hello"
-    place.taken_back("ann", ID, "the token was revoked")
+    proxied_cluster.taken_back("ann", ID, "the token was revoked")
     async with asyncio.timeout(LIMIT_SECONDS):
         try:
             assert await caller.reader.read() == b""
         except (ConnectionError, ssl.SSLError):
             pass  # an end in the middle of what was said, and it is told so
         await left.wait()
-    await place.until(lambda: audit.lines)
+    await proxied_cluster.until(lambda: audit.lines)
     (line,) = audit.lines
     assert (line["user"], line["code"], line["why"]) == ("ann", 101, "the token was revoked")
-    assert not place.proxy.underway.calls
+    assert not proxied_cluster.proxy.underway.calls
 
 
 class Full(asyncio.Transport):

@@ -56,7 +56,7 @@ async def chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
     await writer.drain()
 
 
-class FarCluster:
+class FakeWorkloadCluster:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.authority = Authority("far")
