@@ -36,7 +36,7 @@ async def eventually(true: Callable[[], object]) -> None:
             await asyncio.sleep(0.01)
 
 
-class Place:
+class TunnelHarness:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.authority = Authority("tunnels")
@@ -139,8 +139,8 @@ class Place:
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    made = Place(tmp_path)
+async def harness(tmp_path: Path) -> AsyncIterator[TunnelHarness]:
+    made = TunnelHarness(tmp_path)
     await made.serve()
     yield made
     await made.end()

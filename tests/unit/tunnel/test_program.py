@@ -19,20 +19,22 @@ from remuda.tunnel import websocket_client
 from remuda.tunnel.__main__ import ConfigError, load
 from tests.lab.certificates import Authority, write
 from tests.lab.pipes import pipe
-from tests.unit.tunnel.conftest import TOKEN, WAIT, Place, eventually
+from tests.unit.tunnel.conftest import TOKEN, WAIT, TunnelHarness, eventually
 
 
 class Program:
-    def __init__(self, place: Place, python: str = sys.executable, address: str = "", **changes: object) -> None:
-        folder = place.folder
+    def __init__(
+        self, harness: TunnelHarness, python: str = sys.executable, address: str = "", **changes: object
+    ) -> None:
+        folder = harness.folder
         self.status_file = folder / "status.json"
         self._log = folder / "client.log"
         self._token = folder / "token"
         self.write_token(TOKEN + "\n")
-        (folder / "ca.pem").write_bytes(place.authority.pem)
+        (folder / "ca.pem").write_bytes(harness.authority.pem)
         (folder / "agent.pyz").write_bytes(agent_zipapp())
         self._settings = {
-            "urls": [place.url],
+            "urls": [harness.url],
             "authorities": [str(folder / "ca.pem")],
             "token_file": str(self._token),
             "headers": {"X-Node": "roan"},
@@ -84,33 +86,33 @@ def pythons() -> list[str]:
 
 
 @pytest.mark.parametrize("python", pythons())
-async def test_tunnel_client_runs_from_zipapp_and_exits_on_sigterm(place: Place, python: str) -> None:
-    program = Program(place, python)
+async def test_tunnel_client_runs_from_zipapp_and_exits_on_sigterm(harness: TunnelHarness, python: str) -> None:
+    program = Program(harness, python)
     try:
-        await eventually(lambda: place.sessions.has("corral"))
-        reader, writer = await place.open(await place.service(pipe))
+        await eventually(lambda: harness.sessions.has("corral"))
+        reader, writer = await harness.open(await harness.service(pipe))
         writer.write(b"hello")
         async with asyncio.timeout(WAIT):
             assert await reader.readexactly(5) == b"hello"
         writer.close()
-        await eventually(lambda: program.status().get("connected_to") == place.url)
+        await eventually(lambda: program.status().get("connected_to") == harness.url)
         assert os.stat(program.status_file).st_mode & 0o777 == 0o600
     finally:
         code = await program.end()
     assert code == 0, program.said()
-    await eventually(lambda: not place.sessions.has("corral"))
-    assert "the client is stopping" in place.events[-1].reason
+    await eventually(lambda: not harness.sessions.has("corral"))
+    assert "the client is stopping" in harness.events[-1].reason
     assert TOKEN not in program.said()
     assert TOKEN not in program.status_file.read_text()
 
 
-async def test_tunnel_client_reports_auth_failure_once_and_reloads_token(place: Place) -> None:
-    program = Program(place)
+async def test_tunnel_client_reports_auth_failure_once_and_reloads_token(harness: TunnelHarness) -> None:
+    program = Program(harness)
     program.write_token("stale")
     try:
-        await eventually(lambda: place.sessions.has("corral") or "401" in json.dumps(program.status()))
-        if place.sessions.has("corral"):  # it was faster than we
-            place.sessions.end_all("for a test")
+        await eventually(lambda: harness.sessions.has("corral") or "401" in json.dumps(program.status()))
+        if harness.sessions.has("corral"):  # it was faster than we
+            harness.sessions.end_all("for a test")
             await eventually(lambda: "401" in json.dumps(program.status()))
         await eventually(lambda: program.status().get("attempts", 0) > 2)
         assert program.said().count("401") == 1  # the same trouble is said once
@@ -121,25 +123,25 @@ async def test_tunnel_client_reports_auth_failure_once_and_reloads_token(place: 
         await program.end()
 
 
-async def test_tunnel_client_waits_until_local_port_accepts_connections(place: Place) -> None:
+async def test_tunnel_client_waits_until_local_port_accepts_connections(harness: TunnelHarness) -> None:
     with socket.socket() as taken:  # a port nobody listens at, and nobody else gets
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        program = Program(place, wait_for=f"tcp/127.0.0.1:{port}")
+        program = Program(harness, wait_for=f"tcp/127.0.0.1:{port}")
         try:
             reason = f"nothing accepts connections at tcp/127.0.0.1:{port}: connection refused"
             await eventually(lambda: program.status().get("waiting_for") == reason)
             await eventually(lambda: reason in program.said())
-            assert not place.events
+            assert not harness.events
             taken.listen()
-            await eventually(lambda: program.status().get("connected_to") == place.url)
+            await eventually(lambda: program.status().get("connected_to") == harness.url)
             assert program.status()["waiting_for"] == ""
             assert program.said().count(reason) == 1
         finally:
             assert await program.end() == 0, program.said()
 
 
-async def test_tunnel_client_waits_until_local_https_endpoint_is_healthy(place: Place) -> None:
+async def test_tunnel_client_waits_until_local_https_endpoint_is_healthy(harness: TunnelHarness) -> None:
     answers = [b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n"]
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -149,58 +151,58 @@ async def test_tunnel_client_waits_until_local_https_endpoint_is_healthy(place: 
 
     near = Authority("near")
     files = write(
-        place.folder, **dict(zip(("certificate", "key"), near.server("127.0.0.1"), strict=True)), near=near.pem
+        harness.folder, **dict(zip(("certificate", "key"), near.server("127.0.0.1"), strict=True)), near=near.pem
     )
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(files["certificate"], files["key"])
     server = await asyncio.start_server(answer, "127.77.0.2", 0, ssl=context)
     url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}/version"
-    program = Program(place, address="127.77.0.2", wait_for=url, wait_for_authorities=["ca.pem"])
+    program = Program(harness, address="127.77.0.2", wait_for=url, wait_for_authorities=["ca.pem"])
     try:
         await eventually(lambda: "cannot verify its certificate" in program.status().get("waiting_for", ""))
         program.change(wait_for_authorities=[files["near"].name])
         await eventually(lambda: program.status()["waiting_for"] == f"{url} answers 503 Service Unavailable")
-        assert not place.events
+        assert not harness.events
         answers.append(
             b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"
         )  # who asks is not known there: it serves
-        await eventually(lambda: program.status().get("connected_to") == place.url)
+        await eventually(lambda: program.status().get("connected_to") == harness.url)
         assert program.status()["waiting_for"] == ""
     finally:
         assert await program.end() == 0, program.said()
         server.close()
 
 
-async def test_tunnel_client_exits_promptly_while_waiting_for_local_port(place: Place) -> None:
-    program = Program(place, wait_for="tcp/127.0.0.1:1")
+async def test_tunnel_client_exits_promptly_while_waiting_for_local_port(harness: TunnelHarness) -> None:
+    program = Program(harness, wait_for="tcp/127.0.0.1:1")
     try:
         await eventually(lambda: program.status().get("waiting_for"))
     finally:
         assert await program.end() == 0
 
 
-async def test_tunnel_client_maps_loopback_to_host_address(place: Place) -> None:
+async def test_tunnel_client_maps_loopback_to_host_address(harness: TunnelHarness) -> None:
     """And names of files are relative to the file of settings."""
     server = await asyncio.start_server(pipe, "127.77.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     changes = {"token_file": "token", "authorities": ["ca.pem"], "status_file": "status.json"}
     rule = f"tcp/127.0.0.1:{port}"
-    program = Program(place, address="127.77.0.1", allow=[rule], wait_for=rule, **changes)
+    program = Program(harness, address="127.77.0.1", allow=[rule], wait_for=rule, **changes)
     try:
-        await eventually(lambda: place.sessions.has("corral"))
-        reader, writer = await place.open(f"127.0.0.1:{port}")
+        await eventually(lambda: harness.sessions.has("corral"))
+        reader, writer = await harness.open(f"127.0.0.1:{port}")
         writer.write(b"hello")
         async with asyncio.timeout(WAIT):
             assert await reader.readexactly(5) == b"hello"
         writer.close()
-        await eventually(lambda: program.status().get("connected_to") == place.url)
+        await eventually(lambda: program.status().get("connected_to") == harness.url)
     finally:
         server.close()
         assert await program.end() == 0, program.said()
 
 
-async def test_tunnel_client_exits_promptly_during_backoff(place: Place) -> None:
-    program = Program(place, urls=["wss://127.0.0.1:1/"], waits={"first": 1e6, "longest": 1e6})
+async def test_tunnel_client_exits_promptly_during_backoff(harness: TunnelHarness) -> None:
+    program = Program(harness, urls=["wss://127.0.0.1:1/"], waits={"first": 1e6, "longest": 1e6})
     try:
         await eventually(lambda: program.status().get("attempts"))
     finally:
@@ -217,37 +219,39 @@ def test_blocked_event_loop_exits_the_process_with_a_traceback() -> None:
     assert "Timeout" in done.stderr
 
 
-async def test_tunnel_client_connects_through_https_proxy(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tunnel_client_connects_through_https_proxy(
+    harness: TunnelHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[bytes] = []
 
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         asked.append(await reader.readuntil(b"\r\n\r\n"))
-        there, back = await asyncio.open_connection("127.0.0.1", place.port)
+        there, back = await asyncio.open_connection("127.0.0.1", harness.port)
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
         await asyncio.gather(pipe(reader, back), pipe(there, writer))
 
-    address = await place.service(proxy)
+    address = await harness.service(proxy)
     monkeypatch.setenv("HTTPS_PROXY", f"http://user:secret@{address}")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.setattr(websocket_client, "is_exempt", lambda *_: False)  # all of this is on one machine
-    await place.client()
-    assert asked[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % place.port)
+    await harness.client()
+    assert asked[0].startswith(b"CONNECT 127.0.0.1:%d HTTP/1.1\r\n" % harness.port)
     assert b"Proxy-Authorization: Basic dXNlcjpzZWNyZXQ=" in asked[0]
 
 
 async def test_proxy_rejection_is_reported_with_the_proxy_address(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    harness: TunnelHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def proxy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n")
         writer.close()
 
-    address = await place.service(proxy)
+    address = await harness.service(proxy)
     monkeypatch.setenv("HTTPS_PROXY", address)
     monkeypatch.setattr(websocket_client, "is_exempt", lambda *_: False)
-    client, _ = place.start(place.settings())
+    client, _ = harness.start(harness.settings())
     await eventually(lambda: client.status.attempts > 0)
     assert f"proxy {address} answered 407" in client.status.last_disconnect_reason
 
