@@ -61,7 +61,7 @@ def audited(fleet: Fleet, why: str, *, after: int = 0, **said: object) -> dict[s
     return found[-1]
 
 
-class Range(NamedTuple):
+class ClusterAccess(NamedTuple):
     fleet: Fleet
     cluster: DeclaredCluster
     id: str
@@ -127,7 +127,7 @@ def until(path: Path, what: str, code: int, seconds: float = LIMIT_SECONDS) -> A
 
 
 @pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Range]:
+def access(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterAccess]:
     fleet = Fleet()
     try:
         fleet.add_nano(tmp_path_factory.mktemp("bundles"), VERSION)
@@ -135,104 +135,104 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Range]:
         cluster.apply()
         cluster.has_nodes(1)
         id = fleet.http("GET", f"{CONTROL_PLANES}/open").body["spec"]["managementClusterName"]
-        yield Range(fleet, cluster, id, tmp_path_factory.mktemp("kubeconfigs"))
+        yield ClusterAccess(fleet, cluster, id, tmp_path_factory.mktemp("kubeconfigs"))
     finally:
         fleet.stop()
 
 
-def test_cluster_kubeconfig_secret_points_to_proxy(plain: Range) -> None:
-    secret = plain.fleet.http("GET", f"{FLEET_SECRETS}/open-kubeconfig").body
-    path = plain.folder / "own.kubeconfig"
+def test_cluster_kubeconfig_secret_points_to_proxy(access: ClusterAccess) -> None:
+    secret = access.fleet.http("GET", f"{FLEET_SECRETS}/open-kubeconfig").body
+    path = access.folder / "own.kubeconfig"
     path.write_bytes(base64.b64decode(secret["data"]["value"]))
-    assert kubeconfig.load(path).server.endswith(f"/k8s/clusters/{plain.id}")
+    assert kubeconfig.load(path).server.endswith(f"/k8s/clusters/{access.id}")
     nodes = json.loads(until(path, "/api/v1/nodes", 200).text)["items"]
     assert len(nodes) == 1
     assert ask(path, "/apis/management.cattle.io/v3/users").code == 404  # it is that cluster's API, not ours
 
 
-def test_user_access_follows_grant_until_revocation(plain: Range) -> None:
-    plain.user("annie")
-    path = plain.kubeconfig("annie", "--user", "annie", "--embed-token", "--ttl", "1h")
+def test_user_access_follows_grant_until_revocation(access: ClusterAccess) -> None:
+    access.user("annie")
+    path = access.kubeconfig("annie", "--user", "annie", "--embed-token", "--ttl", "1h")
     assert path.read_text().count("token:") == 1
     assert ask(path, MAPS).code == 403  # not let in
-    granted = plain.remuda("grant", "annie", "open", "cluster-viewer")
+    granted = access.remuda("grant", "annie", "open", "cluster-viewer")
     assert granted.code == 0, granted
     assert "annie is cluster-viewer in fleet-default/open" in granted.out
     until(path, MAPS, 200)
     refused = ask(path, "/api/v1/namespaces/default/secrets")
     assert refused.code == 403
     assert 'User "annie"' in refused.text  # the cluster's own words
-    taken = plain.remuda("grant", "annie", "open", "--revoke")
+    taken = access.remuda("grant", "annie", "open", "--revoke")
     assert taken.code == 0, taken
     assert "may not reach this cluster" in until(path, MAPS, 403).text
-    line = audited(plain.fleet, "annie may not get clusters.management.cattle.io", user="annie", code=403)
-    assert (line["cluster"], line["path"], line["verb"]) == (plain.id, MAPS, "list")
+    line = audited(access.fleet, "annie may not get clusters.management.cattle.io", user="annie", code=403)
+    assert (line["cluster"], line["path"], line["verb"]) == (access.id, MAPS, "list")
     assert line["from"].startswith("127.0.0.1:")
-    again = plain.remuda("grant", "annie", "open", "--revoke")
+    again = access.remuda("grant", "annie", "open", "--revoke")
     assert again.code == 1
     assert "has no grant of any role" in again.err
 
 
 def test_kubectl_credential_plugin_requests_short_lived_token_with_user_kubeconfig(
-    plain: Range, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    access: ClusterAccess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    plain.user("buck")
-    plain.remuda("grant", "buck", plain.id, "cluster-owner")
-    own = plain.management("buck")
-    until(own, f"{MANAGEMENT}/{plain.id}", 200)
-    got = plain.remuda("get", "kubeconfig", "open", kubeconfig=own)
+    access.user("buck")
+    access.remuda("grant", "buck", access.id, "cluster-owner")
+    own = access.management("buck")
+    until(own, f"{MANAGEMENT}/{access.id}", 200)
+    got = access.remuda("get", "kubeconfig", "open", kubeconfig=own)
     assert got.code == 0, got
     assert "token:" not in got.out
-    path = plain.folder / "buck.kubeconfig"
+    path = access.folder / "buck.kubeconfig"
     path.write_text(got.out)
     until(path, "/api/v1/nodes", 200)
     (kept,) = (tmp_path / "remuda" / "credentials").iterdir()
     assert kept.stat().st_mode & 0o777 == 0o600
-    (token,) = tokens(own, plain.id)  # asked several times, made once
-    revoked = plain.remuda("token", "revoke", token, kubeconfig=own)
+    (token,) = tokens(own, access.id)  # asked several times, made once
+    revoked = access.remuda("token", "revoke", token, kubeconfig=own)
     assert revoked.code == 0, revoked
     until(path, "/api/v1/nodes", 200)  # with another
-    assert tokens(own, plain.id) not in ([], [token])
-    itself = run("token", "credential", "--cluster", plain.id, "--kubeconfig", path)
+    assert tokens(own, access.id) not in ([], [token])
+    itself = run("token", "credential", "--cluster", access.id, "--kubeconfig", path)
     assert itself.code == exit_codes.UNREACHABLE
     assert "refers to itself" in itself.err
 
 
-def test_a_revoked_token_and_a_disabled_user_are_denied(plain: Range) -> None:
-    plain.user("cole")
-    plain.remuda("grant", "cole", "open", "cluster-viewer")
-    path = plain.kubeconfig("cole", "--user", "cole", "--embed-token")
+def test_a_revoked_token_and_a_disabled_user_are_denied(access: ClusterAccess) -> None:
+    access.user("cole")
+    access.remuda("grant", "cole", "open", "cluster-viewer")
+    path = access.kubeconfig("cole", "--user", "cole", "--embed-token")
     until(path, MAPS, 200)
-    plain.remuda("user", "disable", "cole")
+    access.remuda("user", "disable", "cole")
     until(path, MAPS, 401)
-    audited(plain.fleet, "its user cole is disabled", code=401, cluster="", user="")
-    plain.remuda("user", "enable", "cole")
+    audited(access.fleet, "its user cole is disabled", code=401, cluster="", user="")
+    access.remuda("user", "enable", "cole")
     until(path, MAPS, 200)
     (name,) = [
-        line.split()[0] for line in plain.remuda("token", "list").out.splitlines() if line.split()[1:2] == ["cole"]
+        line.split()[0] for line in access.remuda("token", "list").out.splitlines() if line.split()[1:2] == ["cole"]
     ]
-    revoked = plain.remuda("token", "revoke", name)
+    revoked = access.remuda("token", "revoke", name)
     assert revoked.code == 0, revoked
     until(path, MAPS, 401)
-    audited(plain.fleet, f"token {name}: no token has this name", code=401)
+    audited(access.fleet, f"token {name}: no token has this name", code=401)
     token = kubeconfig.load(path).token
-    assert token.partition(":")[2] not in logged(plain.fleet)
-    deleted = plain.remuda("user", "delete", "cole")
+    assert token.partition(":")[2] not in logged(access.fleet)
+    deleted = access.remuda("user", "delete", "cole")
     assert deleted.code == 0, deleted
-    assert "cole" not in plain.remuda("user", "list").out
+    assert "cole" not in access.remuda("user", "list").out
 
 
-def test_expired_forged_and_foreign_tokens_return_401_at_api_and_proxy(plain: Range) -> None:
-    plain.user("gus")
-    plain.remuda("grant", "gus", "open", "cluster-owner")
-    made = plain.remuda("token", "create", "--user", "gus", "--ttl", "15s")  # a busy machine needs some of them
+def test_expired_forged_and_foreign_tokens_return_401_at_api_and_proxy(access: ClusterAccess) -> None:
+    access.user("gus")
+    access.remuda("grant", "gus", "open", "cluster-owner")
+    made = access.remuda("token", "create", "--user", "gus", "--ttl", "15s")  # a busy machine needs some of them
     assert made.code == 0, made
-    good = kubeconfig.load(plain.kubeconfig("gus", "--user", "gus", "--embed-token"))
+    good = kubeconfig.load(access.kubeconfig("gus", "--user", "gus", "--embed-token"))
     brief, (name, _, secret) = made.out.strip(), good.token.partition(":")
-    kept = plain.fleet.http("GET", f"/apis/management.cattle.io/v3/tokens/{name}").body["hash"]
+    kept = access.fleet.http("GET", f"/apis/management.cattle.io/v3/tokens/{name}").body["hash"]
     assert isinstance(good.ca, bytes)
-    for door in (good.server, good.server.removesuffix(f"/k8s/clusters/{plain.id}")):
+    for door in (good.server, good.server.removesuffix(f"/k8s/clusters/{access.id}")):
         for token, why in (
             (brief, f"token {brief.partition(':')[0]}: it expired at "),
             (f"{name}:{brief.partition(':')[2]}", f"token {name}: wrong secret"),
@@ -240,66 +240,66 @@ def test_expired_forged_and_foreign_tokens_return_401_at_api_and_proxy(plain: Ra
             (f"{name}:{kept.removeprefix('sha256:')}", "invalid bearer token"),
             ("eyJhbGciOiJub25lIn0.e30.", "invalid bearer token"),
         ):
-            path = plain.folder / "forged.kubeconfig"
+            path = access.folder / "forged.kubeconfig"
             kubeconfig.write(path, kubeconfig.build(door, ca_pem=good.ca, token=token))
-            before = len(audit_lines(plain.fleet))
+            before = len(audit_lines(access.fleet))
             until(path, "/api/v1/namespaces", 401)
-            audited(plain.fleet, why, after=before, code=401, user="")
-    assert not [one for one in (secret, brief.partition(":")[2], kept) if one in logged(plain.fleet)]
+            audited(access.fleet, why, after=before, code=401, user="")
+    assert not [one for one in (secret, brief.partition(":")[2], kept) if one in logged(access.fleet)]
 
 
-def test_cluster_scoped_token_is_denied_at_management_api_and_other_clusters(plain: Range) -> None:
-    plain.user("dale")
-    plain.remuda("grant", "dale", "open", "cluster-owner")
-    path = plain.kubeconfig("dale", "--user", "dale", "--embed-token")
+def test_cluster_scoped_token_is_denied_at_management_api_and_other_clusters(access: ClusterAccess) -> None:
+    access.user("dale")
+    access.remuda("grant", "dale", "open", "cluster-owner")
+    path = access.kubeconfig("dale", "--user", "dale", "--embed-token")
     until(path, MAPS, 200)
     here = kubeconfig.load(path)
     assert isinstance(here.ca, bytes)
-    server = here.server.removesuffix(f"/k8s/clusters/{plain.id}")
+    server = here.server.removesuffix(f"/k8s/clusters/{access.id}")
     for elsewhere, code in ((server, 401), (f"{server}/k8s/clusters/c-m-elsewhere", 403)):
-        other = plain.folder / "elsewhere.kubeconfig"
+        other = access.folder / "elsewhere.kubeconfig"
         kubeconfig.write(other, kubeconfig.build(elsewhere, ca_pem=here.ca, token=here.token))
         assert ask(other, "/version").code == code
     name = here.token.partition(":")[0]
-    audited(plain.fleet, f"token {name} is limited to clusters", code=401, path="/version", verb="get")
-    audited(plain.fleet, "is not for this cluster", code=403, user="dale", cluster="c-m-elsewhere", token=name)
+    audited(access.fleet, f"token {name} is limited to clusters", code=401, path="/version", verb="get")
+    audited(access.fleet, "is not for this cluster", code=403, user="dale", cluster="c-m-elsewhere", token=name)
 
 
-def test_user_cannot_see_clusters_or_create_tokens_of_other_users(plain: Range) -> None:
-    plain.user("earl")
-    plain.user("faye")
-    plain.remuda("grant", "faye", "open", "cluster-owner")
-    earl, faye = plain.management("earl"), plain.management("faye")
-    until(faye, f"{MANAGEMENT}/{plain.id}", 200)
-    assert ask(earl, f"{MANAGEMENT}/{plain.id}").code == 403
+def test_user_cannot_see_clusters_or_create_tokens_of_other_users(access: ClusterAccess) -> None:
+    access.user("earl")
+    access.user("faye")
+    access.remuda("grant", "faye", "open", "cluster-owner")
+    earl, faye = access.management("earl"), access.management("faye")
+    until(faye, f"{MANAGEMENT}/{access.id}", 200)
+    assert ask(earl, f"{MANAGEMENT}/{access.id}").code == 403
     (hers,) = tokens(faye)
     assert tokens(earl) != [hers]
-    others = plain.remuda("token", "revoke", hers, kubeconfig=earl)
+    others = access.remuda("token", "revoke", hers, kubeconfig=earl)
     assert others.code == 1
     assert f'"{hers}" not found' in others.err
-    audited(plain.fleet, "not found", user="earl", code=404, path=f"/k8s/own/tokens/{hers}")
+    audited(access.fleet, "not found", user="earl", code=404, path=f"/k8s/own/tokens/{hers}")
     for path in (earl, faye):
         assert ask(path, MANAGEMENT).code == 403
         assert ask(path, "/apis/provisioning.cattle.io/v1/clusters").code == 403
         assert ask(path, f"{FLEET_SECRETS}/open-kubeconfig").code == 403
         assert ask(path, "/apis/management.cattle.io/v3/tokens").code == 403
         user = path.name.partition("-")[0]
-        audited(plain.fleet, "", user=user, code=403, verb="list", path=MANAGEMENT)
-        audited(plain.fleet, "", user=user, code=403, verb="get", path=f"{FLEET_SECRETS}/open-kubeconfig")
-    looked = plain.remuda("get", "kubeconfig", "open", kubeconfig=earl)
+        audited(access.fleet, "", user=user, code=403, verb="list", path=MANAGEMENT)
+        audited(access.fleet, "", user=user, code=403, verb="get", path=f"{FLEET_SECRETS}/open-kubeconfig")
+    looked = access.remuda("get", "kubeconfig", "open", kubeconfig=earl)
     assert looked.code == 1
     assert "cluster open not found; existing clusters: none" in looked.err
-    others = plain.remuda("token", "create", "--user", "faye", kubeconfig=earl)
+    others = access.remuda("token", "create", "--user", "faye", kubeconfig=earl)
     assert others.code == 1
     assert "may create tokens only for itself" in others.err
-    audited(plain.fleet, "user earl may create tokens only for itself", user="earl", code=422, verb="create")
+    audited(access.fleet, "user earl may create tokens only for itself", user="earl", code=422, verb="create")
 
 
-def test_management_service_accounts_are_denied_at_cluster_proxy(plain: Range) -> None:
+def test_management_service_accounts_are_denied_at_cluster_proxy(access: ClusterAccess) -> None:
     """A node's, or a Job's."""
     place = "/api/v1/namespaces/fleet-default/serviceaccounts"
     account: dict[str, Any] = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "drifter"}}
-    assert plain.fleet.http("POST", place, json.dumps(account)).code == 201
+    assert access.fleet.http("POST", place, json.dumps(account)).code == 201
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "ClusterRoleBinding",
@@ -308,71 +308,71 @@ def test_management_service_accounts_are_denied_at_cluster_proxy(plain: Range) -
         "subjects": [{"kind": "ServiceAccount", "name": "drifter", "namespace": "fleet-default"}],
     }
     bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
-    assert plain.fleet.http("POST", bindings, json.dumps(role)).code == 201
+    assert access.fleet.http("POST", bindings, json.dumps(role)).code == 201
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = plain.fleet.http("POST", f"{place}/drifter/token", json.dumps(request)).body["status"]["token"]
-    admin = kubeconfig.load(plain.fleet.kubeconfig)
+    token = access.fleet.http("POST", f"{place}/drifter/token", json.dumps(request)).body["status"]["token"]
+    admin = kubeconfig.load(access.fleet.kubeconfig)
     assert isinstance(admin.ca, bytes)
-    for server, code in ((admin.server, 200), (f"{admin.server}/k8s/clusters/{plain.id}", 403)):
-        path = plain.folder / "drifter.kubeconfig"
+    for server, code in ((admin.server, 200), (f"{admin.server}/k8s/clusters/{access.id}", 403)):
+        path = access.folder / "drifter.kubeconfig"
         kubeconfig.write(path, kubeconfig.build(server, ca_pem=admin.ca, token=token))
         answer = ask(path, "/api/v1/nodes")
         assert answer.code == code, answer
     assert "service accounts cannot reach clusters" in answer.text
     who = "system:serviceaccount:fleet-default:drifter"
-    audited(plain.fleet, "service accounts cannot reach clusters", user=who, code=403, cluster=plain.id)
+    audited(access.fleet, "service accounts cannot reach clusters", user=who, code=403, cluster=access.id)
 
 
-def test_node_credentials_read_only_their_own_plan(plain: Range) -> None:
+def test_node_credentials_read_only_their_own_plan(access: ClusterAccess) -> None:
     """Those its agent was given, at the API and at the proxy."""
-    secrets = plain.fleet.items(FLEET_SECRETS)
+    secrets = access.fleet.items(FLEET_SECRETS)
     (token,) = [
         base64.b64decode(one["data"]["token"]).decode()
         for one in secrets
         if one["type"] == "kubernetes.io/service-account-token" and one["metadata"]["name"].startswith("open-")
     ]
     (plan,) = [one["metadata"]["name"] for one in secrets if one["type"] == "rke.cattle.io/machine-plan"]
-    admin = kubeconfig.load(plain.fleet.kubeconfig)
+    admin = kubeconfig.load(access.fleet.kubeconfig)
     assert isinstance(admin.ca, bytes)
-    here, there = plain.folder / "node.kubeconfig", plain.folder / "node-proxy.kubeconfig"
+    here, there = access.folder / "node.kubeconfig", access.folder / "node-proxy.kubeconfig"
     kubeconfig.write(here, kubeconfig.build(admin.server, ca_pem=admin.ca, token=token))
-    proxy = f"{admin.server}/k8s/clusters/{plain.id}"
+    proxy = f"{admin.server}/k8s/clusters/{access.id}"
     kubeconfig.write(there, kubeconfig.build(proxy, ca_pem=admin.ca, token=token))
     assert ask(here, f"{FLEET_SECRETS}/{plan}").code == 200
     for path, what in ((here, f"{FLEET_SECRETS}/open-rke-state"), (here, FLEET_SECRETS), (there, "/api/v1/nodes")):
         assert ask(path, what).code == 403
-        line = audited(plain.fleet, "", code=403, path=what)
+        line = audited(access.fleet, "", code=403, path=what)
         assert line["user"].startswith("system:serviceaccount:fleet-default:")
-    assert token not in logged(plain.fleet)
+    assert token not in logged(access.fleet)
 
 
-def test_node_tunnel_token_is_valid_only_for_its_own_cluster(plain: Range) -> None:
+def test_node_tunnel_token_is_valid_only_for_its_own_cluster(access: ClusterAccess) -> None:
     """The token of its plan, with another cluster's id in it, as a WebSocket of its own."""
     spec = {"clusterName": "other", "managementClusterName": "c-m-other", "kubernetesVersion": VERSION}
     other = {"apiVersion": "rke.cattle.io/v1", "kind": "RKEControlPlane", "metadata": {"name": "other"}, "spec": spec}
-    assert plain.fleet.http("POST", CONTROL_PLANES, json.dumps(other)).code == 201
-    (file,) = plain.fleet.hosts.glob("process/*/root/**/tunnel/token")
+    assert access.fleet.http("POST", CONTROL_PLANES, json.dumps(other)).code == 201
+    (file,) = access.fleet.hosts.glob("process/*/root/**/tunnel/token")
     mine, machine, mac = file.read_text().strip().split(".")
-    assert mine == plain.id
+    assert mine == access.id
     for claimed, node, why in (
         ("c-m-other", machine, "the cluster has no such Machine"),
         ("c-m-nowhere", machine, "no cluster has this id"),
-        (plain.id, "open-server-elsewhere", "the cluster has no such Machine"),
-        (plain.id, machine, "the token does not belong to this Machine"),
+        (access.id, "open-server-elsewhere", "the cluster has no such Machine"),
+        (access.id, machine, "the token does not belong to this Machine"),
     ):
         proof = mac if why != "the token does not belong to this Machine" else mac[::-1]
-        assert upgrade(plain.fleet, f"{claimed}.{node}.{proof}").startswith("HTTP/1.1 401 ")
-        line = audited(plain.fleet, why, code=401, verb="tunnel", cluster=claimed, path="/v3/connect")
+        assert upgrade(access.fleet, f"{claimed}.{node}.{proof}").startswith("HTTP/1.1 401 ")
+        line = audited(access.fleet, why, code=401, verb="tunnel", cluster=claimed, path="/v3/connect")
         assert f"claims to be {node} of cluster {claimed}" in line["why"]
-    assert mac not in logged(plain.fleet)
-    strayed = plain.fleet.connect(admin=False)
+    assert mac not in logged(access.fleet)
+    strayed = access.fleet.connect(admin=False)
     wrong = {"Authorization": f"Bearer {mac}", "X-Cattle-Id": "stray"}
     strayed.request("GET", "/v3/connect/agent", headers=wrong)
     assert strayed.getresponse().status == 401
     strayed.close()
-    audited(plain.fleet, "", code=401, path="/v3/connect/agent", user="")
-    assert mac not in logged(plain.fleet)
-    plain.fleet.delete(CONTROL_PLANES, "other")
+    audited(access.fleet, "", code=401, path="/v3/connect/agent", user="")
+    assert mac not in logged(access.fleet)
+    access.fleet.delete(CONTROL_PLANES, "other")
 
 
 def upgrade(fleet: Fleet, token: str) -> str:
@@ -387,10 +387,10 @@ def upgrade(fleet: Fleet, token: str) -> str:
         connection.close()
 
 
-def test_revoking_token_or_grant_ends_open_watches(plain: Range) -> None:
-    plain.user("hank")
-    plain.remuda("grant", "hank", "open", "cluster-viewer")
-    own = [plain.kubeconfig(f"hank-{number}", "--user", "hank", "--embed-token") for number in range(2)]
+def test_revoking_token_or_grant_ends_open_watches(access: ClusterAccess) -> None:
+    access.user("hank")
+    access.remuda("grant", "hank", "open", "cluster-viewer")
+    own = [access.kubeconfig(f"hank-{number}", "--user", "hank", "--embed-token") for number in range(2)]
     for path in own:
         until(path, MAPS, 200)
     name = kubeconfig.load(own[0]).token.partition(":")[0]
@@ -399,19 +399,19 @@ def test_revoking_token_or_grant_ends_open_watches(plain: Range) -> None:
         (own[1], ("grant", "hank", "open", "--revoke"), "hank may not get clusters.management.cattle.io"),
     ):
         here = kubeconfig.load(path)
-        watching = plain.fleet.connect(admin=False)
-        target = f"/k8s/clusters/{plain.id}/api/v1/namespaces?watch=1"
+        watching = access.fleet.connect(admin=False)
+        target = f"/k8s/clusters/{access.id}/api/v1/namespaces?watch=1"
         watching.request("GET", target, headers={"Authorization": f"Bearer {here.token}"})
         answer = watching.getresponse()
         assert answer.status == 200
         assert json.loads(answer.readline())["type"] == "ADDED"
-        taken = plain.remuda(*words)
+        taken = access.remuda(*words)
         assert taken.code == 0, taken
         *_, last = answer.read().splitlines()  # it ends
         event = json.loads(last)
         assert (event["type"], event["object"]["code"]) == ("ERROR", 403)
-        assert event["object"]["message"] == f"access to the cluster {plain.id} has ended"
-        audited(plain.fleet, why, user="hank", verb="watch", code=200)
+        assert event["object"]["message"] == f"access to the cluster {access.id} has ended"
+        audited(access.fleet, why, user="hank", verb="watch", code=200)
         watching.close()
 
 
@@ -444,30 +444,30 @@ def test_job_service_account_reads_only_its_own_machine_secret() -> None:
         fleet.stop()
 
 
-def test_administrator_reaches_cluster_with_client_certificate(plain: Range) -> None:
-    got = plain.remuda("get", "kubeconfig", "open")
+def test_administrator_reaches_cluster_with_client_certificate(access: ClusterAccess) -> None:
+    got = access.remuda("get", "kubeconfig", "open")
     assert got.code == 0, got
     assert not [word for word in ("token:", "client-key", "client-certificate") if word in got.out]
-    path = plain.folder / "administrator.kubeconfig"
+    path = access.folder / "administrator.kubeconfig"
     path.write_text(got.out)
     until(path, "/api/v1/nodes", 200)
-    told = plain.remuda("get", "kubeconfig", "open", "--embed-token")
+    told = access.remuda("get", "kubeconfig", "open", "--embed-token")
     assert told.code == 1
     assert "remuda user create NAME" in told.err
-    absent = plain.remuda("get", "kubeconfig", "shut", "--user", "anybody")
+    absent = access.remuda("get", "kubeconfig", "shut", "--user", "anybody")
     assert absent.code == 1
-    assert f"existing clusters: fleet-default/open ({plain.id})" in absent.err
+    assert f"existing clusters: fleet-default/open ({access.id})" in absent.err
 
 
-def test_cluster_deletion_removes_its_grants_and_its_user(plain: Range) -> None:
-    before = plain.fleet.everything()
-    plain.user("gail")
-    plain.remuda("grant", "gail", "open", "cluster-owner")
-    plain.cluster.delete()
+def test_cluster_deletion_removes_its_grants_and_its_user(access: ClusterAccess) -> None:
+    before = access.fleet.everything()
+    access.user("gail")
+    access.remuda("grant", "gail", "open", "cluster-owner")
+    access.cluster.delete()
     eventually(
-        lambda: not any(plain.id in one for one in plain.fleet.everything()),
-        lambda: f"left: {sorted(one for one in plain.fleet.everything() if plain.id in one)}",
+        lambda: not any(access.id in one for one in access.fleet.everything()),
+        lambda: f"left: {sorted(one for one in access.fleet.everything() if access.id in one)}",
     )
-    left = {one for one in plain.fleet.everything() if one.startswith(("users", "tokens", "clusterroletemplate"))}
+    left = {one for one in access.fleet.everything() if one.startswith(("users", "tokens", "clusterroletemplate"))}
     assert not [one for one in left - before if "gail" not in one]
     assert not [one for one in left if one.startswith(("clusterroletemplate", "users /u-"))]

@@ -88,7 +88,7 @@ spec:
 """
 
 
-class Place(NamedTuple):
+class MoveEnd(NamedTuple):
     tools: Tools
     cloud: Path
 
@@ -110,14 +110,14 @@ def make(tools: Tools, folder: Path, name: str, *arguments: str) -> None:
     tools.kubectl("apply", "-f", "-", stdin=tools.clusterctl("generate", "cluster", name, *common, *arguments))
 
 
-def _place(management: Management, folder: Path, cloud: Path) -> Place:
+def _place(management: Management, folder: Path, cloud: Path) -> MoveEnd:
     tools = Tools(folder, management.kubeconfig, NAMESPACE)
     tools.kubectl("create", "namespace", NAMESPACE)
-    return Place(tools, cloud)
+    return MoveEnd(tools, cloud)
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory, cloud: Path) -> Iterator[Place]:
+def here(tmp_path_factory: pytest.TempPathFactory, cloud: Path) -> Iterator[MoveEnd]:
     require_peer("kubectl", "clusterctl")
     folder = tmp_path_factory.mktemp("here")
     management = Embedded(folder / "processes", cloud)
@@ -126,7 +126,7 @@ def here(tmp_path_factory: pytest.TempPathFactory, cloud: Path) -> Iterator[Plac
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory, cloud: Path) -> Iterator[Place]:
+def there(tmp_path_factory: pytest.TempPathFactory, cloud: Path) -> Iterator[MoveEnd]:
     folder = tmp_path_factory.mktemp("there")
     management = OnKubernetes(folder / "processes", cloud)
     yield _place(management, folder, cloud)
@@ -134,7 +134,7 @@ def there(tmp_path_factory: pytest.TempPathFactory, cloud: Path) -> Iterator[Pla
 
 
 @pytest.fixture(scope="module")
-def older_cluster(here: Place) -> str:
+def older_cluster(here: MoveEnd) -> str:
     """Of a provider that follows the v1beta1 contract, with a control plane of three."""
     blueprint = Blueprint(name="older", namespace=NAMESPACE, control_planes=3, workers=1, family=OLD)
     objects = {"apiVersion": "v1", "kind": "List", "items": [item.obj for item in blueprint.objects()]}
@@ -144,7 +144,7 @@ def older_cluster(here: Place) -> str:
 
 
 @pytest.fixture(scope="module")
-def cluster(here: Place, tmp_path_factory: pytest.TempPathFactory) -> str:
+def cluster(here: MoveEnd, tmp_path_factory: pytest.TempPathFactory) -> str:
     make(
         here.tools,
         tmp_path_factory.mktemp("templates"),
@@ -157,7 +157,7 @@ def cluster(here: Place, tmp_path_factory: pytest.TempPathFactory) -> str:
     return "c"
 
 
-def test_describe_shows_available_cluster_made_from_template(here: Place, cluster: str) -> None:
+def test_describe_shows_available_cluster_made_from_template(here: MoveEnd, cluster: str) -> None:
     told = rows(here.tools.clusterctl("describe", "cluster", cluster, "-n", NAMESPACE))
     assert told["Cluster/c"][:6] == ["3/3", "3", "3", "3", "True", "Available"]
     assert told["ClusterInfrastructure - SimulatedCluster/c"][:2] == ["True", "Provisioned"]
@@ -165,7 +165,7 @@ def test_describe_shows_available_cluster_made_from_template(here: Place, cluste
     assert told["MachineDeployment/c-workers"][:6] == ["2/2", "2", "2", "2", "True", "Available"]
 
 
-def test_every_condition_is_shown_with_its_reason(here: Place, cluster: str) -> None:
+def test_every_condition_is_shown_with_its_reason(here: MoveEnd, cluster: str) -> None:
     text = here.tools.clusterctl(
         "describe",
         "cluster",
@@ -189,22 +189,22 @@ def test_every_condition_is_shown_with_its_reason(here: Place, cluster: str) -> 
     assert any(name.startswith("MachineSet/c-workers-") for name in told)
 
 
-def test_cluster_kubeconfig_reaches_its_nodes(here: Place, cluster: str) -> None:
+def test_cluster_kubeconfig_reaches_its_nodes(here: MoveEnd, cluster: str) -> None:
     told = {machine["status"]["nodeRef"]["name"] for machine in machines(here, cluster)}
     assert len(told) == 3
     assert nodes(here, cluster).keys() == told
 
 
-def machines(place: Place, cluster: str) -> list[Json]:
+def machines(place: MoveEnd, cluster: str) -> list[Json]:
     return place.tools.list("machines", "-l", f"cluster.x-k8s.io/cluster-name={cluster}")
 
 
-def nodes(place: Place, cluster: str) -> dict[str, str]:
+def nodes(place: MoveEnd, cluster: str) -> dict[str, str]:
     """The uids of the Nodes of a workload cluster."""
     return {name: node["metadata"]["uid"] for name, node in place.tools.nodes(cluster).items()}
 
 
-def test_list_variables_shows_template_variables(here: Place, tmp_path: Path) -> None:
+def test_list_variables_shows_template_variables(here: MoveEnd, tmp_path: Path) -> None:
     (tmp_path / "t.yaml").write_text(TEMPLATE)
     told = here.tools.clusterctl("generate", "cluster", "x", "--from", str(tmp_path / "t.yaml"), "--list-variables")
     assert "KUBERNETES_VERSION" in told
@@ -261,12 +261,12 @@ def _remains(obj: Json) -> Remains:
     )
 
 
-def move(source: Place, target: Place) -> None:
+def move(source: MoveEnd, target: MoveEnd) -> None:
     source.tools.clusterctl("move", "-n", NAMESPACE, "--to-kubeconfig", str(target.tools.kubeconfig))
 
 
 def test_clusters_move_to_kubernetes_and_back_with_nothing_lost(
-    here: Place, there: Place, cluster: str, older_cluster: str
+    here: MoveEnd, there: MoveEnd, cluster: str, older_cluster: str
 ) -> None:
     clusters = (cluster, older_cluster)
     before, journal = remains(here.tools), here.journal
@@ -283,7 +283,7 @@ def test_clusters_move_to_kubernetes_and_back_with_nothing_lost(
     assert here.journal == journal
 
 
-def test_moved_clusters_are_scaled_and_deleted(here: Place, there: Place, cluster: str, older_cluster: str) -> None:
+def test_moved_clusters_are_scaled_and_deleted(here: MoveEnd, there: MoveEnd, cluster: str, older_cluster: str) -> None:
     """They are scaled where they have been moved to, and deleted there: servers come and go as they should."""
     move(here, there)
     there.tools.available(cluster)
@@ -302,7 +302,7 @@ def test_moved_clusters_are_scaled_and_deleted(here: Place, there: Place, cluste
 # restarting
 
 
-def test_a_restart_replaces_every_machine_of_a_deployment(here: Place, tmp_path: Path) -> None:
+def test_a_restart_replaces_every_machine_of_a_deployment(here: MoveEnd, tmp_path: Path) -> None:
     make(here.tools, tmp_path, "restarted", "--control-plane-machine-count=1", "--worker-machine-count=1")
     here.tools.available("restarted")
     selector = "cluster.x-k8s.io/deployment-name=restarted-workers"

@@ -150,8 +150,8 @@ async def test_cluster_without_kubeconfig_returns_503_with_reason(proxied_cluste
 
 
 @pytest.fixture
-def pit() -> Iterator[str]:
-    """What accepts connections and never says a word."""
+def silent_server() -> Iterator[str]:
+    """Server that accepts connections and never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(8)
@@ -162,13 +162,13 @@ def pit() -> Iterator[str]:
 async def test_direct_connect_timeout_fails_later_requests_fast_until_tunnel_returns(
     proxied_cluster: ProxiedCluster,
     workload_cluster: FakeWorkloadCluster,
-    pit: str,
+    silent_server: str,
     monkeypatch: pytest.MonkeyPatch,
     upgraded: bool,
 ) -> None:
     monkeypatch.setattr("remuda.access.cluster_transport.CONNECT_SECONDS", 0.2)
     monkeypatch.setattr("remuda.access.transport_pool._SHUT_SECONDS", LIMIT_SECONDS)
-    await proxied_cluster.cluster(ID, workload_cluster.config(pit))
+    await proxied_cluster.cluster(ID, workload_cluster.config(silent_server))
     (await proxied_cluster.tunnel(ID)).stop()
     await proxied_cluster.until(lambda: not proxied_cluster.sessions.has(ID))
     way = await proxied_cluster.ways.of(ID)
@@ -178,17 +178,20 @@ async def test_direct_connect_timeout_fails_later_requests_fast_until_tunnel_ret
         await proxied_cluster.ways.of(ID)
     assert told.value.code == 503
     assert told.value.message.startswith(f"the cluster {ID} has not been connected since ")
-    assert f"(tunnel of roan); cannot reach {pit}: no connection within " in told.value.message
+    assert f"(tunnel of roan); cannot reach {silent_server}: no connection within " in told.value.message
     assert told.value.message.endswith("; its servers reconnect automatically")
     await proxied_cluster.tunnel(ID)
     assert (await proxied_cluster.ways.of(ID)).through == "tunnel"
 
 
 async def test_cluster_without_tunnel_history_always_retries_direct_connection(
-    proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, pit: str, monkeypatch: pytest.MonkeyPatch
+    proxied_cluster: ProxiedCluster,
+    workload_cluster: FakeWorkloadCluster,
+    silent_server: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("remuda.access.cluster_transport.CONNECT_SECONDS", 0.2)
-    await proxied_cluster.cluster(ID, workload_cluster.config(pit))
+    await proxied_cluster.cluster(ID, workload_cluster.config(silent_server))
     way = await proxied_cluster.ways.of(ID)
     with pytest.raises(aiohttp.ConnectionTimeoutError):
         await way.request("GET", "/version", [])

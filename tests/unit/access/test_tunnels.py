@@ -38,7 +38,7 @@ LIVELY = Timing(ping_every=0.5, heard_within=LIMIT_SECONDS, sent_within=LIMIT_SE
 CONTROL_PLANE = {names.CONTROL_PLANE_ROLE: "true", names.ETCD_ROLE: "true"}
 
 
-class Gate:
+class TunnelAuthorizationHarness:
     def __init__(self, engine: ApiServer) -> None:
         self.engine = engine
         self.client = engine.client()
@@ -129,15 +129,15 @@ def _state(cluster: str, key: bytes) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def gate(tmp_path: Path) -> AsyncIterator[Gate]:
+async def harness(tmp_path: Path) -> AsyncIterator[TunnelAuthorizationHarness]:
     engine = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0))
     try:
-        gate = Gate(engine)
-        await gate.start()
+        harness = TunnelAuthorizationHarness(engine)
+        await harness.start()
         try:
-            yield gate
+            yield harness
         finally:
-            await gate.stop()
+            await harness.stop()
     finally:
         await engine.stop()
 
@@ -151,8 +151,8 @@ def refusals(audit: AuditLines) -> Callable[[], list[str]]:
     return lambda: [json.dumps(line) for line in audit.lines]
 
 
-async def refused(gate: Gate, refusals: Callable[[], list[str]], shown: str, why: str) -> None:
-    assert await gate.ask(shown) is None
+async def refused(harness: TunnelAuthorizationHarness, refusals: Callable[[], list[str]], shown: str, why: str) -> None:
+    assert await harness.ask(shown) is None
     (line,) = refusals()
     said = json.loads(line)
     assert (said["from"], said["code"], said["path"]) == ("10.0.0.9:4711", 401, "/v3/connect")
@@ -161,39 +161,43 @@ async def refused(gate: Gate, refusals: Callable[[], list[str]], shown: str, why
     assert not mac or mac not in line
 
 
-async def test_control_plane_node_token_is_accepted(gate: Gate) -> None:
-    await gate.cluster("prairie")
-    uid = await gate.machine("roan", "prairie")
-    assert await gate.ask(token("c-prairie", "roan", uid)) == Key("c-prairie", "roan")
-    assert await gate.ask(token("c-prairie", "roan", uid), "bearer") == Key("c-prairie", "roan")
+async def test_control_plane_node_token_is_accepted(harness: TunnelAuthorizationHarness) -> None:
+    await harness.cluster("prairie")
+    uid = await harness.machine("roan", "prairie")
+    assert await harness.ask(token("c-prairie", "roan", uid)) == Key("c-prairie", "roan")
+    assert await harness.ask(token("c-prairie", "roan", uid), "bearer") == Key("c-prairie", "roan")
 
 
-async def test_machine_name_with_dots_is_accepted_in_token(gate: Gate) -> None:
-    await gate.cluster("prairie")
-    uid = await gate.machine("roan.stable.example", "prairie")
-    assert await gate.ask(token("c-prairie", "roan.stable.example", uid)) == Key("c-prairie", "roan.stable.example")
+async def test_machine_name_with_dots_is_accepted_in_token(harness: TunnelAuthorizationHarness) -> None:
+    await harness.cluster("prairie")
+    uid = await harness.machine("roan.stable.example", "prairie")
+    assert await harness.ask(token("c-prairie", "roan.stable.example", uid)) == Key("c-prairie", "roan.stable.example")
 
 
-async def test_tunnel_token_of_another_cluster_is_rejected(gate: Gate, refusals: Callable[[], list[str]]) -> None:
-    await gate.cluster("prairie", b"one key")
-    await gate.cluster("meadow", b"another key")
-    uid = await gate.machine("roan", "prairie")
-    await gate.machine("bay", "meadow")
+async def test_tunnel_token_of_another_cluster_is_rejected(
+    harness: TunnelAuthorizationHarness, refusals: Callable[[], list[str]]
+) -> None:
+    await harness.cluster("prairie", b"one key")
+    await harness.cluster("meadow", b"another key")
+    uid = await harness.machine("roan", "prairie")
+    await harness.machine("bay", "meadow")
     await refused(
-        gate, refusals, token("c-meadow", "bay", uid, b"one key"), "the token does not belong to this Machine"
+        harness, refusals, token("c-meadow", "bay", uid, b"one key"), "the token does not belong to this Machine"
     )
 
 
-async def test_cluster_with_duplicate_id_cannot_open_tunnel(gate: Gate, refusals: Callable[[], list[str]]) -> None:
-    await gate.cluster("prairie", b"one key")
-    uid = await gate.machine("roan", "prairie")
+async def test_cluster_with_duplicate_id_cannot_open_tunnel(
+    harness: TunnelAuthorizationHarness, refusals: Callable[[], list[str]]
+) -> None:
+    await harness.cluster("prairie", b"one key")
+    uid = await harness.machine("roan", "prairie")
     thief = {"clusterName": "thief", "managementClusterName": "c-prairie", "kubernetesVersion": "v1.36.4+k3s1"}
-    await gate.client.create(RKE_CONTROL_PLANE.target, NAMESPACE, {"metadata": {"name": "thief"}, "spec": thief})
-    await gate.client.create(SECRETS, NAMESPACE, _state("thief", b"its key"))
-    stolen = await gate.machine("nag", "thief")
-    await gate.until(lambda: gate.clusters.planes.get(NAMESPACE, "thief"))
-    assert await gate.ask(token("c-prairie", "nag", stolen, b"its key")) is None
-    assert await gate.ask(token("c-prairie", "roan", uid, b"its key")) is None
+    await harness.client.create(RKE_CONTROL_PLANE.target, NAMESPACE, {"metadata": {"name": "thief"}, "spec": thief})
+    await harness.client.create(SECRETS, NAMESPACE, _state("thief", b"its key"))
+    stolen = await harness.machine("nag", "thief")
+    await harness.until(lambda: harness.clusters.planes.get(NAMESPACE, "thief"))
+    assert await harness.ask(token("c-prairie", "nag", stolen, b"its key")) is None
+    assert await harness.ask(token("c-prairie", "roan", uid, b"its key")) is None
     assert len(refusals()) == 2
 
 
@@ -208,52 +212,54 @@ async def test_cluster_with_duplicate_id_cannot_open_tunnel(gate: Gate, refusals
     ],
 )
 async def test_tunnel_is_denied_unless_token_names_own_control_plane_machine(
-    gate: Gate, refusals: Callable[[], list[str]], cluster: str, machine: str, why: str
+    harness: TunnelAuthorizationHarness, refusals: Callable[[], list[str]], cluster: str, machine: str, why: str
 ) -> None:
     """Each with a mac that is right for what it claims, except for one that claims to be another node."""
-    await gate.cluster("prairie")
-    await gate.cluster("meadow")
-    uids = {"roan": await gate.machine("roan", "prairie"), "stranger": await gate.machine("stranger", "meadow")}
-    uids["mule"] = await gate.machine("mule", "prairie", labels={names.WORKER_ROLE: "true"})
-    await gate.machine("bay", "prairie")
-    await refused(gate, refusals, token(cluster, machine, uids.get(machine, uids["roan"])), why)
+    await harness.cluster("prairie")
+    await harness.cluster("meadow")
+    uids = {"roan": await harness.machine("roan", "prairie"), "stranger": await harness.machine("stranger", "meadow")}
+    uids["mule"] = await harness.machine("mule", "prairie", labels={names.WORKER_ROLE: "true"})
+    await harness.machine("bay", "prairie")
+    await refused(harness, refusals, token(cluster, machine, uids.get(machine, uids["roan"])), why)
 
 
-async def test_deleting_machine_may_reconnect_until_its_finalizers_are_removed(gate: Gate) -> None:
+async def test_deleting_machine_may_reconnect_until_its_finalizers_are_removed(
+    harness: TunnelAuthorizationHarness,
+) -> None:
     """Its end may need the API of its cluster, to which nothing else may lead; also after the manager was started
     anew, as seen from a node whose session was ended."""
-    await gate.cluster("prairie")
-    uid = await gate.machine("roan", "prairie", finalizers=["example.com/held"])
-    client = await gate.connect(token("c-prairie", "roan", uid))
-    await gate.until(lambda: gate.nodes("c-prairie") == {"roan"})
-    await gate.client.delete(MACHINE.target, NAMESPACE, "roan")
-    await gate.until(lambda: (found := gate.machines.get(NAMESPACE, "roan")) and found.metadata.deleting)
-    (first,) = gate.sessions.of("c-prairie")
-    gate.sessions.end_all("the manager stops")
-    await gate.until(lambda: (now := gate.sessions.of("c-prairie")) and first not in now)
-    await gate.client.patch(MACHINE.target, NAMESPACE, "roan", {"metadata": {"finalizers": None}})
-    await gate.until(lambda: "401" in client.status.last_disconnect_reason)
-    assert not gate.nodes("c-prairie")
+    await harness.cluster("prairie")
+    uid = await harness.machine("roan", "prairie", finalizers=["example.com/held"])
+    client = await harness.connect(token("c-prairie", "roan", uid))
+    await harness.until(lambda: harness.nodes("c-prairie") == {"roan"})
+    await harness.client.delete(MACHINE.target, NAMESPACE, "roan")
+    await harness.until(lambda: (found := harness.machines.get(NAMESPACE, "roan")) and found.metadata.deleting)
+    (first,) = harness.sessions.of("c-prairie")
+    harness.sessions.end_all("the manager stops")
+    await harness.until(lambda: (now := harness.sessions.of("c-prairie")) and first not in now)
+    await harness.client.patch(MACHINE.target, NAMESPACE, "roan", {"metadata": {"finalizers": None}})
+    await harness.until(lambda: "401" in client.status.last_disconnect_reason)
+    assert not harness.nodes("c-prairie")
 
 
 async def test_tunnel_token_of_deleted_machine_with_same_name_is_rejected(
-    gate: Gate, refusals: Callable[[], list[str]]
+    harness: TunnelAuthorizationHarness, refusals: Callable[[], list[str]]
 ) -> None:
-    await gate.cluster("prairie")
-    old = await gate.machine("roan", "prairie")
-    await gate.client.delete(MACHINE.target, NAMESPACE, "roan")
-    await gate.until(lambda: gate.machines.get(NAMESPACE, "roan") is None)
-    new = await gate.machine("roan", "prairie")
+    await harness.cluster("prairie")
+    old = await harness.machine("roan", "prairie")
+    await harness.client.delete(MACHINE.target, NAMESPACE, "roan")
+    await harness.until(lambda: harness.machines.get(NAMESPACE, "roan") is None)
+    new = await harness.machine("roan", "prairie")
     assert new != old
-    await refused(gate, refusals, token("c-prairie", "roan", old), "the token does not belong to this Machine")
+    await refused(harness, refusals, token("c-prairie", "roan", old), "the token does not belong to this Machine")
 
 
 @pytest.mark.parametrize("forge", ["other key", "empty", "cut", "turned"])
 async def test_tunnel_token_with_forged_mac_is_rejected(
-    gate: Gate, refusals: Callable[[], list[str]], forge: str
+    harness: TunnelAuthorizationHarness, refusals: Callable[[], list[str]], forge: str
 ) -> None:
-    await gate.cluster("prairie")
-    uid = await gate.machine("roan", "prairie")
+    await harness.cluster("prairie")
+    uid = await harness.machine("roan", "prairie")
     good = token("c-prairie", "roan", uid)
     forged = {
         "other key": token("c-prairie", "roan", uid, b"my own key"),
@@ -262,130 +268,142 @@ async def test_tunnel_token_with_forged_mac_is_rejected(
         "turned": good[:-2] + ("1" if good[-2] == "0" else "0") + good[-1],
     }
     assert forged[forge] != good
-    await refused(gate, refusals, forged[forge], "the token does not belong to this Machine")
+    await refused(harness, refusals, forged[forge], "the token does not belong to this Machine")
 
 
-async def test_tunnel_token_is_rejected_when_cluster_has_no_key(gate: Gate, refusals: Callable[[], list[str]]) -> None:
-    await gate.cluster("prairie", b"")
-    uid = await gate.machine("roan", "prairie")
-    assert await gate.ask(token("c-prairie", "roan", uid, b"")) is None
-    await gate.client.create(SECRETS, NAMESPACE, _state("prairie", b" "))
-    assert await gate.ask(token("c-prairie", "roan", uid, b"")) is None
+async def test_tunnel_token_is_rejected_when_cluster_has_no_key(
+    harness: TunnelAuthorizationHarness, refusals: Callable[[], list[str]]
+) -> None:
+    await harness.cluster("prairie", b"")
+    uid = await harness.machine("roan", "prairie")
+    assert await harness.ask(token("c-prairie", "roan", uid, b"")) is None
+    await harness.client.create(SECRETS, NAMESPACE, _state("prairie", b" "))
+    assert await harness.ask(token("c-prairie", "roan", uid, b"")) is None
     assert "cannot read the key" in refusals()[0]
 
 
 @pytest.mark.parametrize("shown", [None, "", ".", "..", "a.b", "a..c", "c-prairie", "é.b.c", "a.b." + "c" * 600])
 async def test_malformed_tunnel_token_is_rejected(
-    gate: Gate, refusals: Callable[[], list[str]], shown: str | None
+    harness: TunnelAuthorizationHarness, refusals: Callable[[], list[str]], shown: str | None
 ) -> None:
-    assert await gate.ask(shown) is None
+    assert await harness.ask(shown) is None
     (line,) = refusals()
     assert "it has no tunnel token" in line
 
 
-async def test_tunnel_token_with_non_bearer_scheme_is_rejected(gate: Gate) -> None:
-    await gate.cluster("prairie")
-    uid = await gate.machine("roan", "prairie")
-    assert await gate.ask(token("c-prairie", "roan", uid), "Basic") is None
+async def test_tunnel_token_with_non_bearer_scheme_is_rejected(harness: TunnelAuthorizationHarness) -> None:
+    await harness.cluster("prairie")
+    uid = await harness.machine("roan", "prairie")
+    assert await harness.ask(token("c-prairie", "roan", uid), "Basic") is None
 
 
-async def test_repeated_tunnel_rejection_is_audited_once(gate: Gate, refusals: Callable[[], list[str]]) -> None:
+async def test_repeated_tunnel_rejection_is_audited_once(
+    harness: TunnelAuthorizationHarness, refusals: Callable[[], list[str]]
+) -> None:
     for _ in range(20):
-        assert await gate.ask("c-nowhere.roan.mac") is None
+        assert await harness.ask("c-nowhere.roan.mac") is None
     assert len(refusals()) == 1
 
 
-async def test_tunnel_session_is_displaced_only_by_the_same_node(gate: Gate) -> None:
-    await gate.cluster("prairie")
-    roan, bay = await gate.machine("roan", "prairie"), await gate.machine("bay", "prairie")
-    await gate.connect(token("c-prairie", "roan", roan))
-    await gate.until(lambda: gate.nodes("c-prairie") == {"roan"})
-    (first,) = gate.sessions.of("c-prairie")
-    await gate.connect(token("c-prairie", "bay", bay))
-    await gate.until(lambda: gate.nodes("c-prairie") == {"roan", "bay"})
-    forger = await gate.connect(token("c-prairie", "roan", bay))
-    await gate.until(lambda: forger.status.attempts > 1)
-    assert first in gate.sessions.of("c-prairie")
-    assert gate.sessions.last_end(Key("c-prairie", "roan")) is None
-    await gate.connect(token("c-prairie", "roan", roan))
-    await gate.until(lambda: gate.sessions.last_end(Key("c-prairie", "roan")))
-    ended = gate.sessions.last_end(Key("c-prairie", "roan"))
+async def test_tunnel_session_is_displaced_only_by_the_same_node(harness: TunnelAuthorizationHarness) -> None:
+    await harness.cluster("prairie")
+    roan, bay = await harness.machine("roan", "prairie"), await harness.machine("bay", "prairie")
+    await harness.connect(token("c-prairie", "roan", roan))
+    await harness.until(lambda: harness.nodes("c-prairie") == {"roan"})
+    (first,) = harness.sessions.of("c-prairie")
+    await harness.connect(token("c-prairie", "bay", bay))
+    await harness.until(lambda: harness.nodes("c-prairie") == {"roan", "bay"})
+    forger = await harness.connect(token("c-prairie", "roan", bay))
+    await harness.until(lambda: forger.status.attempts > 1)
+    assert first in harness.sessions.of("c-prairie")
+    assert harness.sessions.last_end(Key("c-prairie", "roan")) is None
+    await harness.connect(token("c-prairie", "roan", roan))
+    await harness.until(lambda: harness.sessions.last_end(Key("c-prairie", "roan")))
+    ended = harness.sessions.last_end(Key("c-prairie", "roan"))
     assert ended is not None
     assert "displaced by a new session" in ended.reason
 
 
-async def test_tunnel_session_ends_when_its_machine_is_deleted_and_cannot_reconnect(gate: Gate) -> None:
-    await gate.cluster("prairie")
-    uid, other = await gate.machine("roan", "prairie"), await gate.machine("bay", "prairie")
-    client = await gate.connect(token("c-prairie", "roan", uid))
-    await gate.connect(token("c-prairie", "bay", other))
-    await gate.until(lambda: gate.nodes("c-prairie") == {"roan", "bay"})
-    await gate.client.delete(MACHINE.target, NAMESPACE, "roan")
-    await gate.until(lambda: gate.nodes("c-prairie") == {"bay"})
-    await gate.until(lambda: "401" in client.status.last_disconnect_reason)
-    ended = gate.sessions.last_end(Key("c-prairie", "roan"))
+async def test_tunnel_session_ends_when_its_machine_is_deleted_and_cannot_reconnect(
+    harness: TunnelAuthorizationHarness,
+) -> None:
+    await harness.cluster("prairie")
+    uid, other = await harness.machine("roan", "prairie"), await harness.machine("bay", "prairie")
+    client = await harness.connect(token("c-prairie", "roan", uid))
+    await harness.connect(token("c-prairie", "bay", other))
+    await harness.until(lambda: harness.nodes("c-prairie") == {"roan", "bay"})
+    await harness.client.delete(MACHINE.target, NAMESPACE, "roan")
+    await harness.until(lambda: harness.nodes("c-prairie") == {"bay"})
+    await harness.until(lambda: "401" in client.status.last_disconnect_reason)
+    ended = harness.sessions.last_end(Key("c-prairie", "roan"))
     assert ended is not None
     assert ended.reason == "its Machine was deleted"
 
 
-async def test_a_session_ends_when_its_machine_leaves_the_control_plane(gate: Gate) -> None:
-    await gate.cluster("prairie")
-    uid = await gate.machine("roan", "prairie")
-    client = await gate.connect(token("c-prairie", "roan", uid))
-    await gate.until(lambda: gate.nodes("c-prairie") == {"roan"})
-    await gate.client.patch(
+async def test_a_session_ends_when_its_machine_leaves_the_control_plane(harness: TunnelAuthorizationHarness) -> None:
+    await harness.cluster("prairie")
+    uid = await harness.machine("roan", "prairie")
+    client = await harness.connect(token("c-prairie", "roan", uid))
+    await harness.until(lambda: harness.nodes("c-prairie") == {"roan"})
+    await harness.client.patch(
         MACHINE.target, NAMESPACE, "roan", {"metadata": {"labels": {names.CONTROL_PLANE_ROLE: None}}}
     )
-    await gate.until(lambda: "401" in client.status.last_disconnect_reason)
-    assert not gate.nodes("c-prairie")
+    await harness.until(lambda: "401" in client.status.last_disconnect_reason)
+    assert not harness.nodes("c-prairie")
 
 
-async def test_replaced_tunnel_key_takes_effect_and_invalidates_old_tokens(gate: Gate) -> None:
-    await gate.cluster("prairie")
-    uid = await gate.machine("roan", "prairie")
-    assert await gate.ask(token("c-prairie", "roan", uid)) is not None
-    value = await gate.client.patch(SECRETS, NAMESPACE, "prairie-rke-state", _state("prairie", b"a new key"))
+async def test_replaced_tunnel_key_takes_effect_and_invalidates_old_tokens(harness: TunnelAuthorizationHarness) -> None:
+    await harness.cluster("prairie")
+    uid = await harness.machine("roan", "prairie")
+    assert await harness.ask(token("c-prairie", "roan", uid)) is not None
+    value = await harness.client.patch(SECRETS, NAMESPACE, "prairie-rke-state", _state("prairie", b"a new key"))
     version = json.loads(value)["metadata"]["resourceVersion"]
-    await gate.until(lambda: gate.state_version("prairie") == version)
-    assert await gate.ask(token("c-prairie", "roan", uid)) is None
-    assert await gate.ask(token("c-prairie", "roan", uid, b"a new key")) is not None
+    await harness.until(lambda: harness.state_version("prairie") == version)
+    assert await harness.ask(token("c-prairie", "roan", uid)) is None
+    assert await harness.ask(token("c-prairie", "roan", uid, b"a new key")) is not None
 
 
-async def test_tunnel_key_in_unlabelled_secret_is_picked_up(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    await gate.cluster("prairie", b"")
-    uid = await gate.machine("roan", "prairie")
-    assert await gate.ask(token("c-prairie", "roan", uid)) is None
+async def test_tunnel_key_in_unlabelled_secret_is_picked_up(
+    harness: TunnelAuthorizationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.cluster("prairie", b"")
+    uid = await harness.machine("roan", "prairie")
+    assert await harness.ask(token("c-prairie", "roan", uid)) is None
     bare = _state("prairie", b"a key")
     del bare["metadata"]["labels"]
-    await gate.client.create(SECRETS, NAMESPACE, bare)
+    await harness.client.create(SECRETS, NAMESPACE, bare)
     monkeypatch.setattr("remuda.access.tunnels._UNWATCHED_SECONDS", 0.0)
-    assert await gate.ask(token("c-prairie", "roan", uid)) is not None
+    assert await harness.ask(token("c-prairie", "roan", uid)) is not None
 
 
-async def test_forged_tunnel_tokens_cause_no_extra_secret_reads(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
-    await gate.cluster("prairie")
-    uid = await gate.machine("roan", "prairie")
+async def test_forged_tunnel_tokens_cause_no_extra_secret_reads(
+    harness: TunnelAuthorizationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await harness.cluster("prairie")
+    uid = await harness.machine("roan", "prairie")
     reads: list[object] = []
-    get = gate.client.get
+    get = harness.client.get
 
     async def counted(*arguments: Any, **more: Any) -> bytes:
         reads.append(arguments)
         return await get(*arguments, **more)
 
-    monkeypatch.setattr(gate.client, "get", counted)
+    monkeypatch.setattr(harness.client, "get", counted)
     for number in range(50):
-        assert await gate.ask(token("c-prairie", "roan", uid, b"key %d" % number)) is None
+        assert await harness.ask(token("c-prairie", "roan", uid, b"key %d" % number)) is None
     assert len(reads) <= 1
 
 
-async def test_dial_request_from_node_is_denied_and_audited(gate: Gate, audit: AuditLines) -> None:
-    await gate.cluster("prairie")
-    uid = await gate.machine("roan", "prairie")
-    client = await gate.connect(token("c-prairie", "roan", uid))
-    await gate.until(lambda: client.status.connected_to)
+async def test_dial_request_from_node_is_denied_and_audited(
+    harness: TunnelAuthorizationHarness, audit: AuditLines
+) -> None:
+    await harness.cluster("prairie")
+    uid = await harness.machine("roan", "prairie")
+    client = await harness.connect(token("c-prairie", "roan", uid))
+    await harness.until(lambda: client.status.connected_to)
     session = client._session
     assert session is not None
-    wanted = f"127.0.0.1:{gate.engine.front.port}"  # what listens here
+    wanted = f"127.0.0.1:{harness.engine.front.port}"  # what listens here
 
     def ask() -> None:
         """From the client's own thread."""
@@ -393,7 +411,7 @@ async def test_dial_request_from_node_is_denied_and_audited(gate: Gate, audit: A
         session.mux.open("tcp", wanted).write(b"GET / HTTP/1.1\r\n\r\n")
 
     session._on_tick = ask
-    await gate.until(lambda: audit.lines)
+    await harness.until(lambda: audit.lines)
     (line,) = audit.lines
     assert (line["user"], line["cluster"], line["code"]) == ("tunnel:c-prairie:roan", "c-prairie", 403)
     assert f"requested a connection to tcp/{wanted}" in line["why"]

@@ -48,7 +48,7 @@ class Server(Obedient):
         return probe not in self.sick
 
 
-class Stage:
+class AgentHarness:
     def __init__(self, client: Client, server: Server, agents: Agents) -> None:
         self.client = client
         self.server = server
@@ -66,7 +66,7 @@ class Stage:
         return str(msgspec.json.decode(await self.client.get(SECRETS, *AGENT))["metadata"]["resourceVersion"])
 
 
-def play(tmp_path: Path, scene: Callable[[Stage], Awaitable[None]]) -> None:
+def play(tmp_path: Path, scene: Callable[[AgentHarness], Awaitable[None]]) -> None:
     async def main() -> None:
         engine = await ApiServer.start(ServerSettings(data_dir=tmp_path, port=0, volatile=True))
         manager = Manager(engine.client(), name="agents")
@@ -77,7 +77,7 @@ def play(tmp_path: Path, scene: Callable[[Stage], Awaitable[None]]) -> None:
         await manager.start()
         manager.lead()
         try:
-            await scene(Stage(engine.client(), server, agents))
+            await scene(AgentHarness(engine.client(), server, agents))
         finally:
             await manager.stop()
             await engine.stop()
@@ -89,11 +89,11 @@ PLAN = {"instructions": [{"name": "install", "saveOutput": True}, {"name": "star
 
 
 def test_a_plan_is_applied_once_and_reported(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        await stage.write(PLAN)
+    async def scene(harness: AgentHarness) -> None:
+        await harness.write(PLAN)
         await asyncio.sleep(600)
-        found = await stage.read()
-        assert [name for name, _, _ in stage.server.ran] == ["install", "start"]
+        found = await harness.read()
+        assert [name for name, _, _ in harness.server.ran] == ["install", "start"]
         assert found["applied-checksum"].decode() == rules.checksum(found["plan"])
         assert formats.unpack(found["applied-output"]) == {"install": base64.b64encode(b"output of install").decode()}
         assert msgspec.json.decode(found["probe-statuses"]) == {"kubelet": {"healthy": True, "successCount": 1}}
@@ -102,25 +102,25 @@ def test_a_plan_is_applied_once_and_reported(tmp_path: Path) -> None:
 
 
 def test_an_idle_agent_writes_nothing(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        await stage.write(PLAN)
+    async def scene(harness: AgentHarness) -> None:
+        await harness.write(PLAN)
         await asyncio.sleep(60)
-        before = await stage.version()
+        before = await harness.version()
         await asyncio.sleep(86_400)
-        assert await stage.version() == before
+        assert await harness.version() == before
 
     play(tmp_path, scene)
 
 
 def test_failing_plan_is_retried_after_delay_until_max_failures(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.server.failing["install"] = 9
-        await stage.write(PLAN, max_failures="2")
+    async def scene(harness: AgentHarness) -> None:
+        harness.server.failing["install"] = 9
+        await harness.write(PLAN, max_failures="2")
         await asyncio.sleep(600)
-        assert [(name, attempt) for name, attempt, _ in stage.server.ran] == [("install", 1), ("install", 2)]
-        first, second = (at for _, _, at in stage.server.ran)
+        assert [(name, attempt) for name, attempt, _ in harness.server.ran] == [("install", 1), ("install", 2)]
+        first, second = (at for _, _, at in harness.server.ran)
         assert second - first == pytest.approx(30, abs=1)
-        found = await stage.read()
+        found = await harness.read()
         assert (found["failure-count"], found["success-count"]) == (b"2", b"0")
         assert "applied-checksum" not in found
 
@@ -128,13 +128,13 @@ def test_failing_plan_is_retried_after_delay_until_max_failures(tmp_path: Path) 
 
 
 def test_new_plan_is_applied_immediately_after_failures(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.server.failing["install"] = 1
-        await stage.write(PLAN)
+    async def scene(harness: AgentHarness) -> None:
+        harness.server.failing["install"] = 1
+        await harness.write(PLAN)
         await asyncio.sleep(5)
-        await stage.write({"instructions": [{"name": "mend"}]})
+        await harness.write({"instructions": [{"name": "mend"}]})
         await asyncio.sleep(5)
-        found = await stage.read()
+        found = await harness.read()
         assert found["applied-checksum"].decode() == rules.checksum(found["plan"])
         assert found["failure-count"] == b"0"
 
@@ -142,78 +142,78 @@ def test_new_plan_is_applied_immediately_after_failures(tmp_path: Path) -> None:
 
 
 def test_plan_application_takes_the_scripted_duration(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.server.takes = 90
-        await stage.write(PLAN)
+    async def scene(harness: AgentHarness) -> None:
+        harness.server.takes = 90
+        await harness.write(PLAN)
         await asyncio.sleep(80)
-        assert "applied-checksum" not in await stage.read()
+        assert "applied-checksum" not in await harness.read()
         await asyncio.sleep(20)
-        assert "applied-checksum" in await stage.read()
+        assert "applied-checksum" in await harness.read()
 
     play(tmp_path, scene)
 
 
 def test_restarted_agent_reapplies_its_plan(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        await stage.write({"instructions": [{"name": "install"}]})
+    async def scene(harness: AgentHarness) -> None:
+        await harness.write({"instructions": [{"name": "install"}]})
         await asyncio.sleep(10)
-        stage.agents.restart(AGENT)
+        harness.agents.restart(AGENT)
         await asyncio.sleep(10)
-        assert [name for name, _, _ in stage.server.ran] == ["install", "install"]
-        assert (await stage.read())["success-count"] == b"2"
+        assert [name for name, _, _ in harness.server.ran] == ["install", "install"]
+        assert (await harness.read())["success-count"] == b"2"
 
     play(tmp_path, scene)
 
 
 def test_periodic_instructions_run_by_their_period(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        await stage.write({"periodicInstructions": [{"name": "members", "periodSeconds": 100}]})
+    async def scene(harness: AgentHarness) -> None:
+        await harness.write({"periodicInstructions": [{"name": "members", "periodSeconds": 100}]})
         await asyncio.sleep(350)
-        assert [round(at, -1) for _, _, at in stage.server.ran] == [0, 100, 200, 300]
-        records = formats.unpack((await stage.read())["applied-periodic-output"])
+        assert [round(at, -1) for _, _, at in harness.server.ran] == [0, 100, 200, 300]
+        records = formats.unpack((await harness.read())["applied-periodic-output"])
         assert base64.b64decode(records["members"]["stdout"]) == b"output of members"
 
     play(tmp_path, scene)
 
 
 def test_failing_probes_are_polled_until_healthy(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.server.sick.add("kubelet")
-        await stage.write(PLAN)
+    async def scene(harness: AgentHarness) -> None:
+        harness.server.sick.add("kubelet")
+        await harness.write(PLAN)
         await asyncio.sleep(30)
-        assert msgspec.json.decode((await stage.read())["probe-statuses"]) == {"kubelet": {"failureCount": 3}}
-        stage.server.sick.clear()
+        assert msgspec.json.decode((await harness.read())["probe-statuses"]) == {"kubelet": {"failureCount": 3}}
+        harness.server.sick.clear()
         await asyncio.sleep(30)
-        statuses = msgspec.json.decode((await stage.read())["probe-statuses"])
+        statuses = msgspec.json.decode((await harness.read())["probe-statuses"])
         assert statuses == {"kubelet": {"healthy": True, "successCount": 1}}
 
     play(tmp_path, scene)
 
 
 def test_agents_ignore_secrets_that_are_not_plan_secrets(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
+    async def scene(harness: AgentHarness) -> None:
         secret = {"metadata": {"name": "other"}, "stringData": {"plan": msgspec.json.encode(PLAN).decode()}}
-        await stage.client.create(SECRETS, "default", secret)
+        await harness.client.create(SECRETS, "default", secret)
         await asyncio.sleep(60)
-        assert stage.server.ran == []
+        assert harness.server.ran == []
 
     play(tmp_path, scene)
 
 
 def test_plan_state_mode_runs_plan_only_when_pending(tmp_path: Path) -> None:
-    async def scene(stage: Stage) -> None:
-        stage.server.failing["install"] = 1
-        await stage.write(PLAN, plan_state="pending")
+    async def scene(harness: AgentHarness) -> None:
+        harness.server.failing["install"] = 1
+        await harness.write(PLAN, plan_state="pending")
         await asyncio.sleep(100)
-        stage.agents.restart(AGENT)
+        harness.agents.restart(AGENT)
         await asyncio.sleep(100)
-        found = await stage.read()
+        found = await harness.read()
         assert (found["plan-state"], found["plan-revision"], found["failure-count"]) == (b"failed", b"1", b"1")
-        await stage.write(PLAN, plan_state="pending")
+        await harness.write(PLAN, plan_state="pending")
         await asyncio.sleep(100)
-        found = await stage.read()
+        found = await harness.read()
         assert (found["plan-state"], found["plan-revision"], found["failure-count"]) == (b"succeeded", b"2", b"0")
-        assert [(name, attempt) for name, attempt, _ in stage.server.ran] == [
+        assert [(name, attempt) for name, attempt, _ in harness.server.ran] == [
             ("install", 1),
             ("install", 1),
             ("start", 1),

@@ -23,13 +23,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="addresses of 12
 HERE = "127.0.62.9"
 
 
-class Stage:
+class BalancerHarness:
     def __init__(self, folder: Path, greeters: Greeters) -> None:
         self.folder = folder
         self.greeters = greeters
         self.balancing = Balancing(folder)
 
-    async def tell(self, backends: list[str], drain: float = 30.0) -> None:
+    async def configure(self, backends: list[str], drain: float = 30.0) -> None:
         config = {"address": HERE, "ports": [self.greeters.port], "backends": backends, "drainSeconds": drain}
         part = self.folder / "part"
         part.write_text(json.dumps(config))
@@ -49,36 +49,36 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+async def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[BalancerHarness]:
     monkeypatch.setattr(balancer_process, "_READY_SECONDS", LIMIT_SECONDS)
     async with Greeters(["127.0.62.1", "127.0.62.2"]).serving() as greeters:
-        made = Stage(tmp_path, greeters)
+        made = BalancerHarness(tmp_path, greeters)
         await made.balancing.ensure(HERE, [greeters.port], greeters.addresses)
         yield made
         await made.balancing.stop()
 
 
-async def test_connections_are_shared_out_evenly(stage: Stage) -> None:
-    await stage.until(lambda report: all(one.healthy for one in report.backends))
-    held = [await greeting(HERE, stage.greeters.port) for _ in range(6)]
+async def test_connections_are_shared_out_evenly(harness: BalancerHarness) -> None:
+    await harness.until(lambda report: all(one.healthy for one in report.backends))
+    held = [await greeting(HERE, harness.greeters.port) for _ in range(6)]
     assert sorted(who for who, _, _ in held) == ["127.0.62.1"] * 3 + ["127.0.62.2"] * 3
-    report = await stage.until(lambda report: sum(one.connections for one in report.backends) == 6)
+    report = await harness.until(lambda report: sum(one.connections for one in report.backends) == 6)
     assert [one.connections for one in report.backends] == [3, 3]
     for _, _, writer in held:
         writer.close()
-    await stage.until(lambda report: sum(one.connections for one in report.backends) == 0)
+    await harness.until(lambda report: sum(one.connections for one in report.backends) == 0)
 
 
-async def test_dead_backend_is_skipped_and_reused_when_back(stage: Stage) -> None:
-    await stage.until(lambda report: all(one.healthy for one in report.backends))
-    await stage.greeters.stop("127.0.62.1")
-    assert [await stage.who() for _ in range(4)] == ["127.0.62.2"] * 4
-    await stage.greeters.start("127.0.62.1")
-    assert await reached(HERE, stage.greeters.port, 2) == ["127.0.62.1", "127.0.62.2"]
+async def test_dead_backend_is_skipped_and_reused_when_back(harness: BalancerHarness) -> None:
+    await harness.until(lambda report: all(one.healthy for one in report.backends))
+    await harness.greeters.stop("127.0.62.1")
+    assert [await harness.who() for _ in range(4)] == ["127.0.62.2"] * 4
+    await harness.greeters.start("127.0.62.1")
+    assert await reached(HERE, harness.greeters.port, 2) == ["127.0.62.1", "127.0.62.2"]
 
 
-async def test_half_closed_connection_still_receives_data(stage: Stage) -> None:
-    _, reader, writer = await greeting(HERE, stage.greeters.port)
+async def test_half_closed_connection_still_receives_data(harness: BalancerHarness) -> None:
+    _, reader, writer = await greeting(HERE, harness.greeters.port)
     sent = os.urandom(3_000_000)
 
     async def send() -> None:
@@ -91,37 +91,37 @@ async def test_half_closed_connection_still_receives_data(stage: Stage) -> None:
     await sending
 
 
-async def test_removed_backend_drains_existing_connections(stage: Stage) -> None:
-    await stage.tell(["127.0.62.1"])
-    who, reader, writer = await greeting(HERE, stage.greeters.port)
+async def test_removed_backend_drains_existing_connections(harness: BalancerHarness) -> None:
+    await harness.configure(["127.0.62.1"])
+    who, reader, writer = await greeting(HERE, harness.greeters.port)
     assert who == "127.0.62.1"
-    await stage.tell(["127.0.62.2"], drain=LIMIT_SECONDS)
-    assert [await stage.who() for _ in range(3)] == ["127.0.62.2"] * 3
+    await harness.configure(["127.0.62.2"], drain=LIMIT_SECONDS)
+    assert [await harness.who() for _ in range(3)] == ["127.0.62.2"] * 3
     writer.write(b"still here")
     assert await reader.readexactly(10) == b"still here"
-    await stage.tell(["127.0.62.1"])  # or else the drain that has begun would go on
-    await stage.tell(["127.0.62.2"], drain=0.1)
+    await harness.configure(["127.0.62.1"])  # or else the drain that has begun would go on
+    await harness.configure(["127.0.62.2"], drain=0.1)
     try:
         assert await asyncio.wait_for(reader.read(), LIMIT_SECONDS) == b""
     except ConnectionResetError:
         pass  # cut, as it was to be
 
 
-async def test_connections_close_at_once_without_backends(stage: Stage) -> None:
-    await stage.tell([])
-    assert await stage.who() == ""
+async def test_connections_close_at_once_without_backends(harness: BalancerHarness) -> None:
+    await harness.configure([])
+    assert await harness.who() == ""
 
 
-async def test_unreadable_config_is_reported_and_ignored(stage: Stage) -> None:
-    (stage.folder / balancer.CONFIG).write_text("{")
-    await stage.until(lambda report: "JSONDecodeError" in report.error)
-    assert await stage.who() in stage.greeters.addresses
+async def test_unreadable_config_is_reported_and_ignored(harness: BalancerHarness) -> None:
+    (harness.folder / balancer.CONFIG).write_text("{")
+    await harness.until(lambda report: "JSONDecodeError" in report.error)
+    assert await harness.who() in harness.greeters.addresses
 
 
-async def test_second_balancer_on_same_folder_exits(stage: Stage) -> None:
-    second = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", balancer.__file__, str(stage.folder))
+async def test_second_balancer_on_same_folder_exits(harness: BalancerHarness) -> None:
+    second = await asyncio.create_subprocess_exec(sys.executable, "-I", "-S", balancer.__file__, str(harness.folder))
     assert await asyncio.wait_for(second.wait(), LIMIT_SECONDS) == 0
-    assert stage.balancing.runs()
+    assert harness.balancing.runs()
 
 
 async def test_balancer_runs_with_standard_library_only(tmp_path: Path) -> None:
