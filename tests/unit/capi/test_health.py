@@ -46,7 +46,7 @@ def judged(*machines: Machine, connection: Connection = CONNECTED, built: bool =
     return judge(Evidence(now=NOW, built=built, connection=connection, machines=machines, **more))
 
 
-def told(*machines: Machine, **more: Any) -> tuple[str, str]:
+def judged_condition(*machines: Machine, **more: Any) -> tuple[str, str]:
     found = judged(*machines, **more)
     return found.status, found.reason
 
@@ -77,8 +77,10 @@ def test_reachable_cluster_with_ready_nodes_is_healthy() -> None:
     ],
 )
 def test_machine_condition_decides_verdict_unless_deleting(said: list[Condition], expected: tuple[str, str]) -> None:
-    assert told(WELL, machine("m", *said)) == expected
-    assert told(WELL, machine("m", *said, deletion_timestamp=JUST_NOW)) == ("True", ""), "nobody counts on it"
+    assert judged_condition(WELL, machine("m", *said)) == expected
+    assert judged_condition(WELL, machine("m", *said, deletion_timestamp=JUST_NOW)) == ("True", ""), (
+        "nobody counts on it"
+    )
 
 
 def test_verdict_message_names_gravest_machine_and_time_in_one_line() -> None:
@@ -92,15 +94,25 @@ def test_verdict_message_names_gravest_machine_and_time_in_one_line() -> None:
 def test_newly_joined_unready_node_is_tolerated_for_ten_minutes() -> None:
     young = machine("m", ILL, made=clock.rfc3339(NOW - 590))
     assert judged(young) == Verdict("True", look_again=10.0)
-    assert told(machine("m", ILL, made=clock.rfc3339(NOW - 600))) == ("False", "NodeNotReady")
-    assert told(machine("m", SILENT, made=clock.rfc3339(NOW - 590))) == ("False", "NodeNotReady"), "it was there"
+    assert judged_condition(machine("m", ILL, made=clock.rfc3339(NOW - 600))) == ("False", "NodeNotReady")
+    assert judged_condition(machine("m", SILENT, made=clock.rfc3339(NOW - 590))) == ("False", "NodeNotReady"), (
+        "it was there"
+    )
 
 
 def test_only_permanent_failures_count_before_first_api_response() -> None:
     nothing = Connection(since=NOW - 5)
-    assert told(machine("m", REMOVED), machine("n", SILENT), built=False, connection=nothing) == ("True", "")
-    assert told(machine("m", STALLED, server=False), built=False, connection=nothing) == ("False", "MachineFailed")
-    assert told(machine("m", REMOVED, server=False)) == ("True", ""), "a server that is still made is not lost"
+    assert judged_condition(machine("m", REMOVED), machine("n", SILENT), built=False, connection=nothing) == (
+        "True",
+        "",
+    )
+    assert judged_condition(machine("m", STALLED, server=False), built=False, connection=nothing) == (
+        "False",
+        "MachineFailed",
+    )
+    assert judged_condition(machine("m", REMOVED, server=False)) == ("True", ""), (
+        "a server that is still made is not lost"
+    )
 
 
 # ---- the API
@@ -119,18 +131,18 @@ def test_held_connection_without_failures_stays_healthy() -> None:
     rarely = Connection(connected=True, last_success=NOW - 70, error="")
     assert judged(WELL, connection=rarely) == Verdict("True")
     failing = Connection(connected=True, last_success=NOW - 70, failures=1, error="no answer in time")
-    assert told(WELL, connection=failing) == ("Unknown", "APISilent")
+    assert judged_condition(WELL, connection=failing) == ("Unknown", "APISilent")
 
 
 def test_silent_api_overrides_node_failures_but_not_permanent_failures() -> None:
     silent = lost(60)
-    assert told(machine("m", SILENT), connection=silent) == ("Unknown", "APISilent")
-    assert told(machine("m", REMOVED), connection=silent) == ("False", "ServerLost")
-    assert told(connection=silent, control_plane=QUORUM) == ("False", "QuorumLost")
+    assert judged_condition(machine("m", SILENT), connection=silent) == ("Unknown", "APISilent")
+    assert judged_condition(machine("m", REMOVED), connection=silent) == ("False", "ServerLost")
+    assert judged_condition(connection=silent, control_plane=QUORUM) == ("False", "QuorumLost")
 
 
 def test_unknown_control_plane_makes_verdict_unknown() -> None:
-    assert told(WELL, control_plane=since("Available", "Unknown", "Away", "?")) == ("Unknown", "Away")
+    assert judged_condition(WELL, control_plane=since("Available", "Unknown", "Away", "?")) == ("Unknown", "Away")
 
 
 @pytest.mark.parametrize("status", ["True", "False"])
@@ -148,7 +160,7 @@ def test_restarted_manager_keeps_previous_verdict_for_one_minute(status: str) ->
 
 def test_verdict_without_previous_condition_waits_for_api() -> None:
     for before in (None, since("Ready", "Unknown", "Waiting", "for something")):
-        assert told(WELL, connection=Connection(since=NOW), before=before) == ("Unknown", "WaitingForAPI")
+        assert judged_condition(WELL, connection=Connection(since=NOW), before=before) == ("Unknown", "WaitingForAPI")
 
 
 connections = st.builds(

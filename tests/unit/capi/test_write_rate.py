@@ -66,19 +66,19 @@ def draft(before: dict[str, object], after: dict[str, object]) -> Draft:
 THING = {"metadata": {"name": "a", "resourceVersion": "1"}}
 
 
-def told(**statuses: str) -> dict[str, object]:
+def conditions(**statuses: str) -> dict[str, object]:
     return {"conditions": [{"type": type, "status": status, "message": "m"} for type, status in statuses.items()]}
 
 
 @pytest.mark.parametrize(
     ("before", "after", "urgent"),
     [
-        ({}, {"phase": "Pending", **told(Ready="False")}, False),
+        ({}, {"phase": "Pending", **conditions(Ready="False")}, False),
         ({}, {"initialization": {"provisioned": True}}, True),
         ({"phase": "Pending"}, {"phase": "Running"}, True),
         ({"observedGeneration": 1}, {"observedGeneration": 2}, True),
-        (told(Ready="False"), told(Ready="True"), True),
-        (told(Other="False"), told(Other="True"), False),
+        (conditions(Ready="False"), conditions(Ready="True"), True),
+        (conditions(Other="False"), conditions(Other="True"), False),
         ({"replicas": 1}, {"replicas": 2}, False),
     ],
 )

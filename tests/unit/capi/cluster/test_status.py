@@ -65,7 +65,7 @@ def observed(seen: Cluster | None = None, **facts: Any) -> Observed:
     return Observed(**healthy | facts)
 
 
-def told(type: str, seen: Cluster | None = None, **facts: Any) -> tuple[str, str, str]:
+def condition_fields(type: str, seen: Cluster | None = None, **facts: Any) -> tuple[str, str, str]:
     """One condition of what is derived."""
     one = find(derive(observed(seen, **facts)).conditions, type)
     assert one is not None
@@ -137,13 +137,13 @@ class TestInfrastructureReady:
     )
     def test_contract_flag_decides_without_provider_condition(self, contract: str, path: str) -> None:
         look = found(INFRASTRUCTURE, contract)
-        assert told(self.TYPE, infrastructure=look) == ("True", "Ready", "")
-        waiting = told(self.TYPE, infrastructure=look, provisioned=False)
+        assert condition_fields(self.TYPE, infrastructure=look) == ("True", "Ready", "")
+        waiting = condition_fields(self.TYPE, infrastructure=look, provisioned=False)
         assert waiting == ("False", "NotReady", f"DevCluster {path} is false")
 
     def test_malformed_provider_condition_is_reported_as_invalid(self) -> None:
         broken = found(INFRASTRUCTURE, status={"conditions": [{"type": "Ready", "status": "Perhaps"}]})
-        status, reason, message = told(self.TYPE, infrastructure=broken)
+        status, reason, message = condition_fields(self.TYPE, infrastructure=broken)
         assert (status, reason) == ("Unknown", "InvalidConditionReported")
         assert "Perhaps" in message
 
@@ -161,40 +161,46 @@ class TestInfrastructureReady:
     ) -> None:
         seen = cluster(deleting=deleting, **BOTH)
         facts = {"infrastructure": Look(INFRASTRUCTURE), "provisioned": provisioned}
-        assert told(self.TYPE, seen, **facts) == ("False", reason, message)
+        assert condition_fields(self.TYPE, seen, **facts) == ("False", reason, message)
 
     def test_only_known_error_messages_are_shown(self) -> None:
         known = Look(INFRASTRUCTURE, error=Retryable("no definition"))
-        assert told(self.TYPE, infrastructure=known) == ("Unknown", "InternalError", "no definition")
+        assert condition_fields(self.TYPE, infrastructure=known) == ("Unknown", "InternalError", "no definition")
         unknown = Look(INFRASTRUCTURE, error=RuntimeError("secret detail"))
-        assert told(self.TYPE, infrastructure=unknown)[2] == "Please check controller logs for errors"
+        assert condition_fields(self.TYPE, infrastructure=unknown)[2] == "Please check controller logs for errors"
 
     def test_infrastructure_is_ready_without_reference(self) -> None:
-        assert told(self.TYPE, cluster(), infrastructure=Look()) == ("True", "Ready", "")
+        assert condition_fields(self.TYPE, cluster(), infrastructure=Look()) == ("True", "Ready", "")
 
     def test_topology_without_infrastructure_reference_is_not_ready(self) -> None:
         topology = {"topology": {"version": "v1.35.0"}}
-        status, reason, message = told(self.TYPE, cluster(**topology), infrastructure=Look())
+        status, reason, message = condition_fields(self.TYPE, cluster(**topology), infrastructure=Look())
         assert (status, reason) == ("False", "ObjectDoesNotExist")
         assert "topology" in message
-        assert told(self.TYPE, cluster(deleting=True, **topology), infrastructure=Look())[2] == ""
+        assert condition_fields(self.TYPE, cluster(deleting=True, **topology), infrastructure=Look())[2] == ""
 
 
 class TestControlPlane:
     def test_provider_condition_is_copied(self) -> None:
         own = {"type": "Available", "status": "True"}
         look = found(CONTROL_PLANE, status={"conditions": [own]})
-        assert told("ControlPlaneAvailable", control_plane=look, initialized=False) == ("True", "Available", "")
+        assert condition_fields("ControlPlaneAvailable", control_plane=look, initialized=False) == (
+            "True",
+            "Available",
+            "",
+        )
 
     def test_contract_flag_decides_without_provider_condition(self) -> None:
-        waiting = told("ControlPlaneAvailable", initialized=False)
+        waiting = condition_fields("ControlPlaneAvailable", initialized=False)
         path = "status.initialization.controlPlaneInitialized"
         assert waiting == ("False", "NotAvailable", f"DevControlPlane {path} is false")
 
     def test_first_node_decides_availability_without_provider(self) -> None:
         seen = cluster(infrastructure_ref=INFRASTRUCTURE)
-        assert told("ControlPlaneAvailable", seen, control_plane=Look())[:2] == ("True", "Available")
-        status, reason, message = told("ControlPlaneAvailable", seen, control_plane=Look(), initialized=False)
+        assert condition_fields("ControlPlaneAvailable", seen, control_plane=Look())[:2] == ("True", "Available")
+        status, reason, message = condition_fields(
+            "ControlPlaneAvailable", seen, control_plane=Look(), initialized=False
+        )
         assert (status, reason) == ("False", "NotAvailable")
         assert "first control plane Machine" in message
 
@@ -210,17 +216,19 @@ class TestControlPlane:
     def test_uninitialized_control_plane_is_reported_with_reason(
         self, look: Look, expected: tuple[str, str, str]
     ) -> None:
-        assert told("ControlPlaneInitialized", control_plane=look, initialized=False) == expected
-        assert told("ControlPlaneInitialized", control_plane=look)[0] == "True"
+        assert condition_fields("ControlPlaneInitialized", control_plane=look, initialized=False) == expected
+        assert condition_fields("ControlPlaneInitialized", control_plane=look)[0] == "True"
 
     def test_control_plane_initialized_condition_never_reverts(self) -> None:
         before = cluster(condition("ControlPlaneInitialized", True, "Initialized"), **BOTH)
-        after = told("ControlPlaneInitialized", before, control_plane=Look(CONTROL_PLANE), initialized=False)
+        after = condition_fields(
+            "ControlPlaneInitialized", before, control_plane=Look(CONTROL_PLANE), initialized=False
+        )
         assert after == ("True", "Initialized", "")
 
     def test_control_plane_initialized_is_unknown_while_topology_is_pending(self) -> None:
         seen = cluster(topology={"version": "v1.35.0"})
-        status, reason, _ = told("ControlPlaneInitialized", seen, control_plane=Look(), initialized=False)
+        status, reason, _ = condition_fields("ControlPlaneInitialized", seen, control_plane=Look(), initialized=False)
         assert (status, reason) == ("Unknown", "ObjectDoesNotExist")
 
 
@@ -228,16 +236,20 @@ class TestRemoteConnectionProbe:
     TYPE = "RemoteConnectionProbe"
 
     def test_unestablished_connection_is_reported_as_probe_failed(self) -> None:
-        first = told(self.TYPE, connection=Connection(failures=4))
+        first = condition_fields(self.TYPE, connection=Connection(failures=4))
         assert first == ("False", "ProbeFailed", "Remote connection not established yet")
 
     def test_probe_condition_is_kept_after_restart_until_first_probe(self) -> None:
         before = condition(self.TYPE, True, "ProbeSucceeded")
-        assert told(self.TYPE, cluster(before, **BOTH), connection=Connection()) == ("True", "ProbeSucceeded", "")
+        assert condition_fields(self.TYPE, cluster(before, **BOTH), connection=Connection()) == (
+            "True",
+            "ProbeSucceeded",
+            "",
+        )
 
     def test_unreadable_node_watch_is_reported_in_probe_message(self) -> None:
         link = Connection(connected=True, last_success=1.0, unreadable="the server's watch cannot be read: oops")
-        assert told(self.TYPE, connection=link) == (
+        assert condition_fields(self.TYPE, connection=link) == (
             "True",
             "ProbeSucceeded",
             "Nodes are listed every few seconds instead of watched: the server's watch cannot be read: oops",
@@ -246,24 +258,24 @@ class TestRemoteConnectionProbe:
     def test_probe_fails_after_grace_period_without_any_success(self) -> None:
         before = cluster(condition(self.TYPE, True, "ProbeSucceeded"), **BOTH)
         asked = Connection(since=NOW - 59, failures=9, error="no route")
-        assert told(self.TYPE, before, connection=asked) == ("True", "ProbeSucceeded", "")
-        never = told(self.TYPE, before, connection=msgspec.structs.replace(asked, since=NOW - 60))
+        assert condition_fields(self.TYPE, before, connection=asked) == ("True", "ProbeSucceeded", "")
+        never = condition_fields(self.TYPE, before, connection=msgspec.structs.replace(asked, since=NOW - 60))
         assert never == ("False", "ProbeFailed", "Remote connection probe failed: no route")
 
     @pytest.mark.parametrize(("ago", "status"), [(0, "True"), (59, "True"), (60, "False")])
     def test_lost_connection_fails_probe_after_grace_period(self, ago: float, status: str) -> None:
         lost = Connection(last_success=NOW - ago, failures=7, error="timed out")
-        assert told(self.TYPE, connection=lost)[0] == status
+        assert condition_fields(self.TYPE, connection=lost)[0] == status
         assert derive(observed(connection=lost)).look_again == (60 - ago if ago < 60 else None)
 
     def test_failed_probe_message_names_last_success(self) -> None:
         lost = Connection(last_success=NOW - 3600, failures=7, error="timed out")
         message = "Remote connection probe failed, probe last succeeded at 2026-06-01T11:00:00Z: timed out"
-        assert told(self.TYPE, connection=lost) == ("False", "ProbeFailed", message)
+        assert condition_fields(self.TYPE, connection=lost) == ("False", "ProbeFailed", message)
 
     def test_held_connection_is_not_requeued(self) -> None:
         old = Connection(connected=True, last_success=NOW - 300, error="")
-        assert told(self.TYPE, connection=old)[0] == "True"
+        assert condition_fields(self.TYPE, connection=old)[0] == "True"
         assert derive(observed(connection=old)).look_again is None
 
 
@@ -271,23 +283,33 @@ class TestMachines:
     def test_control_plane_and_worker_machines_are_summarized_separately(self) -> None:
         ill = condition("Ready", False, "NotReady", "no power")
         members = Members(machines=[machine("cp", *good("Ready"), control_plane=True), machine("w", ill)])
-        assert told("ControlPlaneMachinesReady", members=members) == ("True", "Ready", "")
-        assert told("WorkerMachinesReady", members=members) == ("False", "NotReady", "* Machine w: no power")
+        assert condition_fields("ControlPlaneMachinesReady", members=members) == ("True", "Ready", "")
+        assert condition_fields("WorkerMachinesReady", members=members) == (
+            "False",
+            "NotReady",
+            "* Machine w: no power",
+        )
 
     def test_new_machine_without_up_to_date_condition_is_ignored(self) -> None:
         young = machine("young", *good("Ready"), created=JUST_NOW)
         old = machine("old", *good("Ready"))
         sure = machine("sure", *good("Ready", "UpToDate"), created=JUST_NOW)
-        assert told("WorkerMachinesUpToDate", members=Members(machines=[young])) == ("True", "NoReplicas", "")
+        assert condition_fields("WorkerMachinesUpToDate", members=Members(machines=[young])) == (
+            "True",
+            "NoReplicas",
+            "",
+        )
         assert derive(observed(members=Members(machines=[young, sure]))).look_again == 6.0
         assert derive(observed(members=Members(machines=[sure, old]))).look_again is None
-        status, reason, message = told("WorkerMachinesUpToDate", members=Members(machines=[young, old, sure]))
+        status, reason, message = condition_fields(
+            "WorkerMachinesUpToDate", members=Members(machines=[young, old, sure])
+        )
         assert (status, reason, message) == ("Unknown", "UpToDateUnknown", "* Machine old: Condition not yet reported")
 
     def test_remediating_condition_names_the_machine(self) -> None:
         waiting = condition("OwnerRemediated", False, "WaitingForRemediation", "soon")
         members = Members(machines=[machine("w", waiting)])
-        assert told("Remediating", members=members) == ("True", "Remediating", "* Machine w: soon")
+        assert condition_fields("Remediating", members=members) == ("True", "Remediating", "* Machine w: soon")
 
 
 class TestWorkers:
@@ -296,8 +318,8 @@ class TestWorkers:
             deployment("a", *good("Available")),
             deployment("b", condition("Available", False, "NotAvailable", "1 of 2")),
         )
-        assert told("WorkersAvailable", members=Members(deployments=[one])) == ("True", "Available", "")
-        status, reason, message = told("WorkersAvailable", members=Members(deployments=[one, other]))
+        assert condition_fields("WorkersAvailable", members=Members(deployments=[one])) == ("True", "Available", "")
+        status, reason, message = condition_fields("WorkersAvailable", members=Members(deployments=[one, other]))
         assert (status, reason, message) == ("False", "NotAvailable", "* MachineDeployment b: 1 of 2")
 
     @pytest.mark.parametrize("type", ["RollingOut", "ScalingUp", "ScalingDown"])
@@ -306,25 +328,28 @@ class TestWorkers:
         leading = found(CONTROL_PLANE, status={"conditions": [{"type": type, "status": "True", "message": "1 of 2"}]})
         sets = [machine_set("lone", moving), machine_set("owned", moving, owned=True)]
         members = Members(deployments=[deployment("a", moving), deployment("b", still)], sets=sets)
-        status, reason, message = told(type, members=members, control_plane=leading)
+        status, reason, message = condition_fields(type, members=members, control_plane=leading)
         assert (status, reason) == ("True", type)
         lines = ["* DevControlPlane c: 1 of 2", "* MachineDeployment a: 1 of 2"]
         assert message.split("\n") == lines + ([] if type == "RollingOut" else ["* MachineSet lone: 1 of 2"])
 
     @pytest.mark.parametrize("type", ["RollingOut", "ScalingUp", "ScalingDown"])
     def test_movement_condition_is_unknown_without_reports(self, type: str) -> None:
-        assert told(type, members=Members(deployments=[deployment("a")]))[:2] == ("Unknown", f"{type}Unknown")
+        assert condition_fields(type, members=Members(deployments=[deployment("a")]))[:2] == (
+            "Unknown",
+            f"{type}Unknown",
+        )
         unreadable = Look(CONTROL_PLANE, error=Retryable("why"))
-        assert told(type, control_plane=unreadable) == ("Unknown", "InternalError", "why")
+        assert condition_fields(type, control_plane=unreadable) == ("Unknown", "InternalError", "why")
 
     def test_control_plane_without_scaling_condition_is_ignored(self) -> None:
-        assert told("ScalingUp") == ("False", "NotScalingUp", "")
+        assert condition_fields("ScalingUp") == ("False", "NotScalingUp", "")
 
 
 class TestAvailable:
     def test_available_message_lists_failed_conditions_in_order(self) -> None:
         members = Members(deployments=[deployment("d", condition("Available", False, "NotAvailable", "0 of 1"))])
-        status, reason, message = told(
+        status, reason, message = condition_fields(
             "Available",
             connection=Connection(),
             infrastructure=Look(INFRASTRUCTURE),
@@ -342,12 +367,12 @@ class TestAvailable:
 
     def test_unready_machine_does_not_make_cluster_unavailable(self) -> None:
         ill = machine("w", condition("Ready", False, "NotReady", "no power"))
-        assert told("Available", members=Members(machines=[ill]))[0] == "True"
+        assert condition_fields("Available", members=Members(machines=[ill]))[0] == "True"
 
     def test_dead_node_makes_cluster_unavailable(self) -> None:
         dead = machine("w", condition("NodeReady", "Unknown", "NodeReadyUnknown", "* Node.Ready: silent"), node="n")
         members = Members(machines=[dead], deployments=[deployment("d", *good("Available"))])
-        assert told("Available", members=members) == (
+        assert condition_fields("Available", members=members) == (
             "False",
             "NodeNotReady",
             "Machine w: Node n is not ready: silent",
@@ -356,7 +381,7 @@ class TestAvailable:
     def test_unresponsive_api_makes_availability_unknown(self) -> None:
         silent = Connection(last_success=NOW - 600, failures=9, error="no route")
         members = Members(deployments=[deployment("d", condition("Available", False, "NotAvailable", "0 of 2"))])
-        assert told("Available", connection=silent, members=members) == (
+        assert condition_fields("Available", connection=silent, members=members) == (
             "Unknown",
             "APISilent",
             "API has not answered since 2026-06-01T11:50:00Z: no route",
@@ -370,7 +395,11 @@ class TestAvailable:
             "message": "etcd of ns/c: quorum is lost",
         }
         look = found(CONTROL_PLANE, status={"conditions": [own]})
-        assert told("Available", control_plane=look) == ("False", "QuorumLost", "etcd of ns/c: quorum is lost")
+        assert condition_fields("Available", control_plane=look) == (
+            "False",
+            "QuorumLost",
+            "etcd of ns/c: quorum is lost",
+        )
 
     @pytest.mark.parametrize(
         ("polarity", "value", "expected"),
@@ -385,11 +414,11 @@ class TestAvailable:
     def test_availability_gates_count_by_polarity(self, polarity: str, value: str | None, expected: str) -> None:
         gate = ConditionGate(condition_type="example.com/Audited", polarity=polarity)
         present = [] if value is None else [condition("example.com/Audited", value, "Because")]
-        assert told("Available", cluster(*present, availability_gates=[gate], **BOTH))[0] == expected
+        assert condition_fields("Available", cluster(*present, availability_gates=[gate], **BOTH))[0] == expected
 
     def test_available_ignores_previous_conditions(self) -> None:
         before = condition("InfrastructureReady", False, "NotReady", "long ago")
-        assert told("Available", cluster(before, **BOTH))[0] == "True"
+        assert condition_fields("Available", cluster(before, **BOTH))[0] == "True"
 
 
 class TestDeleting:
@@ -397,11 +426,15 @@ class TestDeleting:
 
     def test_deleting_condition_reports_the_stage(self) -> None:
         seen = cluster(deleting=True, **BOTH)
-        assert told("Deleting", seen, stage=self.STAGE) == ("True", "WaitingForWorkersDeletion", "* Machine: m")
-        assert told("Deleting", seen)[:2] == ("True", "Deleting")
+        assert condition_fields("Deleting", seen, stage=self.STAGE) == (
+            "True",
+            "WaitingForWorkersDeletion",
+            "* Machine: m",
+        )
+        assert condition_fields("Deleting", seen)[:2] == ("True", "Deleting")
 
     def test_missing_providers_are_not_reported_while_deleting(self) -> None:
-        status, _, message = told(
+        status, _, message = condition_fields(
             "Available",
             cluster(deleting=True, **BOTH),
             stage=self.STAGE,

@@ -68,7 +68,7 @@ def seen(
     )
 
 
-def told(found: Condition) -> tuple[str, str, str]:
+def condition_fields(found: Condition) -> tuple[str, str, str]:
     return found.status, found.reason, found.message
 
 
@@ -105,7 +105,7 @@ class TestAvailable:
 
     def test_available_message_names_missing_replicas(self) -> None:
         found = status.available(seen(machine_set("new", 3, 1)))
-        assert told(found) == (
+        assert condition_fields(found) == (
             "False",
             "NotAvailable",
             "1 available replicas, at least 2 required (maxUnavailable is 1, spec.replicas is 3)",
@@ -117,7 +117,7 @@ class TestAvailable:
         assert status.available(seen(deleted=True)).message == "Deletion in progress"
 
     def test_condition_is_unknown_until_replicas_are_set(self) -> None:
-        assert told(status.available(seen(limits=None)))[:2] == ("Unknown", "WaitingForReplicasSet")
+        assert condition_fields(status.available(seen(limits=None)))[:2] == ("Unknown", "WaitingForReplicasSet")
 
 
 class TestRollingOut:
@@ -125,7 +125,7 @@ class TestRollingOut:
         return machine(name, conditions=[condition("UpToDate", False, "NotUpToDate", message)])
 
     def test_not_rolling_out_when_machines_are_up_to_date(self) -> None:
-        assert told(status.rolling_out(seen(machines=[good()]))) == ("False", "NotRollingOut", "")
+        assert condition_fields(status.rolling_out(seen(machines=[good()]))) == ("False", "NotRollingOut", "")
 
     def test_rolling_out_message_names_reasons_and_wait(self) -> None:
         machines = [
@@ -159,17 +159,17 @@ class TestScaling:
     def test_scaling_up_takes_reason_from_machine_sets(self, reason: str) -> None:
         text = "Scaling up from 0 to 1 replicas is blocked because:\n* something"
         sets = [machine_set("a", growing="Scaling up"), machine_set("b", growing=text, reason=reason)]
-        assert told(status.scaling_up(seen(*sets))) == ("True", reason, text.replace("to 1", "to 3"))
+        assert condition_fields(status.scaling_up(seen(*sets))) == ("True", reason, text.replace("to 1", "to 3"))
 
     def test_scaling_up_reports_replica_counts_and_obstacles(self) -> None:
         assert status.scaling_up(seen(machine_set("a", 1))).message == "Scaling up from 1 to 3 replicas"
-        assert told(status.scaling_up(seen(machine_set("a", 3)))) == ("False", "NotScalingUp", "")
+        assert condition_fields(status.scaling_up(seen(machine_set("a", 3)))) == ("False", "NotScalingUp", "")
         blocked = status.scaling_up(seen(machine_set("a", 3), obstacles=["x"]))
-        assert told(blocked) == ("False", "NotScalingUp", "Scaling up would be blocked because:\n* x")
+        assert condition_fields(blocked) == ("False", "NotScalingUp", "Scaling up would be blocked because:\n* x")
 
     def test_scaling_down_reports_replica_counts(self) -> None:
         found = status.scaling_down(seen(machine_set("a", 4), machine_set("b", 1)))
-        assert told(found) == ("True", "ScalingDown", "Scaling down from 5 to 3 replicas")
+        assert condition_fields(found) == ("True", "ScalingDown", "Scaling down from 5 to 3 replicas")
         assert status.scaling_down(seen(machine_set("a", 3))).status == "False"
         assert status.scaling_down(seen(machine_set("a", 1), deleted=True)).status == "True"
 

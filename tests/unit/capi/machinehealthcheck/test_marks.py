@@ -22,7 +22,7 @@ SICK = Unhealthy("NodeDeleted", "Node n has been deleted")
 WAITING = "WaitingForRemediation"
 
 
-def told(found: Marks) -> dict[str, tuple[str, str]]:
+def marked_conditions(found: Marks) -> dict[str, tuple[str, str]]:
     return {one.type: (one.status, one.reason) for one in found.put}
 
 
@@ -37,7 +37,7 @@ def sick(*conditions: Condition) -> Machine:
 
 def test_healthy_machine_is_marked_once() -> None:
     found = marks(machine(), Healthy(), hand_over=True, request=None)
-    assert told(found) == {"HealthCheckSucceeded": ("True", "HealthCheckSucceeded")}
+    assert marked_conditions(found) == {"HealthCheckSucceeded": ("True", "HealthCheckSucceeded")}
     assert not found.remove
     again = machine(condition("HealthCheckSucceeded", reason="HealthCheckSucceeded"))
     assert not marks(again, Healthy(), hand_over=True, request=None)
@@ -46,7 +46,7 @@ def test_healthy_machine_is_marked_once() -> None:
 def test_recovered_machine_loses_remediation_conditions() -> None:
     recovered = sick(condition("OwnerRemediated", "False"), condition("ExternallyRemediated", "False"))
     found = marks(recovered, Healthy(), hand_over=False, request=None)
-    assert told(found) == {"HealthCheckSucceeded": ("True", "HealthCheckSucceeded")}
+    assert marked_conditions(found) == {"HealthCheckSucceeded": ("True", "HealthCheckSucceeded")}
     assert found.remove == ["OwnerRemediated", "ExternallyRemediated"]
 
 
@@ -56,7 +56,7 @@ def test_pending_verdict_changes_no_conditions() -> None:
 
 def test_unhealthy_machine_is_handed_over_to_owner() -> None:
     found = marks(sick(), SICK, hand_over=True, request=None)
-    assert told(found) == {"OwnerRemediated": ("False", WAITING)}
+    assert marked_conditions(found) == {"OwnerRemediated": ("False", WAITING)}
     assert found.put[0].message == "Waiting for remediation by MachineSet ms"
 
 
@@ -67,7 +67,7 @@ def test_unhealthy_machine_without_owner_requests_manual_replacement() -> None:
 
 def test_unhealthy_machine_over_limit_is_marked_but_not_handed_over() -> None:
     found = marks(machine(), SICK, hand_over=False, request=None)
-    assert told(found) == {"HealthCheckSucceeded": ("False", "NodeDeleted")}
+    assert marked_conditions(found) == {"HealthCheckSucceeded": ("False", "NodeDeleted")}
     assert found.put[0].message == "Node n has been deleted"
 
 
@@ -75,12 +75,14 @@ def test_owner_condition_is_kept_until_remediation_finishes() -> None:
     deferred = sick(condition("OwnerRemediated", "False", reason="RemediationDeferred"))
     assert not marks(deferred, SICK, hand_over=True, request=None)
     finished = sick(condition("OwnerRemediated", "True", reason="Done"))
-    assert told(marks(finished, SICK, hand_over=True, request=None)) == {"OwnerRemediated": ("False", WAITING)}
+    assert marked_conditions(marks(finished, SICK, hand_over=True, request=None)) == {
+        "OwnerRemediated": ("False", WAITING)
+    }
 
 
 def test_external_remediation_request_sets_externally_remediated() -> None:
     found = marks(sick(), SICK, hand_over=True, request=requested("Reboot", "m"))
-    assert told(found) == {"ExternallyRemediated": ("False", WAITING)}
+    assert marked_conditions(found) == {"ExternallyRemediated": ("False", WAITING)}
     assert found.put[0].message == "Waiting for Reboot m"
 
 
@@ -92,11 +94,11 @@ def test_condition_of_external_remediator_is_not_overwritten() -> None:
 @pytest.mark.parametrize("failure", [template_not_found("no template"), request_failed("refused")])
 def test_failed_remediation_request_is_reported_until_created(failure: Request) -> None:
     found = marks(sick(), SICK, hand_over=True, request=failure)
-    assert told(found) == {"ExternallyRemediated": ("False", failure.reason)}
+    assert marked_conditions(found) == {"ExternallyRemediated": ("False", failure.reason)}
     failed = sick(found.put[0])
     assert not marks(failed, SICK, hand_over=True, request=failure)
     then = marks(failed, SICK, hand_over=True, request=requested("Reboot", "m"))
-    assert told(then) == {"ExternallyRemediated": ("False", WAITING)}
+    assert marked_conditions(then) == {"ExternallyRemediated": ("False", WAITING)}
 
 
 TYPES = ("HealthCheckSucceeded", "OwnerRemediated", "ExternallyRemediated")

@@ -36,7 +36,7 @@ def seen(
     )
 
 
-def told(found: Condition) -> tuple[str, str, str]:
+def condition_fields(found: Condition) -> tuple[str, str, str]:
     return found.status, found.reason, found.message
 
 
@@ -64,7 +64,11 @@ class TestCounters:
 
 class TestScalingUp:
     def test_scaling_up_is_true_below_desired_replicas(self) -> None:
-        assert told(status.scaling_up(seen(good()))) == ("True", "ScalingUp", "Scaling up from 1 to 3 replicas")
+        assert condition_fields(status.scaling_up(seen(good()))) == (
+            "True",
+            "ScalingUp",
+            "Scaling up from 1 to 3 replicas",
+        )
 
     def test_scaling_up_is_blocked_by_obstacles(self) -> None:
         found = status.scaling_up(seen(obstacles=("the template is missing", "and more")))
@@ -76,17 +80,21 @@ class TestScalingUp:
     def test_failed_preflight_check_alone_keeps_reason_scaling_up(self) -> None:
         found = status.scaling_up(seen(failed_checks=("it is upgrading",)))
         text = "Scaling up from 0 to 3 replicas is blocked because:\n* it is upgrading"
-        assert told(found) == ("True", "ScalingUp", text)
+        assert condition_fields(found) == ("True", "ScalingUp", text)
         both = status.scaling_up(seen(obstacles=("no template",), failed_checks=("it is upgrading",)))
         assert both.reason == "ScalingUpBlocked"
         assert both.message.splitlines()[1:] == ["* no template", "* it is upgrading"]
 
     def test_scaling_up_is_false_at_desired_replicas(self) -> None:
-        assert told(status.scaling_up(seen(good(), replicas=1))) == ("False", "NotScalingUp", "")
+        assert condition_fields(status.scaling_up(seen(good(), replicas=1))) == ("False", "NotScalingUp", "")
 
     def test_scaling_up_reports_obstacles_without_need_to_scale(self) -> None:
         found = status.scaling_up(seen(good(), replicas=1, obstacles=("no template",)))
-        assert told(found) == ("False", "NotScalingUp", "Scaling up would be blocked because:\n* no template")
+        assert condition_fields(found) == (
+            "False",
+            "NotScalingUp",
+            "Scaling up would be blocked because:\n* no template",
+        )
 
     def test_scaling_up_is_false_while_deleting(self) -> None:
         assert status.scaling_up(seen(deleted=True)).status == "False"
@@ -94,16 +102,16 @@ class TestScalingUp:
     def test_scaling_conditions_are_unknown_until_replicas_are_set(self) -> None:
         for derive in (status.scaling_up, status.scaling_down):
             found = derive(seen(replicas=None))
-            assert told(found) == ("Unknown", "WaitingForReplicasSet", "Waiting for spec.replicas set")
+            assert condition_fields(found) == ("Unknown", "WaitingForReplicasSet", "Waiting for spec.replicas set")
 
 
 class TestScalingDown:
     def test_scaling_down_is_true_above_desired_replicas(self) -> None:
         found = status.scaling_down(seen(good("a"), good("b"), replicas=1))
-        assert told(found) == ("True", "ScalingDown", "Scaling down from 2 to 1 replicas")
+        assert condition_fields(found) == ("True", "ScalingDown", "Scaling down from 2 to 1 replicas")
 
     def test_scaling_down_is_false_below_desired_replicas(self) -> None:
-        assert told(status.scaling_down(seen(good("a")))) == ("False", "NotScalingDown", "")
+        assert condition_fields(status.scaling_down(seen(good("a")))) == ("False", "NotScalingDown", "")
 
     @pytest.mark.parametrize(
         ("count", "line"),
@@ -131,11 +139,11 @@ def test_slow_deletion_report_time_is_announced() -> None:
 
 class TestDeleting:
     def test_deleting_condition_is_false_without_deletion(self) -> None:
-        assert told(status.deleting(seen())) == ("False", "NotDeleting", "")
+        assert condition_fields(status.deleting(seen())) == ("False", "NotDeleting", "")
 
     def test_deleting_condition_counts_remaining_machines(self) -> None:
         found = status.deleting(seen(good("a"), good("b"), deleted=True))
-        assert told(found) == ("True", "Deleting", "Deleting 2 Machines")
+        assert condition_fields(found) == ("True", "Deleting", "Deleting 2 Machines")
         assert status.deleting(seen(good("a"), deleted=True)).message == "Deleting 1 Machine"
 
     def test_deleting_condition_reports_completion(self) -> None:
@@ -149,7 +157,7 @@ def by_type(observed: Observed) -> dict[str, Condition]:
 def test_machine_conditions_are_aggregated() -> None:
     sick = machine("sick", conditions=[condition("Ready", False, "NotReady", "no node")])
     found = by_type(seen(good("fine"), sick))
-    assert told(found["MachinesReady"]) == ("False", "NotReady", "* Machine sick: no node")
+    assert condition_fields(found["MachinesReady"]) == ("False", "NotReady", "* Machine sick: no node")
     assert found["MachinesUpToDate"].status == "Unknown"
     assert found["Remediating"].status == "False"
     assert by_type(seen())["MachinesReady"].reason == "NoReplicas"
