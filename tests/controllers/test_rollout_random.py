@@ -144,10 +144,10 @@ class Chaos:
     async def settled(self) -> None:
         """Nothing is left to do, and what the sets report is the truth."""
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while not (self.manager.idle and await self._is_told()):
+            while not (self.manager.idle and await self._sets_have_counted_machines()):
                 await asyncio.sleep(0.02)
 
-    async def _is_told(self) -> bool:
+    async def _sets_have_counted_machines(self) -> bool:
         machines = await self.harness.machines()
         return all(
             counted(

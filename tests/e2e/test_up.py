@@ -77,7 +77,7 @@ def is_cared_for(found: dict[str, Any]) -> bool:
     return "NobodysCluster" in told.get("InfrastructureReady", {}).get("message", "")
 
 
-def assert_only_told_of_the_provider(up: Up) -> None:
+def assert_log_names_only_missing_provider(up: Up) -> None:
     assert [
         line for line in up.complaints.splitlines() if "is the provider of NobodysCluster installed?" not in line
     ] == []
@@ -101,7 +101,7 @@ def test_first_start_serves_capi_kinds_and_runs_controllers(data: Path, start: S
         assert up.http("GET", f"/apis/cluster.x-k8s.io/v1beta2/{plural}").code == 200
     assert up.http("POST", CLUSTERS, cluster("c")).code == 201
     assert up.until("c", is_cared_for)["metadata"]["finalizers"] == ["cluster.cluster.x-k8s.io"]
-    assert_only_told_of_the_provider(up)
+    assert_log_names_only_missing_provider(up)
 
 
 def test_invalid_cluster_is_rejected_by_admission(data: Path, start: Start) -> None:
@@ -118,7 +118,7 @@ def test_restarted_up_resumes_without_needless_writes(data: Path, start: Start, 
     first.until("before", is_cared_for)
     code, said = first.signal(ending)
     assert (code, said) == ((-9 if ending == signal.SIGKILL else 0), "")
-    assert_only_told_of_the_provider(first)
+    assert_log_names_only_missing_provider(first)
     second = start(data)
     revisions = second.revisions()
     assert second.http("POST", CLUSTERS, cluster("after")).code == 201

@@ -106,12 +106,13 @@ def known_minors() -> str:
 
 def differences() -> str:
     rows = [
-        f"| {what} | {_told(each.theirs)} | {_told(each.ours)} | {each.why} |" for what, each in DIFFERENCES.items()
+        f"| {what} | {_cell_value(each.theirs)} | {_cell_value(each.ours)} | {each.why} |"
+        for what, each in DIFFERENCES.items()
     ]
     return "\n".join(["| what | system-agent | ours | why |", "|---|---|---|---|", *rows])
 
 
-def _told(value: object) -> str:
+def _cell_value(value: object) -> str:
     if isinstance(value, bytes):
         return f"`{msgspec.json.encode(value.decode()).decode()}`"
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

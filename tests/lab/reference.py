@@ -97,12 +97,12 @@ def _section(definition: Json) -> str:
             "",
             f"{_schema(definition)['description']} {said}",
             "",
-            table(_told_here(definition), _supports(definition)) or "Nothing but the driver's own options.",
+            table(_own_rows(definition), _supports(definition)) or "Nothing but the driver's own options.",
         ]
     )
 
 
-def _told_here(definition: Json) -> list[Row]:
+def _own_rows(definition: Json) -> list[Row]:
     """Without what an RKEControlPlane has from its provisioning Cluster, where it is told."""
     found = list(rows(_schema(definition)))
     if _kind(definition) != "RKEControlPlane":
@@ -171,12 +171,12 @@ def table(found: Iterable[Row], supports: Supports) -> str:
         if support is not None and support.how != "done":
             hidden = (*hidden, f"{row.path}.", f"{row.path}[]", f"{row.path}{{}}")
         required = " **required**" if row.required else ""
-        said = " ".join(part for part in (_told(support) or row.doc, row.default) if part)
+        said = " ".join(part for part in (_support_text(support) or row.doc, row.default) if part)
         lines.append(f"| `{row.path}` | {row.type}{required} | {_cell(said)} |")
     return "\n".join(["| field | type | what it is |", "|---|---|---|", *lines]) if lines else ""
 
 
-def _told(support: configuration_fields.Support | None) -> str:
+def _support_text(support: configuration_fields.Support | None) -> str:
     """What a field that is not done says of itself is less than why it is not."""
     return "" if support is None or support.how == "done" else f"**{support.how}**: {support.why}."
 

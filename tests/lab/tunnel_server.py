@@ -32,12 +32,12 @@ _PIECE = 64 * 1024
 
 class Control:
     def __init__(self) -> None:
-        self.sessions = Sessions(self._told)
+        self.sessions = Sessions(self._note_end)
         self._failures: list[str] = []
         self._ends: dict[str, str] = {}
         self._forwarding: list[asyncio.Server] = []
 
-    def _told(self, event: Event) -> None:
+    def _note_end(self, event: Event) -> None:
         if not event.connected:
             self._ends[str(event.key)] = event.reason
 

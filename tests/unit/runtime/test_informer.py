@@ -91,7 +91,7 @@ class InformerModel(RuleBasedStateMachine):
         self.caches = Caches(client=None)  # type: ignore[arg-type]
         self.informer = self.caches.of(CONFIG_MAP)
         self.informer.index("colour", by_colour)
-        self.informer.listen(self.told)
+        self.informer.listen(self.record_change)
         self.heard: dict[str, ConfigMap] = {}
         self.watched = 0  # how far the watch has come
         self.answers: list[tuple[str, bool, bytes]] = []  # to our own writes, still on their way
@@ -99,7 +99,7 @@ class InformerModel(RuleBasedStateMachine):
         self.written: dict[str, tuple[str, int]] = {}  # the uid and revision our last answered write of a name had
         self.ended: set[str] = set()  # uids that were told to be gone
 
-    def told(self, before: ConfigMap | None, after: ConfigMap | None, initial: bool) -> None:
+    def record_change(self, before: ConfigMap | None, after: ConfigMap | None, initial: bool) -> None:
         known = before or after
         assert known is not None
         name = known.metadata.name

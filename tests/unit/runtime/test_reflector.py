@@ -40,9 +40,9 @@ class Watched:
         self.caches = Caches(flaky)  # type: ignore[arg-type]
         self.things: Informer[ConfigMap] = self.caches.of(CONFIG_MAP, namespace=OURS)
         self.heard: list[str] = []
-        self.things.listen(self._told)
+        self.things.listen(self._record_change)
 
-    def _told(self, before: ConfigMap | None, after: ConfigMap | None, initial: bool) -> None:
+    def _record_change(self, before: ConfigMap | None, after: ConfigMap | None, initial: bool) -> None:
         kept = after or before
         assert kept is not None
         self.heard.append(f"{'-' if after is None else '~' if before else '+'}{kept.metadata.name}")

@@ -43,9 +43,9 @@ def node(name: str, provider_id: str = "") -> dict[str, Any]:
 class Hearing:
     def __init__(self, remote: RemoteClusters) -> None:
         self.heard: list[str] = []
-        remote.on_change(self.told)
+        remote.on_change(self.record_change)
 
-    def told(self, cluster: Key, changed: Node | None) -> None:
+    def record_change(self, cluster: Key, changed: Node | None) -> None:
         self.heard.append(f"{cluster} {changed.metadata.name if changed else '*'}")
 
 

@@ -26,10 +26,10 @@ class Program:
 
     def __init__(self, folder: Path) -> None:
         self.answer, self._runs, self.path = folder / "answer", folder / "runs", folder / "plugin"
-        self.told = folder / "told"
+        self.exec_info = folder / "told"
         self.script(
             f"import os, sys\nopen({str(self._runs)!r}, 'a').write('.')\n"
-            f"open({str(self.told)!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'] + ' '.join(sys.argv[1:])"
+            f"open({str(self.exec_info)!r}, 'w').write(os.environ['KUBERNETES_EXEC_INFO'] + ' '.join(sys.argv[1:])"
             " + os.environ.get('REGION', '') + repr(sys.stdin.read()))\n"
             f"print(open({str(self.answer)!r}).read())\n"
         )
@@ -90,7 +90,7 @@ async def test_exec_plugin_receives_args_env_and_cluster_info(program: Program) 
     info = {"server": "https://c", "config": None}
     await program.credentials(args=("a", "b"), env={"REGION": "eu"}, cluster_info=info).current()
     expected = {"kind": "ExecCredential", "apiVersion": V1, "spec": {"interactive": False, "cluster": info}}
-    assert program.told.read_text() == f"{msgspec.json.encode(expected).decode()}a beu''"
+    assert program.exec_info.read_text() == f"{msgspec.json.encode(expected).decode()}a beu''"
 
 
 async def test_exec_plugin_can_return_a_client_certificate(program: Program) -> None:

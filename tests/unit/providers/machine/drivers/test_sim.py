@@ -108,11 +108,11 @@ async def test_torn_journal_line_is_discarded(tmp_path: Path) -> None:
 class Agents:
     def __init__(self) -> None:
         self.heard: list[tuple[str, str, bytes]] = []
-        self.told = asyncio.Event()
+        self.booted_once = asyncio.Event()
 
     def booted(self, server: SimServer) -> None:
         self.heard.append(("booted", server.name, server.user_data))
-        self.told.set()
+        self.booted_once.set()
 
     def removed(self, server: SimServer) -> None:
         self.heard.append(("removed", server.name, b""))
@@ -129,7 +129,7 @@ async def test_listener_is_notified_of_boots_and_removals(agents: Agents) -> Non
     await cloud.create(wish("late", boot_seconds=3600))
     await cloud.create(wish("a", user_data=b"script", boot_seconds=0.01))
     async with asyncio.timeout(LIMIT_SECONDS):
-        await agents.told.wait()
+        await agents.booted_once.wait()
     await cloud.remove("server-a", "a")
     await cloud.remove("server-late", "late")
     await cloud.remove("server-late", "late")
@@ -147,10 +147,10 @@ async def test_delivered_user_data_is_dropped_unless_kept(
     for keeps, left in ((True, b"script"), (False, b"")):
         cloud = SimCloud(keeps_user_data=keeps)
         cloud.listen(agents)
-        agents.told.clear()
+        agents.booted_once.clear()
         await cloud.create(wish("a", user_data=b"script"))
         async with asyncio.timeout(LIMIT_SECONDS):
-            await agents.told.wait()
+            await agents.booted_once.wait()
         assert [server.user_data for server in await cloud.servers()] == [left]
 
 
