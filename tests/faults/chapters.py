@@ -9,7 +9,7 @@ from typing import Any
 Chapter = Callable[[], Awaitable[None]]
 
 
-async def tell(
+async def run(
     chapters: Sequence[Chapter], helpers: Sequence[Coroutine[Any, Any, None]], on_done: Callable[[Chapter], None]
 ) -> None:
     tasks = [asyncio.create_task(helper) for helper in helpers]

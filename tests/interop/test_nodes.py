@@ -52,11 +52,11 @@ def token_of_the_manager(server: Upstream) -> str:
 
 
 async def test_machine_becomes_managed_host_and_deletion_leaves_nothing(process_machines: ProcessMachines) -> None:
-    def tell() -> None:
+    def scenario() -> None:
         process_machines.apply_example()
         process_machines.becomes_a_host("horse")
         process_machines.follows_a_plan("horse")
         process_machines.delete_machine("horse")
         process_machines.has_nothing_left("horse")
 
-    await asyncio.to_thread(tell)
+    await asyncio.to_thread(scenario)

@@ -208,7 +208,7 @@ async def replicas(tmp_path: Path, management: Management, request: pytest.Fixtu
 async def story(replicas: Replicas, name: str) -> AsyncIterator[None]:
     """Something happens in the middle of a story, which then ends as if nothing had."""
     told = Short(replicas, NEW, name)
-    task = asyncio.create_task(told.tell())
+    task = asyncio.create_task(told.run())
     try:
         await told.in_the_middle()
         yield

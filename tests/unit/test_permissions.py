@@ -98,7 +98,7 @@ class Limited(World):
 
 
 def test_manager_rbac_rules_are_sufficient_and_all_used() -> None:
-    async def tell(folder: Path) -> Noting:
+    async def scenario(folder: Path) -> Noting:
         async with engine(folder) as (server, noting):
             await installed(server)
             world = Limited(server)
@@ -110,7 +110,7 @@ def test_manager_rbac_rules_are_sufficient_and_all_used() -> None:
             return noting
 
     with tempfile.TemporaryDirectory() as folder:
-        noted = virtual.run(tell(Path(folder)))
+        noted = virtual.run(scenario(Path(folder)))
     assert noted.refused == set()
     told_elsewhere = (PROVIDERS, PROVISIONING, ACCESS)
     objects = [one for one in yaml.safe_load_all(RIGHTS.read_text()) if one["metadata"]["name"] not in told_elsewhere]

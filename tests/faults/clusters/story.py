@@ -73,8 +73,8 @@ class ClusterStory:
     def chapters(self) -> list[Chapter]:
         return [self.create, self.reconfigure, self.upgrade, self.replace, self.endure, self.delete]
 
-    async def tell(self) -> None:
-        await chapters.tell(self.chapters(), (self.witness.look(), self._look_after()), self._chapter_done)
+    async def run(self) -> None:
+        await chapters.run(self.chapters(), (self.witness.look(), self._look_after()), self._chapter_done)
 
     def _chapter_done(self, chapter: Chapter) -> None:
         self.chapters_done += 1

@@ -93,7 +93,7 @@ async def test_cluster_survives_random_kills_of_any_process(tmp_path: Path, camp
         try:
             async with asyncio.TaskGroup() as together:  # whoever breaks ends the other
                 killing = together.create_task(killer.run(story))
-                await story.tell()
+                await story.run()
                 killing.cancel()
         finally:
             print(f"{killer.killed.total()} kills: {dict(killer.killed)}")

@@ -62,7 +62,7 @@ class Story:
         self.servers = 0  # so many must have been made by now
         self.census = Census(self)
 
-    async def tell(self) -> None:
+    async def run(self) -> None:
         for chapter in self.chapters():
             await chapter()
             self.chapters_done += 1

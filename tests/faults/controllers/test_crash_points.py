@@ -50,7 +50,7 @@ async def test_core_controllers_recover_from_crash_at_every_point(tmp_path: Path
         )
         for stories in rounds:
             if found.points:  # a kill at one point may come just in time for another never to be passed
-                await asyncio.gather(*(story.tell() for story in stories))
+                await asyncio.gather(*(story.run() for story in stories))
         killed = [death.point for death in found.deaths]
         print(f"{len(killed)} kills: {', '.join(killed)}")
         assert found.points == set(), "no story has come here"

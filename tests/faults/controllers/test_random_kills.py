@@ -41,7 +41,7 @@ class Killings:
                 if self._is_over():
                     break
                 self._stories = [Story(self._stage, NEW, f"new-{number}"), Story(self._stage, OLD, f"old-{number}")]
-                await asyncio.gather(*(story.tell() for story in self._stories))
+                await asyncio.gather(*(story.run() for story in self._stories))
         finally:
             killing.cancel()
         counts = ", ".join(f"{name} {count}" for name, count in sorted(self.killed.items()))

@@ -67,8 +67,8 @@ class MachinesStory:
         grow, shrink = partial(self.scale, 5), partial(self.scale, 2)
         return [self.create, self.register, grow, self.follow, shrink, self.delete]
 
-    async def tell(self) -> None:
-        await chapters.tell(
+    async def run(self) -> None:
+        await chapters.run(
             self.chapters(),
             (Servers(self.journal, self.registration_client).run(), self._look_after()),
             self._chapter_done,

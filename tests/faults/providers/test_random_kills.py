@@ -86,7 +86,7 @@ async def test_machines_survive_random_kills_of_any_process(tmp_path: Path, camp
         killer = Killer(up, story, kills, campaign)
         killing = asyncio.create_task(killer.run())
         try:
-            await story.tell()
+            await story.run()
         finally:
             killing.cancel()
         print(f"{killer.killed.total()} kills: {dict(killer.killed)}")

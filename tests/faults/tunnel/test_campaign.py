@@ -92,7 +92,7 @@ class _Victim:
             stream.consumer = _Moody(self._chance, stream)
             stream.flush()
 
-    def told(self, wire: bytes) -> None:
+    def receive_bytes(self, wire: bytes) -> None:
         now, at = 0.0, 0
         while at < len(wire):
             size = self._chance.choice((1, 2, 7, 100, 4096, 1 << 20))
@@ -124,7 +124,7 @@ def _spoilt_story(chance: Random, *, client: bool) -> None:
     wire = spoilt(chance, messages, masks=not client)
     victim = _Victim(chance, client=client, own=own)
     try:
-        victim.told(wire)
+        victim.receive_bytes(wire)
         victim.speak()
     except (WebSocketError, ProtocolError, TunnelLost) as error:
         victim.mux.lost(str(error))

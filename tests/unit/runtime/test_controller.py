@@ -27,8 +27,8 @@ A, B = Key("ns", "a"), Key("ns", "b")
 Answer = Outcome | Exception
 
 
-class Story:
-    """A controller whose reconcile answers as it is told, and the moments at which it was asked."""
+class ScriptedController:
+    """A controller whose reconcile returns the outcomes of a script, and the moments of its calls."""
 
     def __init__(self, *answers: Answer, interval: float = 0.0, concurrency: int = 10) -> None:
         self.answers = list(answers)
@@ -59,7 +59,7 @@ class Story:
             raise answer
         return answer
 
-    async def tell(self, seconds: float = 1000.0) -> list[float]:
+    async def reconcile_times(self, seconds: float = 1000.0) -> list[float]:
         self.controller.enqueue(A)
         await asyncio.sleep(seconds)
         return self.times
@@ -72,72 +72,76 @@ class Story:
 
 @virtually
 async def test_done_outcome_is_not_requeued() -> None:
-    story = Story(DONE)
-    assert await story.tell() == [0.0]
-    assert story.controller.idle
-    assert story.counted("success") == 1
+    scripted = ScriptedController(DONE)
+    assert await scripted.reconcile_times() == [0.0]
+    assert scripted.controller.idle
+    assert scripted.counted("success") == 1
 
 
 @virtually
 async def test_again_outcome_requeues_after_its_delay() -> None:
-    story = Story(Again(30.0), Again(10.0))
-    assert await story.tell() == [0.0, 30.0, 40.0]
-    assert (story.counted("requeue_after"), story.counted("success")) == (2, 1)
-    assert story.controller.waits == {}
+    scripted = ScriptedController(Again(30.0), Again(10.0))
+    assert await scripted.reconcile_times() == [0.0, 30.0, 40.0]
+    assert (scripted.counted("requeue_after"), scripted.counted("success")) == (2, 1)
+    assert scripted.controller.waits == {}
 
 
 @virtually
 async def test_timed_requeue_records_its_reason() -> None:
-    story = Story(Again(30.0, "the certificate is renewed then"))
-    await story.tell(1)
-    wait = story.controller.waits[A]
+    scripted = ScriptedController(Again(30.0, "the certificate is renewed then"))
+    await scripted.reconcile_times(1)
+    wait = scripted.controller.waits[A]
     assert (wait.blocked.message, wait.blocked.on, wait.since) == (
         "the certificate is renewed then",
         "ConfigMap ns/a",
         START,
     )
     await asyncio.sleep(30)
-    assert story.controller.waits == {}
+    assert scripted.controller.waits == {}
 
 
 @virtually
 async def test_blocked_outcome_waits_for_event_and_keeps_start_time() -> None:
     blocked = Blocked("WaitingForPod", "Pod ns/p", "the Pod is not there")
-    story = Story(blocked, msgspec.structs.replace(blocked, message="the Pod is starting"), DONE)
-    assert await story.tell(50) == [0.0]
-    await story.tell(50)
-    wait = story.controller.waits[A]
+    scripted = ScriptedController(blocked, msgspec.structs.replace(blocked, message="the Pod is starting"), DONE)
+    assert await scripted.reconcile_times(50) == [0.0]
+    await scripted.reconcile_times(50)
+    wait = scripted.controller.waits[A]
     assert (wait.blocked.message, wait.since) == ("the Pod is starting", START)
-    await story.tell(50)
-    assert story.controller.waits == {}
-    assert story.times == [0.0, 50.0, 100.0]
+    await scripted.reconcile_times(50)
+    assert scripted.controller.waits == {}
+    assert scripted.times == [0.0, 50.0, 100.0]
 
 
 @virtually
 async def test_new_blocked_reason_starts_a_new_wait() -> None:
-    story = Story(Blocked("One", "Pod ns/p", ""), Blocked("Other", "Pod ns/p", ""))
-    await story.tell(50)
-    await story.tell(50)
-    assert story.controller.waits[A].since == START + 50
+    scripted = ScriptedController(Blocked("One", "Pod ns/p", ""), Blocked("Other", "Pod ns/p", ""))
+    await scripted.reconcile_times(50)
+    await scripted.reconcile_times(50)
+    assert scripted.controller.waits[A].since == START + 50
 
 
 @virtually
 async def test_blocked_with_check_after_is_requeued() -> None:
-    assert await Story(Blocked("Away", "Cluster ns/c", "no answer", check_after=20.0)).tell() == [0.0, 20.0]
+    assert await ScriptedController(
+        Blocked("Away", "Cluster ns/c", "no answer", check_after=20.0)
+    ).reconcile_times() == [0.0, 20.0]
 
 
 @virtually
 async def test_failures_back_off_and_success_resets_backoff() -> None:
     fails = Retryable("not yet")
-    story = Story(fails, fails, fails, DONE, fails)
-    times = await story.tell(100)
+    scripted = ScriptedController(fails, fails, fails, DONE, fails)
+    times = await scripted.reconcile_times(100)
     gaps = [after - before for before, after in itertools.pairwise(times)]
     assert all(0.8 * most <= gap <= most for gap, most in zip(gaps, (1, 2, 4), strict=True))
-    await story.tell(100)
-    assert 0.8 <= story.times[-1] - story.times[-2] <= 1.0
-    assert story.counted("error") == 4
+    await scripted.reconcile_times(100)
+    assert 0.8 <= scripted.times[-1] - scripted.times[-2] <= 1.0
+    assert scripted.counted("error") == 4
     assert (
-        story.metrics.registry.get_sample_value("workqueue_retries_total", {"name": "things", "controller": "things"})
+        scripted.metrics.registry.get_sample_value(
+            "workqueue_retries_total", {"name": "things", "controller": "things"}
+        )
         == 4
     )
 
@@ -145,44 +149,44 @@ async def test_failures_back_off_and_success_resets_backoff() -> None:
 @virtually
 async def test_conflict_is_requeued_immediately() -> None:
     lost = conflict("", "configmaps", "a")
-    story = Story(lost, lost, lost)
-    assert await story.tell() == [0.0, 0.0, 0.0, 0.0]
-    assert (story.counted("requeue"), story.counted("error")) == (3, 0)
+    scripted = ScriptedController(lost, lost, lost)
+    assert await scripted.reconcile_times() == [0.0, 0.0, 0.0, 0.0]
+    assert (scripted.counted("requeue"), scripted.counted("error")) == (3, 0)
 
 
 def test_conflicts_are_logged_only_after_ten_in_a_row(caplog: pytest.LogCaptureFixture) -> None:
-    async def tell() -> None:
-        story = Story(*[conflict("", "configmaps", "a")] * 10)
-        times = await story.tell()
+    async def reconcile_times() -> None:
+        scripted = ScriptedController(*[conflict("", "configmaps", "a")] * 10)
+        times = await scripted.reconcile_times()
         assert times[3] == 0.0
         assert times[-1] > 30, "many in a row slow the key down"
 
-    virtually(tell)(None)  # type: ignore[arg-type]
+    virtually(reconcile_times)(None)  # type: ignore[arg-type]
     assert [record.getMessage()[:22] for record in caplog.records] == ["10 conflicts in a row:"]
 
 
 def test_already_exists_error_is_logged_as_failure(caplog: pytest.LogCaptureFixture) -> None:
-    async def tell() -> None:
-        story = Story(already_exists("", "configmaps", "a"))
-        assert len(await story.tell()) == 2
-        assert story.counted("error") == 1
+    async def reconcile_times() -> None:
+        scripted = ScriptedController(already_exists("", "configmaps", "a"))
+        assert len(await scripted.reconcile_times()) == 2
+        assert scripted.counted("error") == 1
 
-    virtually(tell)(None)  # type: ignore[arg-type]
+    virtually(reconcile_times)(None)  # type: ignore[arg-type]
     assert "already exists; retry in" in caplog.text
 
 
 def test_terminal_error_waits_for_object_change(caplog: pytest.LogCaptureFixture) -> None:
-    async def tell() -> None:
-        story = Story(Retryable("first"), Terminal("the name cannot be used"))
-        assert len(await story.tell()) == 2
-        assert story.controller.waits[A].blocked == Blocked("Terminal", "ConfigMap ns/a", "the name cannot be used")
-        assert story.counted("error") == 2
-        found = story.metrics.registry.get_sample_value
+    async def reconcile_times() -> None:
+        scripted = ScriptedController(Retryable("first"), Terminal("the name cannot be used"))
+        assert len(await scripted.reconcile_times()) == 2
+        assert scripted.controller.waits[A].blocked == Blocked("Terminal", "ConfigMap ns/a", "the name cannot be used")
+        assert scripted.counted("error") == 2
+        found = scripted.metrics.registry.get_sample_value
         assert found("controller_runtime_terminal_reconcile_errors_total", {"controller": "things"}) == 1
-        await story.tell()
-        assert story.controller.waits == {}
+        await scripted.reconcile_times()
+        assert scripted.controller.waits == {}
 
-    virtually(tell)(None)  # type: ignore[arg-type]
+    virtually(reconcile_times)(None)  # type: ignore[arg-type]
     assert "until the object changes: the name cannot be used" in caplog.text
 
 
@@ -193,17 +197,17 @@ def test_terminal_error_waits_for_object_change(caplog: pytest.LogCaptureFixture
 def test_only_unexpected_errors_are_logged_with_traceback(
     error: Exception, traced: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def tell() -> None:
-        await Story(error).tell()
+    async def reconcile_times() -> None:
+        await ScriptedController(error).reconcile_times()
 
-    virtually(tell)(None)  # type: ignore[arg-type]
+    virtually(reconcile_times)(None)  # type: ignore[arg-type]
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert (caplog.records[0].exc_info is not None) == traced
 
 
 def test_hanging_reconcile_times_out_and_is_retried(caplog: pytest.LogCaptureFixture) -> None:
-    async def tell() -> None:
-        story = Story()
+    async def reconcile_times() -> None:
+        scripted = ScriptedController()
         turns: list[float] = []
 
         async def hangs(key: Key) -> Outcome:
@@ -213,7 +217,7 @@ def test_hanging_reconcile_times_out_and_is_retried(caplog: pytest.LogCaptureFix
             return DONE
 
         controller = Controller(
-            "hanging", CONFIG_MAP, hangs, concurrency=1, interval=0.0, metrics=story.metrics, ledger=story.ledger
+            "hanging", CONFIG_MAP, hangs, concurrency=1, interval=0.0, metrics=scripted.metrics, ledger=scripted.ledger
         )
         controller.start()
         controller.enqueue(A)
@@ -221,7 +225,7 @@ def test_hanging_reconcile_times_out_and_is_retried(caplog: pytest.LogCaptureFix
         assert len(turns) == 2
         assert turns[1] >= RECONCILE_SECONDS
 
-    virtually(tell)(None)  # type: ignore[arg-type]
+    virtually(reconcile_times)(None)  # type: ignore[arg-type]
     assert "reconcile failed: TimeoutError; retry in" in caplog.text
 
 
@@ -241,8 +245,8 @@ async def test_key_never_runs_concurrently_and_concurrency_is_limited() -> None:
         assert current.get().key == key  # type: ignore[union-attr]
         return DONE
 
-    story = Story()
-    controller = story.controlled(slow, 3, 0.0)
+    scripted = ScriptedController()
+    controller = scripted.controlled(slow, 3, 0.0)
     controller.start()
     for _ in range(2):
         for number in range(9):
@@ -251,25 +255,25 @@ async def test_key_never_runs_concurrently_and_concurrency_is_limited() -> None:
     await asyncio.sleep(20)
     assert most == 3
     assert controller.idle
-    assert story.ledger.reconciles == 9 + 3, "those that ran when they were asked for again ran again"
+    assert scripted.ledger.reconciles == 9 + 3, "those that ran when they were asked for again ran again"
 
 
 @virtually
 async def test_rapid_events_are_coalesced() -> None:
-    story = Story(interval=0.1)
+    scripted = ScriptedController(interval=0.1)
     for _ in range(50):
-        story.controller.enqueue(A)
+        scripted.controller.enqueue(A)
         await asyncio.sleep(0.01)
     await asyncio.sleep(1)
-    assert 4 <= len(story.times) <= 7
+    assert 4 <= len(scripted.times) <= 7
 
 
 @virtually
 async def test_delayed_enqueue_runs_after_its_delay() -> None:
-    story = Story()
-    story.controller.enqueue(A, after=42.0)
+    scripted = ScriptedController()
+    scripted.controller.enqueue(A, after=42.0)
     await asyncio.sleep(100)
-    assert story.times == [42.0]
+    assert scripted.times == [42.0]
 
 
 def owned(name: str, owner: str, revision: int) -> bytes:
@@ -289,7 +293,7 @@ async def test_watch_enqueues_current_and_previous_owners() -> None:
         seen.append(key.name)
         return DONE
 
-    controller = Story().controlled(note, 10, 0.0)
+    controller = ScriptedController().controlled(note, 10, 0.0)
     informer = Informer(msgspec.json.Decoder(Object).decode, CONFIG_MAP.target)
     informer.replace([owned("x", "first", 1)], 1)
     controller.watch(informer, by_owner)
@@ -307,7 +311,7 @@ async def test_watch_enqueues_current_and_previous_owners() -> None:
 
 @virtually
 async def test_collected_informer_is_not_mistaken_for_a_new_informer() -> None:
-    controller = Story().controller
+    controller = ScriptedController().controller
     for _ in range(3):
         informer = Informer(msgspec.json.Decoder(Object).decode, CONFIG_MAP.target)
         controller.watch(informer, by_owner)
@@ -326,7 +330,7 @@ async def test_controller_stop_waits_for_running_reconciles_until_timeout() -> N
         finished.append(key)
         return Again(1.0)
 
-    controller = Story().controlled(works, 10, 0.1)
+    controller = ScriptedController().controlled(works, 10, 0.1)
     controller.start()
     controller.enqueue(A)
     controller.enqueue(B)

@@ -470,7 +470,7 @@ async def test_http_and_https_work_through_tunnel_with_certificate_verification(
     ],
 )
 def test_tunnel_scenarios_pass_on_uvloop(story, tmp_path: Path) -> None:
-    async def tell() -> None:
+    async def scenario() -> None:
         harness = TunnelHarness(tmp_path)
         await harness.serve()
         try:
@@ -479,7 +479,7 @@ def test_tunnel_scenarios_pass_on_uvloop(story, tmp_path: Path) -> None:
             await harness.end()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(tell())
+        runner.run(scenario())
 
 
 # Counts

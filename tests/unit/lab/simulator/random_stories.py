@@ -46,7 +46,7 @@ def live(seed: int, shape: int, deeds: list[Deed], catch_up_seconds: float = 0.0
     """Raises AssertionError or TimeoutError, with what is held against the controllers."""
 
     async def story(world: DeclaredWorld) -> Result:
-        return await Story(world, SHAPES[shape % len(SHAPES)]).tell(deeds)
+        return await Story(world, SHAPES[shape % len(SHAPES)]).run(deeds)
 
     return simulate_declared(story, seed=seed, catch_up_seconds=catch_up_seconds)
 
@@ -62,7 +62,7 @@ class Story:
     def version(self) -> str:
         return f"v1.36.{4 + self.upgrades}+k3s1"  # older than what runs is refused
 
-    async def tell(self, deeds: list[Deed]) -> Result:
+    async def run(self, deeds: list[Deed]) -> Result:
         world = self.world
         await world.declare("c", list(self.pools.values()), self.version, **self._config())
         for seconds, deed, which in deeds:
