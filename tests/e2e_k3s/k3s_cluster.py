@@ -17,11 +17,11 @@ import yaml
 
 from remuda.app.log_setup import AUDIT_FILE
 from tests.e2e_k3s.images import PAUSE
+from tests.lab.cluster_on_hosts import ClusterOnHosts
 from tests.lab.clusters import NAMESPACE, Fleet
 from tests.lab.hosts import require_hosts
 from tests.lab.kubectl import Kubectl
 from tests.lab.missing import missing
-from tests.lab.on_hosts import OnHosts
 from tests.lab.tunnels import Tunnels
 from tests.lab.up import Json
 
@@ -74,7 +74,7 @@ def require_packages() -> None:
         missing(f"hosts of k3s need {', '.join(absent)}; install with: interop/packages k3s")
 
 
-class K3sCluster(OnHosts):
+class K3sCluster(ClusterOnHosts):
     def __init__(self, fleet: Fleet, tunnels: Tunnels, pools: list[Json], network: Json) -> None:
         super().__init__(fleet, NAME, pools, {**PLACE, **network}, **needed())
         self.version = VERSION

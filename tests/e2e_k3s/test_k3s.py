@@ -30,12 +30,12 @@ from tests.e2e_k3s.k3s_cluster import (
     require_packages,
     room_for_watches,
 )
+from tests.lab.cluster_on_hosts import fleet_on
 from tests.lab.clusters import Fleet, pool
 from tests.lab.drivers import processes_below
 from tests.lab.hosts import Network, groups, interfaces, machines, mounts
 from tests.lab.kubectl import Kubectl, granted
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.on_hosts import fleet_on
 from tests.lab.peers import require_peer
 from tests.lab.ports import free_port
 from tests.lab.tunnels import Tunnels

@@ -16,7 +16,7 @@ from tests.lab.core_manager import create
 from tests.lab.ports import free_port
 from tests.lab.up import Json
 from tests.lab.upstream import DISABLED_PLUGINS
-from tests.lab.upstream_core import NAMESPACE, OnUpstream
+from tests.lab.upstream_core import NAMESPACE, ManagementOnUpstream
 
 MANIFEST = Path(__file__).parents[2] / "deploy" / "kubernetes.yaml"
 
@@ -48,9 +48,9 @@ def arguments() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def management() -> Iterator[OnUpstream]:
+def management() -> Iterator[ManagementOnUpstream]:
     enforcing = ",".join(name for name in DISABLED_PLUGINS if name != "PodSecurity")
-    found = OnUpstream(f"--disable-admission-plugins={enforcing}")
+    found = ManagementOnUpstream(f"--disable-admission-plugins={enforcing}")
     try:
         for obj in objects():
             create(found, obj)
@@ -59,7 +59,7 @@ def management() -> Iterator[OnUpstream]:
         found.stop()
 
 
-def test_manager_pod_passes_restricted_pod_security(management: OnUpstream) -> None:
+def test_manager_pod_passes_restricted_pod_security(management: ManagementOnUpstream) -> None:
     path = f"/api/v1/namespaces/{NAMESPACE}/pods?dryRun=All&fieldValidation=Strict"
     assert management.http("POST", path, pod()).code == 201
     loose = copy.deepcopy(pod())
@@ -69,7 +69,7 @@ def test_manager_pod_passes_restricted_pod_security(management: OnUpstream) -> N
     assert 'violates PodSecurity "restricted' in refused.body["message"]
 
 
-def test_service_account_rights_suffice_for_cluster_lifecycle(management: OnUpstream, tmp_path: Path) -> None:
+def test_service_account_rights_suffice_for_cluster_lifecycle(management: ManagementOnUpstream, tmp_path: Path) -> None:
     management.start_manager(*arguments(), "--lease-seconds=60")
     management.add_nano(tmp_path, VERSION)
     cluster = DeclaredCluster(management, "prairie", [pool("server", 1, "ec"), pool("worker", 1, "w")])

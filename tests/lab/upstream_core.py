@@ -31,7 +31,7 @@ _PROVIDERS: tuple[ProviderType, ...] = ("InfrastructureProvider", "BootstrapProv
 _RUN_BY_NODES = ("Deployment", "Service")
 
 
-class OnUpstream(ManagementServer, Upstream):
+class ManagementOnUpstream(ManagementServer, Upstream):
     """A manager of ours on the real API server, with a token of an account that was made there for it."""
 
     driver = "process"
@@ -62,7 +62,7 @@ class OnUpstream(ManagementServer, Upstream):
         self.until(DRIVERS, self.driver, lambda obj: condition(obj, "Active") == "True")
 
 
-class UpstreamCore(OnUpstream):
+class UpstreamCore(ManagementOnUpstream):
     """Ready when it is made: the core, and our providers beside it."""
 
     name = "upstream's core"

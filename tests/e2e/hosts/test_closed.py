@@ -22,12 +22,12 @@ from remuda.capi.names import PRE_TERMINATE_HOOK
 from remuda.providers.shared.drivers.nspawn import groups
 from remuda.providers.shared.drivers.nspawn.folder import Folder
 from tests.lab.children import die_with_parent
+from tests.lab.cluster_on_hosts import ClusterOnHosts, fleet_on
 from tests.lab.clusters import FLEET_SECRETS, MACHINES, NEWER, PROVISIONING, VERSION, Fleet, MachineIdentity, pool
 from tests.lab.firewall import Firewall, require_firewall
 from tests.lab.hosts import Network, interfaces, open_network
 from tests.lab.kubectl import Kubectl, granted
 from tests.lab.limits import LIMIT_SECONDS
-from tests.lab.on_hosts import OnHosts, fleet_on
 from tests.lab.peers import require_peer
 from tests.lab.server import Server, end
 from tests.lab.up import Json, eventually
@@ -53,7 +53,7 @@ def fleet(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield found
 
 
-class Closed(OnHosts):
+class ClosedCluster(ClusterOnHosts):
     def workload(self) -> Server:
         """By the only way there is: the cluster's kubeconfig, through the proxy."""
         path = self.fleet.folder / f"{self.name}.kubeconfig"
@@ -88,8 +88,8 @@ class Closed(OnHosts):
 
 
 @pytest.fixture(scope="module")
-def cluster(fleet: Fleet, network: Network) -> Iterator[Closed]:
-    found = Closed(
+def cluster(fleet: Fleet, network: Network) -> Iterator[ClosedCluster]:
+    found = ClosedCluster(
         fleet,
         "closed",
         [pool(SERVERS, 1, "ec"), pool(WORKERS, 1, "w")],
@@ -105,13 +105,13 @@ def cluster(fleet: Fleet, network: Network) -> Iterator[Closed]:
 
 
 @pytest.fixture
-def kubectl(cluster: Closed, tmp_path: Path) -> Iterator[Kubectl]:
+def kubectl(cluster: ClosedCluster, tmp_path: Path) -> Iterator[Kubectl]:
     """As somebody who was granted the cluster has it; it works."""
     with granted(cluster, f"ann-{os.urandom(3).hex()}", tmp_path) as found:
         yield found
 
 
-def test_hosts_with_blocked_inbound_ports_form_a_healthy_cluster(cluster: Closed) -> None:
+def test_hosts_with_blocked_inbound_ports_form_a_healthy_cluster(cluster: ClosedCluster) -> None:
     cluster.has_nodes(2)
     cluster.is_well()
     for machine in cluster.machines():
@@ -120,21 +120,21 @@ def test_hosts_with_blocked_inbound_ports_form_a_healthy_cluster(cluster: Closed
                 socket.create_connection((cluster.address(machine), port), timeout=2).close()
 
 
-def test_kubectl_reads_and_writes_through_tunnel(cluster: Closed, kubectl: Kubectl) -> None:
+def test_kubectl_reads_and_writes_through_tunnel(cluster: ClosedCluster, kubectl: Kubectl) -> None:
     assert len(kubectl("get", "nodes", "-o", "name").splitlines()) == 2
     wanted = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}, "data": {"herd": "wild"}}
     kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(wanted))
     assert kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.herd}") == "wild"
 
 
-def test_version_upgrade_through_tunnel_happens_in_place(cluster: Closed) -> None:
+def test_version_upgrade_through_tunnel_happens_in_place(cluster: ClosedCluster) -> None:
     cluster.version = NEWER
     cluster.changes_in_place(
         lambda node: node["status"]["nodeInfo"]["kubeletVersion"] == NEWER, "every node has the new version"
     )
 
 
-def test_restarted_manager_reconnects_to_cluster(cluster: Closed, fleet: Fleet, kubectl: Kubectl) -> None:
+def test_restarted_manager_reconnects_to_cluster(cluster: ClosedCluster, fleet: Fleet, kubectl: Kubectl) -> None:
     before = cluster.untouched()
     _start_anew(fleet)
     cluster.until(lambda: kubectl.works("get", "nodes"), "it is reached again")
@@ -144,7 +144,7 @@ def test_restarted_manager_reconnects_to_cluster(cluster: Closed, fleet: Fleet, 
 
 
 def test_tunnel_reconnects_after_one_minute_cut_without_missed_watch_events(
-    cluster: Closed, network: Network, kubectl: Kubectl, tmp_path: Path
+    cluster: ClosedCluster, network: Network, kubectl: Kubectl, tmp_path: Path
 ) -> None:
     program, clients = require_peer("kubectl", "clients")
     inside = cluster.inside(program, tmp_path)
@@ -184,7 +184,9 @@ def test_tunnel_reconnects_after_one_minute_cut_without_missed_watch_events(
     assert cluster.untouched() == before
 
 
-def test_cluster_deletion_completes_after_manager_restart(cluster: Closed, fleet: Fleet, kubectl: Kubectl) -> None:
+def test_cluster_deletion_completes_after_manager_restart(
+    cluster: ClosedCluster, fleet: Fleet, kubectl: Kubectl
+) -> None:
     """Held up where its server still runs and is about to go: there the end of a server may need the API once more."""
     (server,) = cluster.machines(SERVERS)
     cluster.fleet.patch(f"{MACHINES}/{server}", {"metadata": {"annotations": {HOLD: ""}}})

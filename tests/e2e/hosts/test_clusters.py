@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from tests.lab.cluster_on_hosts import ClusterOnHosts, fleet_on
 from tests.lab.clusters import BUDGETS, NAMESPACE, NEWER, PODS, VERSION, Fleet, is_ready, pool
 from tests.lab.drivers import processes_below
 from tests.lab.hosts import Network, interfaces, machines, open_network
 from tests.lab.nano_plans import version_of
-from tests.lab.on_hosts import OnHosts, fleet_on
 
 Json = dict[str, Any]
 
@@ -48,8 +48,8 @@ def fleet(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.fixture(scope="module")
-def cluster(fleet: Fleet, network: Network) -> Iterator[OnHosts]:
-    found = OnHosts(
+def cluster(fleet: Fleet, network: Network) -> Iterator[ClusterOnHosts]:
+    found = ClusterOnHosts(
         fleet,
         "prairie",
         [pool(SERVERS, 3, "ec", **HEALTH), pool(WORKERS, 2, "w", labels={"tier": "web"}, **HEALTH)],
@@ -68,9 +68,9 @@ def cluster(fleet: Fleet, network: Network) -> Iterator[OnHosts]:
 
 
 @pytest.fixture(scope="module")
-def second_cluster(fleet: Fleet) -> Iterator[OnHosts]:
+def second_cluster(fleet: Fleet) -> Iterator[ClusterOnHosts]:
     """Applied, and not waited for."""
-    found = OnHosts(fleet, "pampa", [pool("all", 3, "ecw")], {}, clusterInfrastructure={"driver": "nspawn"})
+    found = ClusterOnHosts(fleet, "pampa", [pool("all", 3, "ecw")], {}, clusterInfrastructure={"driver": "nspawn"})
     found.apply()
     try:
         yield found
@@ -78,7 +78,9 @@ def second_cluster(fleet: Fleet) -> Iterator[OnHosts]:
         found.delete()
 
 
-def test_one_manifest_becomes_a_cluster_of_three_servers_and_two_workers(cluster: OnHosts, network: Network) -> None:
+def test_one_manifest_becomes_a_cluster_of_three_servers_and_two_workers(
+    cluster: ClusterOnHosts, network: Network
+) -> None:
     cluster.until(lambda: cluster.why() == (0, "Cluster prairie is ready\n"), "remuda why reports that it is ready")
     assert cluster.voters() == {cluster.node_of(name) for name in cluster.machines(SERVERS)}
     assert {version_of(node) for node in cluster.nodes().values()} == {VERSION}
@@ -86,7 +88,7 @@ def test_one_manifest_becomes_a_cluster_of_three_servers_and_two_workers(cluster
     assert len(interfaces(network.bridge)) == 5
 
 
-def test_every_server_has_a_tunnel_to_the_manager_and_no_worker_has_one(cluster: OnHosts) -> None:
+def test_every_server_has_a_tunnel_to_the_manager_and_no_worker_has_one(cluster: ClusterOnHosts) -> None:
     folder = "/var/lib/rancher/capr/tunnel"
     cluster.until(
         lambda: all(
@@ -100,7 +102,7 @@ def test_every_server_has_a_tunnel_to_the_manager_and_no_worker_has_one(cluster:
     assert not [name for name in cluster.machines(WORKERS) if cluster.file(name, f"{folder}/config.json")]
 
 
-def test_config_and_registries_change_in_place(cluster: OnHosts) -> None:
+def test_config_and_registries_change_in_place(cluster: ClusterOnHosts) -> None:
     cluster.config["machineGlobalConfig"]["kubelet-arg"] = ["max-pods=42"]
     cluster.config["registries"] = {"mirrors": {"docker.io": {"endpoint": ["https://mirror.prairie"]}}}
     cluster.changes_in_place(
@@ -111,7 +113,7 @@ def test_config_and_registries_change_in_place(cluster: OnHosts) -> None:
         assert "https://mirror.prairie" in cluster.file(name, "/etc/rancher/nano/registries.yaml")
 
 
-def test_labels_and_taints_of_a_pool_change_in_place(cluster: OnHosts) -> None:
+def test_labels_and_taints_of_a_pool_change_in_place(cluster: ClusterOnHosts) -> None:
     workers = {cluster.node_of(name) for name in cluster.machines(WORKERS)}
     cluster.pools[WORKERS] |= {"labels": {"tier": "db"}, "taints": [TAINT]}
 
@@ -123,7 +125,7 @@ def test_labels_and_taints_of_a_pool_change_in_place(cluster: OnHosts) -> None:
     cluster.changes_in_place(shows, "the Nodes of the workers, and only they, have label and taint")
 
 
-def test_version_upgrade_in_place_waits_for_pod_disruption_budget(cluster: OnHosts) -> None:
+def test_version_upgrade_in_place_waits_for_pod_disruption_budget(cluster: ClusterOnHosts) -> None:
     occupied = cluster.node_of(min(cluster.machines(WORKERS)))
     cluster.run_guarded_pod("busy", occupied)
     before = (cluster.identities(), cluster.running())
@@ -153,7 +155,7 @@ def test_version_upgrade_in_place_waits_for_pod_disruption_budget(cluster: OnHos
     assert (cluster.identities(), cluster.running()) == before
 
 
-def test_pool_scaling_adds_and_removes_nodes_and_etcd_members(cluster: OnHosts) -> None:
+def test_pool_scaling_adds_and_removes_nodes_and_etcd_members(cluster: ClusterOnHosts) -> None:
     first = cluster.identities()
     cluster.pools[SERVERS]["quantity"], cluster.pools[WORKERS]["quantity"] = 4, 3
     cluster.apply()
@@ -174,7 +176,7 @@ def test_pool_scaling_adds_and_removes_nodes_and_etcd_members(cluster: OnHosts) 
 
 
 @pytest.mark.usefixtures("second_cluster")
-def test_dead_hosts_are_replaced(cluster: OnHosts) -> None:
+def test_dead_hosts_are_replaced(cluster: ClusterOnHosts) -> None:
     before = cluster.identities()
     published = cluster.workload().url
     others = set(cluster.machines(SERVERS)) - {cluster.keeper()}
@@ -197,7 +199,7 @@ def test_dead_hosts_are_replaced(cluster: OnHosts) -> None:
     assert cluster.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 
 
-def test_all_role_hosts_on_dedicated_bridge_upgrade_behind_load_balancer(second_cluster: OnHosts) -> None:
+def test_all_role_hosts_on_dedicated_bridge_upgrade_behind_load_balancer(second_cluster: ClusterOnHosts) -> None:
     fleet = second_cluster.fleet
     nodes = second_cluster.has_nodes(3)
     assert second_cluster.voters() == set(nodes)
@@ -221,7 +223,9 @@ def test_all_role_hosts_on_dedicated_bridge_upgrade_behind_load_balancer(second_
     assert made["bridge"] not in os.listdir("/sys/class/net")
 
 
-def test_a_deleted_cluster_leaves_nothing(cluster: OnHosts, second_cluster: OnHosts, network: Network) -> None:
+def test_a_deleted_cluster_leaves_nothing(
+    cluster: ClusterOnHosts, second_cluster: ClusterOnHosts, network: Network
+) -> None:
     second_cluster.delete()  # if its own test has not: nothing must be left of either
     cluster.delete()
     cluster.leaves_nothing()
@@ -229,6 +233,6 @@ def test_a_deleted_cluster_leaves_nothing(cluster: OnHosts, second_cluster: OnHo
     assert interfaces(network.bridge) == set()
 
 
-def _wanted(cluster: OnHosts) -> set[str]:
+def _wanted(cluster: ClusterOnHosts) -> set[str]:
     """The Machines that nobody has deleted."""
     return {name for name, one in cluster.machines().items() if "deletionTimestamp" not in one["metadata"]}

@@ -13,11 +13,11 @@ from pathlib import Path
 from tests.faults.conftest import Campaign
 from tests.faults.deaths.rounds import SERVERS, WORKERS, Deaths
 from tests.faults.deaths.victims import all_victims, few_victims, number_of_victims
+from tests.lab.cluster_on_hosts import ClusterOnHosts, fleet_on
+from tests.lab.cluster_on_processes import ClusterOnProcesses
 from tests.lab.clusters import VERSION, Fleet, pool
 from tests.lab.hosts import open_network
 from tests.lab.killable import KillableCluster
-from tests.lab.on_hosts import OnHosts, fleet_on
-from tests.lab.on_processes import OnProcesses
 from tests.lab.up import Json
 
 _SERVERS, _WORKERS = 3, 2  # of the whole campaign
@@ -39,7 +39,7 @@ def test_deaths_of_process_hosts_are_shown_and_heal(tmp_path: Path, campaign: Ca
     fleet = Fleet()
     try:
         fleet.add_nano(tmp_path, VERSION)
-        _kill_each(fleet, OnProcesses(fleet, "prairie", _pools(campaign), **_config(campaign)), campaign)
+        _kill_each(fleet, ClusterOnProcesses(fleet, "prairie", _pools(campaign), **_config(campaign)), campaign)
     finally:
         fleet.stop()
 
@@ -48,7 +48,7 @@ def test_deaths_of_nspawn_hosts_are_shown_and_heal(tmp_path: Path, campaign: Cam
     with open_network(tmp_path / "network") as network, fleet_on(network) as fleet:
         fleet.add_nano(tmp_path, VERSION)
         place = {"bridge": network.bridge, "subnet": str(network.subnet)}
-        cluster = OnHosts(fleet, "prairie", _pools(campaign), place, **_config(campaign))
+        cluster = ClusterOnHosts(fleet, "prairie", _pools(campaign), place, **_config(campaign))
         try:
             _kill_each(fleet, cluster, campaign)
         finally:

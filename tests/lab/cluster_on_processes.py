@@ -23,7 +23,7 @@ class _Start(NamedTuple):
     environment: dict[str, str]
 
 
-class OnProcesses(KillableCluster):
+class ClusterOnProcesses(KillableCluster):
     def __init__(self, fleet: Fleet, name: str, pools: list[Json], **config: Any) -> None:
         super().__init__(fleet, name, pools, **config)
         self._starts: dict[str, _Start] = {}

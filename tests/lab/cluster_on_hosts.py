@@ -55,7 +55,7 @@ def _kill(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-class OnHosts(KillableCluster):
+class ClusterOnHosts(KillableCluster):
     """A declared cluster, and what is seen of its hosts from outside."""
 
     def __init__(self, fleet: Fleet, name: str, pools: list[Json], place: Json, **config: Any) -> None:
