@@ -25,7 +25,7 @@ def reference(kind: ProviderKind, name: str) -> Reference:
     return Reference(api_group=kind.group, kind=kind.name, name=name)
 
 
-class Looker:
+class ReferenceReader:
     """A controller that looks up what each Cluster refers to, and remembers what it saw."""
 
     def __init__(self, manager: Manager) -> None:
@@ -65,10 +65,10 @@ class Looker:
 
 
 @asynccontextmanager
-async def looking(engine: Engine, namespace: str) -> AsyncIterator[Looker]:
-    lookers: list[Looker] = []
-    async with engine.running(namespace, lambda manager: lookers.append(Looker(manager))):
-        yield lookers[0]
+async def reading(engine: Engine, namespace: str) -> AsyncIterator[ReferenceReader]:
+    readers: list[ReferenceReader] = []
+    async with engine.running(namespace, lambda manager: readers.append(ReferenceReader(manager))):
+        yield readers[0]
 
 
 async def cluster(engine: Engine, namespace: str, kind: ProviderKind, name: str) -> OwnerReference:
@@ -84,43 +84,43 @@ async def test_provider_object_create_update_and_delete_are_observed(engine: Eng
     namespace = await engine.namespace()
     await cluster(engine, namespace, provider.cluster, "c")
     spoken = f"{provider.contract} {provider.cluster.version}"
-    async with looking(engine, namespace) as looker:
-        await looker.sees("nothing")
+    async with reading(engine, namespace) as reader:
+        await reader.sees("nothing")
         await engine.create(provider.cluster.target, namespace, provider.cluster.object("c", {"size": 1}))
-        await looker.sees(f"{spoken} 1")
+        await reader.sees(f"{spoken} 1")
         await engine.patch(provider.cluster.target, namespace, "c", {"spec": {"size": 2}})
-        await looker.sees(f"{spoken} 2")
-        looker._seen.clear()
+        await reader.sees(f"{spoken} 2")
+        reader._seen.clear()
         await engine.delete(provider.cluster.target, namespace, "c")
-        await looker.sees("nothing")
+        await reader.sees("nothing")
 
 
 async def test_late_definition_and_contract_label_are_observed(engine: Engine) -> None:
     kind = ProviderKind(INFRASTRUCTURE, "LateCluster", "v1beta2")
     namespace = await engine.namespace()
     await cluster(engine, namespace, kind, "late")
-    async with looking(engine, namespace) as looker:
-        await looker.sees("no kind")
+    async with reading(engine, namespace) as reader:
+        await reader.sees("no kind")
         unlabelled = kind.definition()
         del unlabelled["metadata"]["labels"]["cluster.x-k8s.io/v1beta2"]
         await engine.install([unlabelled])
         await engine.create(kind.target, namespace, kind.object("late", {"size": 3}))
-        await looker.sees("no label")
+        await reader.sees("no label")
         await engine.install([kind.definition()])
-        await looker.sees("v1beta2 v1 3")
+        await reader.sees("v1beta2 v1 3")
         await engine.delete(DEFINITION.target, "", f"{kind.plural}.{kind.group}")
-        looker._seen.clear()
-        await looker.sees("no kind")
-        assert await looker.externals.fetch(reference(kind, "late"), namespace) is None
+        reader._seen.clear()
+        await reader.sees("no kind")
+        assert await reader.externals.fetch(reference(kind, "late"), namespace) is None
 
 
 async def test_fetch_reads_object_from_server(engine: Engine) -> None:
     await engine.install(NEW.definitions())
     namespace = await engine.namespace()
     await engine.create(NEW.machine.target, namespace, NEW.machine.object("m"))
-    async with looking(engine, namespace) as looker:
-        assert await looker.externals.fetch(reference(NEW.machine, "missing"), namespace) is None
-        found = await looker.externals.fetch(reference(NEW.machine, "m"), namespace)
+    async with reading(engine, namespace) as reader:
+        assert await reader.externals.fetch(reference(NEW.machine, "missing"), namespace) is None
+        found = await reader.externals.fetch(reference(NEW.machine, "m"), namespace)
         assert found is not None
         assert str(found) == f"NewMachine {namespace}/m"
 
@@ -130,20 +130,22 @@ async def test_delete_is_requested_once(engine: Engine) -> None:
     namespace = await engine.namespace()
     made = NEW.machine.object("m", finalizers=["example.com/hold"])
     await engine.create(NEW.machine.target, namespace, made)
-    async with looking(engine, namespace) as looker:
+    async with reading(engine, namespace) as reader:
         ref = reference(NEW.machine, "m")
-        found = await looker.externals.fetch(ref, namespace)
+        found = await reader.externals.fetch(ref, namespace)
         assert found is not None
-        assert await looker.externals.delete(found)
-        again = await looker.externals.fetch(ref, namespace)
+        assert await reader.externals.delete(found)
+        again = await reader.externals.fetch(ref, namespace)
         assert again is not None
-        assert not await looker.externals.delete(again)
+        assert not await reader.externals.delete(again)
         await engine.patch(NEW.machine.target, namespace, "m", {"metadata": {"finalizers": None}})
         await engine.gone(NEW.machine.target, namespace, "m")
-        assert await looker.externals.delete(found), "gone meanwhile is as good"
+        assert await reader.externals.delete(found), "gone meanwhile is as good"
 
 
-async def _template(looker: Looker, engine: Engine, namespace: str, provider: Provider) -> contract.ProviderObject:
+async def _template(
+    reader: ReferenceReader, engine: Engine, namespace: str, provider: Provider
+) -> contract.ProviderObject:
     kind = provider.machine.template
     metadata = {
         "labels": {"from": "template", "size": "small"},
@@ -151,7 +153,7 @@ async def _template(looker: Looker, engine: Engine, namespace: str, provider: Pr
     }
     spec = {"template": {"metadata": metadata, "spec": {"image": "debian", "disks": [{"gb": 10}]}}}
     await engine.create(kind.target, namespace, kind.object("t", spec))
-    found = await looker.externals.fetch(reference(kind, "t"), namespace)
+    found = await reader.externals.fetch(reference(kind, "t"), namespace)
     assert found is not None
     return found
 
@@ -160,13 +162,13 @@ async def _template(looker: Looker, engine: Engine, namespace: str, provider: Pr
 async def test_clone_has_template_metadata_and_is_created_once(engine: Engine, provider: Provider) -> None:
     await engine.install(provider.definitions())
     namespace = await engine.namespace()
-    async with looking(engine, namespace) as looker:
-        template = await _template(looker, engine, namespace, provider)
+    async with reading(engine, namespace) as reader:
+        template = await _template(reader, engine, namespace, provider)
         owner = await cluster(engine, namespace, provider.cluster, "owner")
         stranger = await cluster(engine, namespace, provider.cluster, "stranger")
 
         async def clone(owner: OwnerReference) -> contract.ProviderObject:
-            return await looker.externals.clone(
+            return await reader.externals.clone(
                 template, name="m", owner=owner, labels={"size": "big"}, annotations={"by": "caller"}
             )
 
@@ -183,7 +185,7 @@ async def test_clone_has_template_metadata_and_is_created_once(engine: Engine, p
         }
         assert [one.uid for one in made.metadata.owner_references] == [owner.uid]
         assert (await clone(owner)).metadata.uid == made.metadata.uid
-        cached = await looker.externals.get(reference(provider.machine, "m"), namespace)
+        cached = await reader.externals.get(reference(provider.machine, "m"), namespace)
         assert cached is not None, "our own write is seen at once"
         with pytest.raises(Retryable, match="already exists and does not belong to Cluster stranger"):
             await clone(stranger)

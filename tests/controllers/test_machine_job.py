@@ -301,7 +301,7 @@ async def test_driver_private_key_is_stored_apart_from_cached_state(engine: Engi
 # ---- killed ---------------------------------------------------------------------------------------------------------
 
 
-class Alone:
+class ContainerProgram:
     """The program as a container would run it."""
 
     def __init__(
@@ -350,10 +350,10 @@ CREATING = ("machinejob.record-intent", "machinejob.create-server", "machinejob.
 REMOVING = ("machinejob.remove-server", "machinejob.record-removal")
 
 
-async def kill_at_each(alone: Alone, steps: Sequence[str]) -> None:
+async def kill_at_each(container_program: ContainerProgram, steps: Sequence[str]) -> None:
     """One attempt after the other, each killed a little later than the one before."""
     for point in [f"{name}:{when}" for name in steps for when in ("before", "after")]:
-        code, said = await alone.run(point)
+        code, said = await container_program.run(point)
         assert code == -signal.SIGKILL, said
         assert f"{CRASHED} {point}" in said
 
@@ -362,13 +362,13 @@ async def test_repeatedly_killed_create_job_makes_one_server(engine: Engine, tmp
     namespace = await engine.namespace()
     order = msgspec.structs.replace(an_order(), namespace=namespace)
     await ask(engine, namespace, order)
-    alone = Alone(engine, tmp_path, order)
-    await kill_at_each(alone, CREATING[:2])
-    assert len(await alone.cloud().servers()) == 1
+    container_program = ContainerProgram(engine, tmp_path, order)
+    await kill_at_each(container_program, CREATING[:2])
+    assert len(await container_program.cloud().servers()) == 1
     assert (await state_of(engine, namespace)).phase == "creating", "made, and not noted"
-    await kill_at_each(alone, CREATING[2:])
-    assert (await alone.run())[0] == 0
-    assert len(await alone.cloud().servers()) == 1
+    await kill_at_each(container_program, CREATING[2:])
+    assert (await container_program.run())[0] == 0
+    assert len(await container_program.cloud().servers()) == 1
     made = await state_of(engine, namespace)
     assert (made.phase, made.id) == ("created", "1")
 
@@ -377,12 +377,12 @@ async def test_repeatedly_killed_remove_job_leaves_no_server(engine: Engine, tmp
     namespace = await engine.namespace()
     create = msgspec.structs.replace(an_order(), namespace=namespace)
     await ask(engine, namespace, create)
-    assert (await Alone(engine, tmp_path / "create", create).run())[0] == 0
+    assert (await ContainerProgram(engine, tmp_path / "create", create).run())[0] == 0
     (tmp_path / "create" / "hosts").rename(tmp_path / "hosts")
-    alone = Alone(engine, tmp_path, msgspec.structs.replace(create, action="remove"))
-    await kill_at_each(alone, REMOVING)
-    assert (await alone.run())[0] == 0
-    assert await alone.cloud().servers() == []
+    container_program = ContainerProgram(engine, tmp_path, msgspec.structs.replace(create, action="remove"))
+    await kill_at_each(container_program, REMOVING)
+    assert (await container_program.run())[0] == 0
+    assert await container_program.cloud().servers() == []
     assert (await state_of(engine, namespace)).phase == "removed"
 
 
@@ -393,7 +393,9 @@ async def test_job_denies_connection_to_loopback_address(engine: Engine, tmp_pat
     order = msgspec.structs.replace(order, namespace=namespace, local_addresses=False)
     await ask(engine, namespace, order)
     try:
-        code, said = await Alone(engine, tmp_path / "job", order, credentials=existing_servers.credentials).run()
+        code, said = await ContainerProgram(
+            engine, tmp_path / "job", order, credentials=existing_servers.credentials
+        ).run()
     finally:
         await stop_all(existing_servers.ssh_servers)
     assert code == 3, said
@@ -413,10 +415,12 @@ async def test_killed_ssh_bootstrap_is_repeated_until_recorded(engine: Engine, t
     order = msgspec.structs.replace(an_order(driver="existing", **existing_servers.options), namespace=namespace)
     await ask(engine, namespace, order)
     script = f"echo run >> {ssh_server.root}/runs; echo bootstrapped\n".encode()
-    alone = Alone(engine, tmp_path / "job", order, script=script, credentials=existing_servers.credentials)
+    container_program = ContainerProgram(
+        engine, tmp_path / "job", order, script=script, credentials=existing_servers.credentials
+    )
     try:
-        await kill_at_each(alone, ("machinejob.run-script", "machinejob.record-bootstrap"))
-        code, said = await alone.run()
+        await kill_at_each(container_program, ("machinejob.run-script", "machinejob.record-bootstrap"))
+        code, said = await container_program.run()
     finally:
         await stop_all(existing_servers.ssh_servers)
     assert code == 0, said

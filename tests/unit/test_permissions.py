@@ -53,7 +53,7 @@ SECRETS = Target("v1", "secrets")
 CLUSTER_ROLES = Target("rbac.authorization.k8s.io/v1", "clusterroles")
 
 
-class Noting:
+class RecordingAuthorizer:
     """An authoriser that remembers what the manager asked for, and what it was refused."""
 
     def __init__(self, server: ApiServer) -> None:
@@ -98,8 +98,8 @@ class Limited(World):
 
 
 def test_manager_rbac_rules_are_sufficient_and_all_used() -> None:
-    async def scenario(folder: Path) -> Noting:
-        async with engine(folder) as (server, noting):
+    async def scenario(folder: Path) -> RecordingAuthorizer:
+        async with engine(folder) as (server, authorizer):
             await installed(server)
             world = Limited(server)
             await world.start()
@@ -107,7 +107,7 @@ def test_manager_rbac_rules_are_sufficient_and_all_used() -> None:
             await without_a_control_plane(world)
             await world.stop()
             await lead_and_serve(server.client(MANAGER))
-            return noting
+            return authorizer
 
     with tempfile.TemporaryDirectory() as folder:
         noted = virtual.run(scenario(Path(folder)))
@@ -122,7 +122,7 @@ def test_manager_rbac_rules_are_sufficient_and_all_used() -> None:
 
 
 @asynccontextmanager
-async def engine(folder: Path) -> AsyncIterator[tuple[ApiServer, Noting]]:
+async def engine(folder: Path) -> AsyncIterator[tuple[ApiServer, RecordingAuthorizer]]:
     settings = ServerSettings(data_dir=folder, port=0, volatile=True, webhook_records=True)
     server = await ApiServer.start(settings, admission=admission.FUNCTIONS)
     try:
@@ -131,7 +131,7 @@ async def engine(folder: Path) -> AsyncIterator[tuple[ApiServer, Noting]]:
             target = Target(obj["apiVersion"], f"{obj['kind'].lower()}s")
             await client.create(target, obj["metadata"].get("namespace", ""), obj)
         await aggregated(client)
-        yield server, Noting(server)
+        yield server, RecordingAuthorizer(server)
     finally:
         await server.stop()
 

@@ -62,7 +62,7 @@ class Nobody:
 
 async def test_access_rbac_rules_are_sufficient_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(users, "EXPIRED_SECONDS", 0.0)
-    async with engine(tmp_path) as (server, noting):
+    async with engine(tmp_path) as (server, authorizer):
         everybody = Engine("embedded", server.client(), server.kubeconfig)
         for declared in (True, False):
             harness = await Limited.create(everybody)
@@ -70,9 +70,9 @@ async def test_access_rbac_rules_are_sufficient_and_used(tmp_path: Path, monkeyp
             harness.server = server
             await a_cluster_with_users(harness, declared)
         await somebody_asks(server)
-    assert noting.refused == set()
+    assert authorizer.refused == set()
     objects = [one for one in yaml.safe_load_all(RIGHTS.read_text()) if one["metadata"]["name"] == ACCESS]
-    assert set(rights(objects)) - noting.asked == {("get", "clusters.management.cattle.io")}  # it is only given on
+    assert set(rights(objects)) - authorizer.asked == {("get", "clusters.management.cattle.io")}  # it is only given on
 
 
 async def a_cluster_with_users(harness: AccessHarness, declared: bool) -> None:

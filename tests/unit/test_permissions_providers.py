@@ -33,7 +33,7 @@ from remuda.providers.shared.types.machine import NODE_DRIVER, machine_kind
 from remuda.runtime.manager import Manager
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ports import free_port
-from tests.unit.test_permissions import MANAGER, NAMESPACE, PROVIDERS, RIGHTS, Noting, aggregated, rights
+from tests.unit.test_permissions import MANAGER, NAMESPACE, PROVIDERS, RIGHTS, RecordingAuthorizer, aggregated, rights
 
 # What no story short enough for a test asks for: a Pod that is there before it is made, a Job that is suspended, files
 # of nodes that are in a ConfigMap, a server with a credential that somebody is recorded as having chosen.
@@ -46,7 +46,7 @@ Json = dict[str, Any]
 
 
 async def test_provider_rbac_rules_are_sufficient_and_used_except_rare_rules(tmp_path: Path) -> None:
-    async with engine(tmp_path) as (server, noting), at_work(server, tmp_path) as registration:
+    async with engine(tmp_path) as (server, authorizer), at_work(server, tmp_path) as registration:
         client = server.client()
         await a_cluster(client)
         await a_host_of_ours(client)
@@ -54,13 +54,13 @@ async def test_provider_rbac_rules_are_sufficient_and_used_except_rare_rules(tmp
         await hosts_that_cannot_be(client)
         await a_driver_goes(client)
         await serve_hosts(server)
-    assert noting.refused == set()
+    assert authorizer.refused == set()
     granted = set(rights(one for one in yaml.safe_load_all(RIGHTS.read_text()) if one["metadata"]["name"] == PROVIDERS))
-    assert {right for right in granted - noting.asked if not right[1].startswith("*.")} == RARE
+    assert {right for right in granted - authorizer.asked if not right[1].startswith("*.")} == RARE
 
 
 @asynccontextmanager
-async def engine(folder: Path) -> AsyncIterator[tuple[ApiServer, Noting]]:
+async def engine(folder: Path) -> AsyncIterator[tuple[ApiServer, RecordingAuthorizer]]:
     server = await ApiServer.start(ServerSettings(data_dir=folder / "data", port=0), admission=controllers.ADMISSION)
     try:
         client = server.client()
@@ -68,7 +68,7 @@ async def engine(folder: Path) -> AsyncIterator[tuple[ApiServer, Noting]]:
             target = Target(obj["apiVersion"], f"{obj['kind'].lower()}s")
             await client.create(target, obj["metadata"].get("namespace", ""), obj)
         await aggregated(client)
-        yield server, Noting(server)
+        yield server, RecordingAuthorizer(server)
     finally:
         await server.stop()
 

@@ -20,16 +20,16 @@ Json = dict[str, Any]
 
 
 async def test_provisioning_rbac_rules_are_sufficient_and_all_used(tmp_path: Path) -> None:
-    async with engine(tmp_path) as (server, noting):
+    async with engine(tmp_path) as (server, authorizer):
         await controllers.make_workspaces(server.client(MANAGER), controllers.EVERY)
         async with at_work(server, tmp_path):
             client = server.client()
             await until(client, NODE_DRIVER, "sim", lambda driver: condition(driver, "Active") == "True", namespace="")
             for from_management in (False, True):
                 await a_cluster_comes_and_goes(client, from_management)
-    assert noting.refused == set()
+    assert authorizer.refused == set()
     objects = [one for one in yaml.safe_load_all(RIGHTS.read_text()) if one["metadata"]["name"] == PROVISIONING]
-    assert {right for right in set(rights(objects)) - noting.asked if not right[1].startswith("*.")} == set()
+    assert {right for right in set(rights(objects)) - authorizer.asked if not right[1].startswith("*.")} == set()
 
 
 async def a_cluster_comes_and_goes(client: Client, from_management: bool) -> None:

@@ -88,7 +88,7 @@ class TestOwned:
         assert propagation.owned(value, ("us", "")) == Keys()
 
 
-class Counting:
+class CountingClient:
     """Counts what is read from the server."""
 
     def __init__(self, client: Client) -> None:
@@ -114,14 +114,14 @@ async def make(client: Client, labels: Json, manager: str = "us") -> Draft:
 
 class TestStale:
     async def test_stale_sends_no_request_without_leftover_keys(self, client: Client) -> None:
-        counting = Counting(client)
+        counting = CountingClient(client)
         ownership = Ownership(counting)  # type: ignore[arg-type]
         made = await make(client, {"a": "1", "kept": "1"})
         assert await ownership.stale(made, {"a": "2"}, {}, ("us",), keep={"kept"}) == Keys()
         assert counting.reads == 0
 
     async def test_stale_returns_own_keys_and_reads_foreign_keys_once(self, client: Client) -> None:
-        counting = Counting(client)
+        counting = CountingClient(client)
         ownership = Ownership(counting)  # type: ignore[arg-type]
         await make(client, {"ours": "1"})
         patch = {"metadata": {"labels": {"theirs": "1"}}}

@@ -88,7 +88,7 @@ def test_status_change_urgency_depends_on_changed_fields(
     assert matters(draft(before, after), ("Ready",)) is urgent
 
 
-class Kept:
+class RecordingClient:
     """A client that keeps what is written through it."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class Kept:
 
 
 async def saved(pace: Pace, after: int, *, matters: bool) -> tuple[Outcome, int]:
-    client = Kept()
+    client = RecordingClient()
     changed = draft({"replicas": 1}, {"replicas": after})
     outcome = await pace.save(client, changed, ObjectMeta(name="a"), SAVE, matters=matters)  # type: ignore[arg-type]
     return outcome, len(client.patches)

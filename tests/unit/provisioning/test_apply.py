@@ -83,7 +83,7 @@ def test_prepared_object_is_applied_to_itself(spec: Json) -> None:
     assert apply.is_applied(msgspec.json.decode(msgspec.json.encode(wanted)), wanted)
 
 
-class Noting:
+class RecordingClient:
     def __init__(self) -> None:
         self.sent: list[Json] = []
 
@@ -94,7 +94,7 @@ class Noting:
 
 
 async def test_unchanged_object_is_not_sent() -> None:
-    client = Noting()
+    client = RecordingClient()
     made = await apply.apply(cast(Client, client), TARGET, "ns", None, applied(), APPLY)
     assert len(client.sent) == 1
     assert await apply.apply(cast(Client, client), TARGET, "ns", made, applied(), APPLY) is made
@@ -103,7 +103,7 @@ async def test_unchanged_object_is_not_sent() -> None:
 
 async def test_emptied_map_is_removed_before_apply() -> None:
     """kube-apiserver makes null of it otherwise, and refuses that."""
-    client = Noting()
+    client = RecordingClient()
     full = apply.prepared({"metadata": {"name": "x"}, "spec": {"map": {"a": 1}, "kept": {}}})
     made = await apply.apply(cast(Client, client), TARGET, "ns", None, full, APPLY)
     empty = apply.prepared({"metadata": {"name": "x"}, "spec": {"map": {}, "kept": {}}})

@@ -120,7 +120,7 @@ def test_draft_exposes_key_resource_version_and_deletion() -> None:
     assert draft(deletionTimestamp="2026-01-01T00:00:00Z").deleting
 
 
-class Counting:
+class CountingClient:
     """The engine, and how often each of its parts was written."""
 
     def __init__(self, client: Client) -> None:
@@ -134,8 +134,8 @@ class Counting:
 
 
 @pytest.fixture
-def counting(client: Client) -> Counting:
-    return Counting(client)
+def counting(client: Client) -> CountingClient:
+    return CountingClient(client)
 
 
 async def node(client: Client) -> Draft:
@@ -143,7 +143,9 @@ async def node(client: Client) -> Draft:
     return Draft(NODES.target, await client.create(NODES.target, "", obj))
 
 
-async def test_save_writes_object_and_status_once_and_returns_stored_object(client: Client, counting: Counting) -> None:
+async def test_save_writes_object_and_status_once_and_returns_stored_object(
+    client: Client, counting: CountingClient
+) -> None:
     changed = await node(client)
     changed.set_label("colour", "red")
     changed.spec["unschedulable"] = True
@@ -157,13 +159,13 @@ async def test_save_writes_object_and_status_once_and_returns_stored_object(clie
     assert found["spec"]["podCIDR"] == "10.0.0.0/24"
 
 
-async def test_saving_unchanged_draft_sends_no_request(client: Client, counting: Counting) -> None:
+async def test_saving_unchanged_draft_sends_no_request(client: Client, counting: CountingClient) -> None:
     unchanged = await node(client)
     assert await save(counting, unchanged, SAVE) == unchanged.value  # type: ignore[arg-type]
     assert counting.patched == []
 
 
-async def test_status_change_is_one_write_and_stale_draft_conflicts(client: Client, counting: Counting) -> None:
+async def test_status_change_is_one_write_and_stale_draft_conflicts(client: Client, counting: CountingClient) -> None:
     first = await node(client)
     second = Draft(NODES.target, first.value)
     first.status["phase"] = "Running"
@@ -177,7 +179,7 @@ async def test_status_change_is_one_write_and_stale_draft_conflicts(client: Clie
     assert counting.patched == ["status"]
 
 
-async def test_removing_last_finalizer_skips_status_write(client: Client, counting: Counting) -> None:
+async def test_removing_last_finalizer_skips_status_write(client: Client, counting: CountingClient) -> None:
     obj = config_map("held", finalizers=["example.com/ours"])
     await client.create(CONFIG_MAP.target, "default", obj)
     ending = Draft(CONFIG_MAP.target, await client.delete(CONFIG_MAP.target, "default", "held"))

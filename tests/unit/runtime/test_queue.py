@@ -154,7 +154,7 @@ class QueueModel(RuleBasedStateMachine):
 TestQueueModel = QueueModel.TestCase
 
 
-class Hands:
+class RecordingWorkers:
     """Workers that take note of what they are given."""
 
     def __init__(self, **options: Any) -> None:
@@ -168,99 +168,99 @@ class Hands:
 
 @virtually
 async def test_normal_priority_keys_run_before_low_priority_keys() -> None:
-    hands = Hands(workers=1)
+    workers = RecordingWorkers(workers=1)
     for key in ("a", "b", "c"):
-        hands.queue.add(key, LOW)
-    hands.queue.add("d", NORMAL)
-    hands.queue.add("c", NORMAL)
-    hands.queue.open()
+        workers.queue.add(key, LOW)
+    workers.queue.add("d", NORMAL)
+    workers.queue.add("c", NORMAL)
+    workers.queue.open()
     for key in "dcab":
-        assert hands.given[-1] == key
-        hands.finish(key)
-    assert hands.given == ["d", "c", "a", "b"]
-    assert hands.queue.idle
+        assert workers.given[-1] == key
+        workers.finish(key)
+    assert workers.given == ["d", "c", "a", "b"]
+    assert workers.queue.idle
 
 
 @virtually
 async def test_waiting_key_added_again_runs_once() -> None:
-    hands = Hands(workers=1)
+    workers = RecordingWorkers(workers=1)
     for _ in range(5):
-        hands.queue.add("a")
-    assert hands.queue.depth == 1
-    hands.queue.open()
-    hands.finish("a")
-    assert hands.given == ["a"]
+        workers.queue.add("a")
+    assert workers.queue.depth == 1
+    workers.queue.open()
+    workers.finish("a")
+    assert workers.given == ["a"]
 
 
 @virtually
 async def test_key_added_while_running_runs_again_once_after_interval() -> None:
     loop = asyncio.get_running_loop()
-    hands = Hands(interval=0.1)
-    hands.queue.open()
-    hands.queue.add("a")
+    workers = RecordingWorkers(interval=0.1)
+    workers.queue.open()
+    workers.queue.add("a")
     for _ in range(3):
-        hands.queue.add("a")
-    hands.finish("a")
-    assert hands.given == ["a"]
-    assert not hands.queue.idle
+        workers.queue.add("a")
+    workers.finish("a")
+    assert workers.given == ["a"]
+    assert not workers.queue.idle
     await asyncio.sleep(0.1)
-    assert hands.given == ["a", "a"]
+    assert workers.given == ["a", "a"]
     assert loop.time() == pytest.approx(0.1)
 
 
 @virtually
 async def test_earliest_delay_of_a_key_takes_precedence() -> None:
-    hands = Hands()
-    hands.queue.open()
-    hands.queue.add_after("a", 10)
-    hands.queue.add_after("a", 20)
-    hands.queue.add_after("a", 5)
+    workers = RecordingWorkers()
+    workers.queue.open()
+    workers.queue.add_after("a", 10)
+    workers.queue.add_after("a", 20)
+    workers.queue.add_after("a", 5)
     await asyncio.sleep(5.01)
-    assert hands.given == ["a"]
-    hands.finish("a")
+    assert workers.given == ["a"]
+    workers.finish("a")
     await asyncio.sleep(60)
-    assert hands.given == ["a"]
+    assert workers.given == ["a"]
 
 
 @virtually
 async def test_failures_back_off_and_forgiven_failures_do_not() -> None:
-    hands = Hands(backoff=Backoff(first=1.0, most=5.0))
-    hands.queue.open()
-    delays = [hands.queue.failed("a") for _ in range(6)]
+    workers = RecordingWorkers(backoff=Backoff(first=1.0, most=5.0))
+    workers.queue.open()
+    delays = [workers.queue.failed("a") for _ in range(6)]
     assert all(0.8 * most <= delay <= most for delay, most in zip(delays, (1, 2, 4, 5, 5, 5), strict=True))
-    hands.queue.forget("a")
-    assert [hands.queue.failed("a", forgiven=2) for _ in range(2)] == [0.0, 0.0]
-    assert 0.8 <= hands.queue.failed("a", forgiven=2) <= 1.0
+    workers.queue.forget("a")
+    assert [workers.queue.failed("a", forgiven=2) for _ in range(2)] == [0.0, 0.0]
+    assert 0.8 <= workers.queue.failed("a", forgiven=2) <= 1.0
 
 
 @virtually
 async def test_closed_queue_starts_no_keys() -> None:
-    hands = Hands(interval=0.1)
-    hands.queue.open()
-    hands.queue.add("running")
-    hands.queue.add_after("later", 1)
-    hands.queue.close()
-    hands.queue.add("another")
-    hands.queue.add_after("much later", 2)
-    hands.queue.failed("running")
-    hands.queue.done("running")
+    workers = RecordingWorkers(interval=0.1)
+    workers.queue.open()
+    workers.queue.add("running")
+    workers.queue.add_after("later", 1)
+    workers.queue.close()
+    workers.queue.add("another")
+    workers.queue.add_after("much later", 2)
+    workers.queue.failed("running")
+    workers.queue.done("running")
     await asyncio.sleep(600)
-    assert hands.given == ["running"]
+    assert workers.given == ["running"]
 
 
 @virtually
 async def test_queue_reports_wait_and_work_durations() -> None:
     waited: list[float] = []
-    hands = Hands(workers=1, waited=waited.append)
-    hands.queue.open()
-    hands.queue.add("a")
-    hands.queue.add("b")
+    workers = RecordingWorkers(workers=1, waited=waited.append)
+    workers.queue.open()
+    workers.queue.add("a")
+    workers.queue.add("b")
     await asyncio.sleep(2)
-    assert (hands.queue.unfinished_seconds(), hands.queue.longest_seconds()) == (2.0, 2.0)
-    hands.finish("a")
+    assert (workers.queue.unfinished_seconds(), workers.queue.longest_seconds()) == (2.0, 2.0)
+    workers.finish("a")
     assert waited == [0.0, 2.0]
-    hands.finish("b")
-    assert (hands.queue.unfinished_seconds(), hands.queue.longest_seconds()) == (0.0, 0.0)
+    workers.finish("b")
+    assert (workers.queue.unfinished_seconds(), workers.queue.longest_seconds()) == (0.0, 0.0)
 
 
 def test_backoff_jitter_is_determined_by_seed() -> None:

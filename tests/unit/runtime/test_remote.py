@@ -40,7 +40,7 @@ def node(name: str, provider_id: str = "") -> dict[str, Any]:
     }
 
 
-class Hearing:
+class ChangeRecorder:
     def __init__(self, remote: RemoteClusters) -> None:
         self.heard: list[str] = []
         remote.on_change(self.record_change)
@@ -73,7 +73,7 @@ async def test_wanted_cluster_is_connected_and_its_nodes_are_cached(workload: Ap
     inside = workload.client()
     await inside.create(NODE.target, "", node("a", "cloud://a"))
     remote = RemoteClusters(lambda key: asyncio.sleep(0, over_http(workload)), settings=QUICK)
-    hearing = Hearing(remote)
+    recorder = ChangeRecorder(remote)
     assert remote.look(C).error == "no connection was requested"
     remote.want(C)
     remote.want(C)
@@ -84,11 +84,11 @@ async def test_wanted_cluster_is_connected_and_its_nodes_are_cached(workload: Ap
     assert [found.metadata.name for found in connection.nodes.select(PROVIDER_ID, "cloud://a")] == ["a"]
     assert connection.client is not None
     assert b"gitVersion" in await connection.client.raw_get("/version")
-    assert hearing.heard == ["ns/c *"]
+    assert recorder.heard == ["ns/c *"]
     await inside.create(NODE.target, "", node("b"))
-    await until(lambda: hearing.heard[1:] == ["ns/c b"])
+    await until(lambda: recorder.heard[1:] == ["ns/c b"])
     await inside.delete(NODE.target, "", "b")
-    await until(lambda: hearing.heard[2:] == ["ns/c b"])
+    await until(lambda: recorder.heard[2:] == ["ns/c b"])
     assert connection.nodes.get("", "b") is None
     await remote.close()
     assert remote.look(C).connected is False
@@ -99,7 +99,7 @@ async def test_lost_server_is_detected_and_reconnected_when_restarted(tmp_path: 
     server = await ApiServer.start(settings)
     current = [server]
     remote = RemoteClusters(lambda key: asyncio.sleep(0, over_http(current[0])), settings=QUICK)
-    hearing = Hearing(remote)
+    recorder = ChangeRecorder(remote)
     remote.want(C)
     await until(lambda: remote.look(C).connected)
     await server.stop()
@@ -111,7 +111,7 @@ async def test_lost_server_is_detected_and_reconnected_when_restarted(tmp_path: 
     current[0] = await ApiServer.start(settings)
     await until(lambda: remote.look(C).connected)
     assert (remote.look(C).failures, remote.look(C).error) == (0, "")
-    assert hearing.heard == ["ns/c *"] * 3
+    assert recorder.heard == ["ns/c *"] * 3
     await remote.close()
     await current[0].stop()
 
@@ -171,7 +171,7 @@ async def test_forgotten_cluster_leaves_no_tasks_or_connections(workload: ApiSer
         return client
 
     remote = RemoteClusters(dial, settings=QUICK)
-    hearing = Hearing(remote)
+    recorder = ChangeRecorder(remote)
     remote.want(C)
     await until(lambda: remote.look(C).connected)
     remote.forget(C)
@@ -181,7 +181,7 @@ async def test_forgotten_cluster_leaves_no_tasks_or_connections(workload: ApiSer
     await until(lambda: {task.get_name() for task in asyncio.all_tasks()} <= before | {"nodes of ns/c"})
     await until(lambda: not {task.get_name() for task in asyncio.all_tasks()} - before)
     assert closed == [C]
-    assert hearing.heard == ["ns/c *"], "whoever forgets a cluster knows"
+    assert recorder.heard == ["ns/c *"], "whoever forgets a cluster knows"
     remote.want(C)
     await until(lambda: remote.look(C).connected)
     await remote.close()
@@ -255,7 +255,7 @@ async def test_unreadable_node_watch_falls_back_to_lists_and_is_reported_once(se
     model = Garbled(server)
     model.garbled = 1
     remote = RemoteClusters(model.dial)
-    hearing = Hearing(remote)
+    recorder = ChangeRecorder(remote)
     remote.want(C)
     await server.client().create(NODE.target, "", node("a"))
     await asyncio.sleep(120)
@@ -264,13 +264,13 @@ async def test_unreadable_node_watch_falls_back_to_lists_and_is_reported_once(se
     assert [found.metadata.name for found in connection.nodes.all()] == ["a"]
     assert (connection.connected, connection.failures, connection.error) == (True, 0, "")
     assert "the server's watch cannot be read: malformed in byte" in connection.unreadable
-    assert hearing.heard.count("ns/c *") == 2, "connected, and then that its Nodes cannot be watched"
+    assert recorder.heard.count("ns/c *") == 2, "connected, and then that its Nodes cannot be watched"
     model.garbled = 0
     await asyncio.sleep(20)
     await server.client().create(NODE.target, "", node("b"))
     await asyncio.sleep(20)
     assert remote.look(C).unreadable == ""
-    assert hearing.heard.count("ns/c *") == 3
+    assert recorder.heard.count("ns/c *") == 3
     await remote.close()
 
 
@@ -278,7 +278,7 @@ async def test_unreadable_node_watch_falls_back_to_lists_and_is_reported_once(se
 async def test_cluster_is_disconnected_after_five_failed_probes(server: ApiServer) -> None:
     model = Model(server)
     remote = RemoteClusters(model.dial)
-    hearing = Hearing(remote)
+    recorder = ChangeRecorder(remote)
     remote.want(C)
     await asyncio.sleep(60)
     model.error = StatusError(500, "InternalError", "etcd has no leader")
@@ -287,7 +287,7 @@ async def test_cluster_is_disconnected_after_five_failed_probes(server: ApiServe
         await asyncio.sleep(1)
     connection = remote.look(C)
     assert (connection.connected, connection.failures, connection.error) == (True, 4, "etcd has no leader")
-    while len(hearing.heard) < 2:
+    while len(recorder.heard) < 2:
         await asyncio.sleep(0.01)
     assert len(model.probes) - began - len(model.dials[1:]) == 5
     assert not remote.look(C).connected
@@ -306,7 +306,7 @@ async def test_cluster_is_disconnected_after_five_failed_probes(server: ApiServe
 async def test_successful_probe_resets_failure_count(server: ApiServer) -> None:
     model = Model(server)
     remote = RemoteClusters(model.dial)
-    hearing = Hearing(remote)
+    recorder = ChangeRecorder(remote)
     remote.want(C)
     await asyncio.sleep(5)
     for _ in range(3):
@@ -317,7 +317,7 @@ async def test_successful_probe_resets_failure_count(server: ApiServer) -> None:
         while remote.look(C).failures:
             await asyncio.sleep(1)
     assert remote.look(C).connected
-    assert (len(model.dials), hearing.heard) == (1, ["ns/c *"])
+    assert (len(model.dials), recorder.heard) == (1, ["ns/c *"])
     await remote.close()
 
 
@@ -407,7 +407,7 @@ async def test_nudge_switches_to_new_connection_and_closes_old_connection_later(
     old, new = Model(server), Model(server)
     ways = [old, new]
     remote = RemoteClusters(lambda cluster: ways.pop(0).dial(cluster))
-    hearing = Hearing(remote)
+    recorder = ChangeRecorder(remote)
     remote.want(C)
     await asyncio.sleep(1)
     assert remote.look(C).client is old  # type: ignore[comparison-overlap]
@@ -417,7 +417,7 @@ async def test_nudge_switches_to_new_connection_and_closes_old_connection_later(
     assert remote.look(C).client is new  # type: ignore[comparison-overlap]
     assert (remote.look(C).connected, remote.look(C).failures, new.open) == (True, 0, 1)
     assert old.open == 1, "whoever is in the middle of something with it may come to the end of that"
-    assert hearing.heard == ["ns/c *"] * 3
+    assert recorder.heard == ["ns/c *"] * 3
     await asyncio.sleep(600)
     assert remote.look(C).client is new  # type: ignore[comparison-overlap]
     assert (old.open, new.open) == (0, 1)
@@ -460,17 +460,17 @@ async def test_node_heartbeats_do_not_notify_listeners(server: ApiServer) -> Non
     await client.create(NODE.target, "", node("a", "cloud://a"))
     model = Model(server)
     remote = RemoteClusters(model.dial)
-    hearing = Hearing(remote)
+    recorder = ChangeRecorder(remote)
     remote.want(C)
     await asyncio.sleep(1)
     for beat in range(5):
         heartbeat = {"type": "Ready", "status": "True", "lastHeartbeatTime": f"2026-01-01T00:00:0{beat}Z"}
         await client.patch(NODE.target, "", "a", {"status": {"conditions": [heartbeat]}}, subresource="status")
     await asyncio.sleep(1)
-    assert hearing.heard == ["ns/c *"]
+    assert recorder.heard == ["ns/c *"]
     await client.patch(NODE.target, "", "a", {"metadata": {"labels": {"colour": "red"}}})
     await asyncio.sleep(1)
-    assert hearing.heard == ["ns/c *", "ns/c a"]
+    assert recorder.heard == ["ns/c *", "ns/c a"]
     await remote.close()
 
 
@@ -483,11 +483,11 @@ async def test_failing_listener_does_not_affect_connection_or_other_listeners(se
         raise ZeroDivisionError
 
     remote.on_change(fails)
-    hearing = Hearing(remote)
+    recorder = ChangeRecorder(remote)
     remote.want(C)
     await asyncio.sleep(60)
     assert remote.look(C).connected
-    assert hearing.heard == ["ns/c *"]
+    assert recorder.heard == ["ns/c *"]
     await remote.close()
 
 
