@@ -29,18 +29,18 @@ async def test_grant_creates_management_and_cluster_bindings_and_deletion_remove
 ) -> None:
     async with harness.running():
         await harness.create_cluster()
-        rider = await harness.user()
-        await harness.grant(rider, role, name=f"g-{rider}")
-        assert rider in await harness.says("Granted", f"g-{rider}")
+        user = await harness.user()
+        await harness.grant(user, role, name=f"g-{user}")
+        assert user in await harness.says("Granted", f"g-{user}")
         role_there, here, there = (
             await harness.role(),
-            await harness.management_binding(f"g-{rider}"),
-            await harness.workload_binding(f"g-{rider}"),
+            await harness.management_binding(f"g-{user}"),
+            await harness.workload_binding(f"g-{user}"),
         )
-        await harness.engine.delete(GRANT.target, harness.id, f"g-{rider}")
-        await harness.until_grant_is_gone(f"g-{rider}")
-        assert await harness.management_binding(f"g-{rider}") is None
-        assert await harness.workload_binding(f"g-{rider}") is None
+        await harness.engine.delete(GRANT.target, harness.id, f"g-{user}")
+        await harness.until_grant_is_gone(f"g-{user}")
+        assert await harness.management_binding(f"g-{user}") is None
+        assert await harness.workload_binding(f"g-{user}") is None
     assert role_there is not None
     assert role_there["rules"] == [
         {
@@ -52,10 +52,10 @@ async def test_grant_creates_management_and_cluster_bindings_and_deletion_remove
     ]
     assert here is not None
     assert here["roleRef"]["name"] == f"remuda:cluster:{harness.id}"
-    assert here["subjects"][0]["name"] == rider
+    assert here["subjects"][0]["name"] == user
     assert there is not None
     assert there["roleRef"]["name"] == downstream
-    assert there["subjects"][0]["name"] == rider
+    assert there["subjects"][0]["name"] == user
 
 
 async def test_group_grant_creates_group_binding(harness: AccessHarness) -> None:
@@ -115,14 +115,14 @@ async def test_grant_of_deleted_cluster_is_removed_without_cluster_access(harnes
 async def test_user_deletion_removes_tokens_and_grants(harness: AccessHarness) -> None:
     async with harness.running():
         await harness.create_cluster()
-        rider, name = await harness.user(), f"g-{harness.id}"
-        token = await harness.token(rider)
-        await harness.grant(rider, name=name)
+        user, name = await harness.user(), f"g-{harness.id}"
+        token = await harness.token(user)
+        await harness.grant(user, name=name)
         await harness.says("Granted", name)
         await harness.engine.until(
             TOKEN.target, "", token.obj["metadata"]["name"], lambda obj: obj["metadata"].get("ownerReferences")
         )
-        await harness.engine.delete(USER.target, "", rider)
+        await harness.engine.delete(USER.target, "", user)
         await harness.until_grant_is_gone(name)
         await harness.engine.gone(TOKEN.target, "", token.obj["metadata"]["name"])
         assert await harness.management_binding(name) is None
@@ -132,8 +132,8 @@ async def test_user_deletion_removes_tokens_and_grants(harness: AccessHarness) -
 async def test_idle_grant_writes_nothing_when_reconciled_again(harness: AccessHarness) -> None:
     async with harness.running():
         await harness.create_cluster()
-        rider, name = await harness.user(), f"g-{harness.id}"
-        await harness.grant(rider, name=name)
+        user, name = await harness.user(), f"g-{harness.id}"
+        await harness.grant(user, name=name)
         await harness.says("Granted", name)
         harness.disconnect()
         await eventually(lambda: _shut(harness))
@@ -168,8 +168,8 @@ async def test_modified_cluster_binding_is_restored(harness: AccessHarness) -> N
 
 async def test_creator_owns_cluster_until_grant_is_deleted(harness: AccessHarness) -> None:
     async with harness.running():
-        rider = await harness.user()
-        await harness.create_cluster(**{names.CREATOR: rider})
+        user = await harness.user()
+        await harness.create_cluster(**{names.CREATOR: user})
         await harness.says("Granted", "creator-cluster-owner")
         await harness.engine.until(
             MANAGEMENT_CLUSTER.target, "", harness.id, lambda obj: "remuda.dev/creator-granted" in str(obj["metadata"])
@@ -206,9 +206,9 @@ async def test_invalid_grant_is_rejected_with_reason_and_audited(
 ) -> None:
     async with harness.running():
         await harness.create_cluster()
-        rider = await harness.user()
+        user = await harness.user()
         with AuditLines() as audit, pytest.raises(StatusError, match=words):
-            await harness.grant(rider, **change)
+            await harness.grant(user, **change)
     *again, line = audit.lines
     assert not again or harness.engine.name == "kubernetes"  # which asks twice: before and after its schema
     assert (line["code"], line["verb"]) == (422, "create")
@@ -218,11 +218,11 @@ async def test_invalid_grant_is_rejected_with_reason_and_audited(
 
 async def test_grant_for_missing_cluster_is_rejected(harness: AccessHarness) -> None:
     async with harness.running():
-        rider = await harness.user()
+        user = await harness.user()
         space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": harness.id}}
         await harness.engine.create(NAMESPACES, "", space)
         with pytest.raises(StatusError, match="no cluster has this id"):
-            await harness.grant(rider)
+            await harness.grant(user)
 
 
 async def test_grant_is_immutable(harness: AccessHarness) -> None:

@@ -55,10 +55,10 @@ async def test_no_program_outlives_a_killed_runner(engine: Engine, tmp_path: Pat
         pod = await pod_of(engine, namespace, "long", running)
         log = Reader(tmp_path / "jobs" / pod["metadata"]["uid"] / "log")
 
-        async def told() -> bool:
+        async def has_spawned() -> bool:
             return b"spawned" in log.read(0)[0]
 
-        await eventually(told)
+        await eventually(has_spawned)
         pids = [int(pid) for pid in re.findall(rb"(?:pid|spawned) (\d+)", log.read(0)[0])]
         assert all(map(alive, pids))
         process.send_signal(signal.SIGKILL)

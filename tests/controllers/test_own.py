@@ -65,8 +65,8 @@ async def harness(engine: Engine) -> SelfServiceHarness:
 
 async def test_user_lists_and_revokes_only_own_tokens(harness: SelfServiceHarness) -> None:
     async with harness.running():
-        rider, other = await harness.user(), await harness.user()
-        mine, spare, theirs = await harness.token(rider), await harness.token(rider), await harness.token(other)
+        user, other = await harness.user(), await harness.user()
+        mine, spare, theirs = await harness.token(user), await harness.token(user), await harness.token(other)
         for one in (mine, spare, theirs):
             await harness.known(one.bearer)
         names = {one.obj["metadata"]["name"] for one in (mine, spare)}
@@ -77,7 +77,7 @@ async def test_user_lists_and_revokes_only_own_tokens(harness: SelfServiceHarnes
             foreign = theirs.obj["metadata"]["name"]
             assert (await harness.ask(mine.bearer, f"{TOKENS}/{foreign}", "DELETE"))[0] == 404
             assert (await harness.ask(mine.bearer, f"{TOKENS}/{spare.obj['metadata']['name']}", "DELETE"))[0] == 200
-        assert [(line["user"], line["code"]) for line in audit.lines] == [(rider, 404), (rider, 200)]
+        assert [(line["user"], line["code"]) for line in audit.lines] == [(user, 404), (user, 200)]
         await harness.engine.gone(TOKEN.target, "", spare.obj["metadata"]["name"])
         assert await harness.engine.get(TOKEN.target, "", foreign) is not None
 
@@ -85,8 +85,8 @@ async def test_user_lists_and_revokes_only_own_tokens(harness: SelfServiceHarnes
 async def test_non_users_and_cluster_scoped_tokens_are_denied_own_tokens(harness: SelfServiceHarness) -> None:
     async with harness.running():
         await harness.create_cluster()
-        rider = await harness.user()
-        limited = await harness.token(rider, clusters=(harness.id,))
+        user = await harness.user()
+        limited = await harness.token(user, clusters=(harness.id,))
         await harness.known(limited.bearer)
         for bearer in (limited.bearer, "admin"):
             assert (await harness.ask(bearer, TOKENS))[0] == 403
@@ -101,9 +101,9 @@ async def test_non_users_and_cluster_scoped_tokens_are_denied_own_tokens(harness
 async def test_user_lists_only_reachable_clusters(harness: SelfServiceHarness) -> None:
     async with harness.running():
         await harness.create_cluster()
-        rider, other = await harness.user(), await harness.user()
-        harness.guest = rider
-        mine, theirs = await harness.token(rider), await harness.token(other)
+        user, other = await harness.user(), await harness.user()
+        harness.guest = user
+        mine, theirs = await harness.token(user), await harness.token(other)
         await harness.known(mine.bearer)
         await harness.known(theirs.bearer)
 

@@ -57,10 +57,10 @@ async def test_removed_condition_names_blocking_object(harness: ProvisioningHarn
         await harness.engine.patch(SIM_MACHINE.target, harness.namespace, named(machine), held)
         await harness.delete()
 
-        def told(obj: Json) -> bool:
+        def reports_deletion(obj: Json) -> bool:
             return "kubectl describe simmachine" in condition(obj, "Removed").get("message", "")
 
-        found = await harness.until(CLUSTER, "prairie", told)
+        found = await harness.until(CLUSTER, "prairie", reports_deletion)
         said = condition(found, "Removed")
         assert said["status"] == "Unknown"
         assert "(since 20" in said["message"]

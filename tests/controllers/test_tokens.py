@@ -54,17 +54,17 @@ async def no_longer(harness: AccessHarness, bearer: str) -> None:
 async def test_token_authenticates_its_user(harness: AccessHarness) -> None:
     async with harness.running():
         await harness.create_cluster()
-        rider = await harness.user()
-        token = await harness.token(rider)
-        limited = await harness.token(rider, clusters=(harness.id,))
+        user_name = await harness.user()
+        token = await harness.token(user_name)
+        limited = await harness.token(user_name, clusters=(harness.id,))
         await known(harness, token.bearer)
         await known(harness, limited.bearer)
         caller, narrow = harness.tokens.caller(token.bearer), harness.tokens.caller(limited.bearer)
-        user = await harness.engine.get(USER.target, "", rider)
+        user = await harness.engine.get(USER.target, "", user_name)
     assert caller is not None
     assert narrow is not None
     assert user is not None
-    assert (caller.name, caller.uid, caller.clusters) == (rider, user["metadata"]["uid"], None)
+    assert (caller.name, caller.uid, caller.clusters) == (user_name, user["metadata"]["uid"], None)
     assert caller.groups == ("remuda:users", "system:authenticated")
     assert caller.token == token.obj["metadata"]["name"]
     assert narrow.clusters == (harness.id,)
@@ -93,25 +93,25 @@ async def test_expired_token_is_rejected_and_later_deleted(
 
 async def test_tokens_of_disabled_user_are_rejected_until_enabled(harness: AccessHarness) -> None:
     async with harness.running():
-        rider = await harness.user()
-        token = await harness.token(rider)
+        user_name = await harness.user()
+        token = await harness.token(user_name)
         await known(harness, token.bearer)
-        await harness.engine.patch(USER.target, "", rider, {"enabled": False})
+        await harness.engine.patch(USER.target, "", user_name, {"enabled": False})
         await no_longer(harness, token.bearer)
-        await harness.engine.patch(USER.target, "", rider, {"enabled": True})
+        await harness.engine.patch(USER.target, "", user_name, {"enabled": True})
         await known(harness, token.bearer)
 
 
 async def test_recreated_user_inherits_no_tokens(harness: AccessHarness) -> None:
     async with harness.running():
-        rider = await harness.user()
-        token = await harness.token(rider)
+        user_name = await harness.user()
+        token = await harness.token(user_name)
         name = token.obj["metadata"]["name"]
         await harness.engine.until(TOKEN.target, "", name, lambda obj: obj["metadata"].get("ownerReferences"))
-        await harness.engine.delete(USER.target, "", rider)
-        again = {"apiVersion": USER.api_version, "kind": "User", "metadata": {"name": rider}}
+        await harness.engine.delete(USER.target, "", user_name)
+        again = {"apiVersion": USER.api_version, "kind": "User", "metadata": {"name": user_name}}
         await harness.engine.create(USER.target, "", again)
-        fresh = await harness.token(rider)
+        fresh = await harness.token(user_name)
         await known(harness, fresh.bearer)
         assert refused(harness, token.bearer)
         await harness.engine.gone(TOKEN.target, "", name)

@@ -28,10 +28,10 @@ class ActiveRequestsHarness(AccessHarness):
     async def granted(self) -> str:
         """A user who may reach the cluster."""
         await self.create_cluster()
-        rider = await self.user()
-        await self.grant(rider, "cluster-viewer")  # the cluster is the engine itself, where an owner may anything
+        user = await self.user()
+        await self.grant(user, "cluster-viewer")  # the cluster is the engine itself, where an owner may anything
         await self.says("Granted")
-        return rider
+        return user
 
     async def call(self, bearer: str) -> Call:
         """A watch that goes on, once the token is known."""
@@ -68,8 +68,8 @@ async def ended(call: Call) -> str:
 
 async def test_revoked_token_ends_only_its_own_requests(harness: ActiveRequestsHarness) -> None:
     async with harness.running():
-        rider = await harness.granted()
-        token, other = await harness.token(rider), await harness.token(rider)
+        user = await harness.granted()
+        token, other = await harness.token(user), await harness.token(user)
         call, goes_on = await harness.call(token.bearer), await harness.call(other.bearer)
         name = token.obj["metadata"]["name"]
         await harness.engine.delete(TOKEN.target, "", name)
@@ -79,8 +79,8 @@ async def test_revoked_token_ends_only_its_own_requests(harness: ActiveRequestsH
 
 async def test_expired_token_ends_its_requests(harness: ActiveRequestsHarness) -> None:
     async with harness.running():
-        rider = await harness.granted()
-        token = await harness.token(rider)
+        user = await harness.granted()
+        token = await harness.token(user)
         call = await harness.call(token.bearer)
         await harness.expires_soon(token.obj["metadata"]["name"])
         assert ": it expired at " in await ended(call)
@@ -88,8 +88,8 @@ async def test_expired_token_ends_its_requests(harness: ActiveRequestsHarness) -
 
 async def test_token_narrowed_to_other_clusters_ends_its_requests(harness: ActiveRequestsHarness) -> None:
     async with harness.running():
-        rider = await harness.granted()
-        token = await harness.token(rider)
+        user = await harness.granted()
+        token = await harness.token(user)
         call = await harness.call(token.bearer)
         other = await ActiveRequestsHarness.create(harness.engine)
         await other.create_cluster()
@@ -99,20 +99,20 @@ async def test_token_narrowed_to_other_clusters_ends_its_requests(harness: Activ
 
 async def test_disabling_user_ends_its_requests(harness: ActiveRequestsHarness) -> None:
     async with harness.running():
-        rider = await harness.granted()
-        call = await harness.call((await harness.token(rider)).bearer)
-        await harness.engine.patch(USER.target, "", rider, {"enabled": False})
-        assert f"its user {rider} is disabled" in await ended(call)
+        user = await harness.granted()
+        call = await harness.call((await harness.token(user)).bearer)
+        await harness.engine.patch(USER.target, "", user, {"enabled": False})
+        assert f"its user {user} is disabled" in await ended(call)
 
 
 async def test_revoked_grant_ends_requests_even_when_cluster_is_unreachable(
     harness: ActiveRequestsHarness,
 ) -> None:
     async with harness.running():
-        rider = await harness.granted()
-        call = await harness.call((await harness.token(rider)).bearer)
+        user = await harness.granted()
+        call = await harness.call((await harness.token(user)).bearer)
         harness.disconnect()
         await harness.engine.delete(GRANT.target, harness.id, "g")
-        assert f"{rider} may not get clusters.management.cattle.io {harness.id}" == await ended(call)
+        assert f"{user} may not get clusters.management.cattle.io {harness.id}" == await ended(call)
         harness.reconnect()
         await harness.until_grant_is_gone()

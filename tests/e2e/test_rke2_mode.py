@@ -53,9 +53,9 @@ def declare(fleet: Fleet, name: str, *pools: dict[str, object], **config: object
 
 def test_rke2_three_server_lifecycle_never_has_two_servers_down(fleet: Fleet) -> None:
     wanted: dict[str, object] = {"cni": "none"}
-    mesa = declare(fleet, "mesa", pool("servers", 3, "ec"), pool("work", 1, "w"), machineGlobalConfig=wanted)
-    mesa.apply()
-    nodes = mesa.has_nodes(4)
+    cluster = declare(fleet, "mesa", pool("servers", 3, "ec"), pool("work", 1, "w"), machineGlobalConfig=wanted)
+    cluster.apply()
+    nodes = cluster.has_nodes(4)
     assert {version_of(node) for node in nodes.values()} == {VERSION}
     hosts = [RkeHost(root) for root in fleet.hosts.glob("process/mesa-*/root")]
     servers = [host for host in hosts if host.is_server]
@@ -69,9 +69,11 @@ def test_rke2_three_server_lifecycle_never_has_two_servers_down(fleet: Fleet) ->
 
     with Sampler(servers) as sampler:
         wanted["kube-apiserver-arg"] = ["v=2"]
-        mesa.apply()
-        mesa.until(lambda: all('"v=2"' in arguments(mesa, each) for each in servers_of(mesa)), "all have restarted")
-        mesa.has_nodes(4)
+        cluster.apply()
+        cluster.until(
+            lambda: all('"v=2"' in arguments(cluster, each) for each in servers_of(cluster)), "all have restarted"
+        )
+        cluster.has_nodes(4)
         assert sampler.seen_down() == {server.root for server in servers}
         assert sampler.together(servers) == []
         for server in servers:
@@ -84,14 +86,14 @@ def test_rke2_three_server_lifecycle_never_has_two_servers_down(fleet: Fleet) ->
         assert servers[0].environment() >= {"HOME=/root", "EDITED=yes"}
 
         scaled = time.monotonic()
-        mesa.pools["servers"]["quantity"] = 2
-        mesa.apply()
-        mesa.has_nodes(3)
+        cluster.pools["servers"]["quantity"] = 2
+        cluster.apply()
+        cluster.has_nodes(3)
     left = [server for server in servers if server.root.exists()]
     assert len(left) == 2
     assert sampler.together(left, since=scaled) == []
-    mesa.delete()
-    mesa.leaves_nothing()
+    cluster.delete()
+    cluster.leaves_nothing()
 
 
 def serves_as_rke2(server: RkeHost) -> None:

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from tests.lab.limits import LIMIT_SECONDS
 
-PAUSE, HERD = "remuda.test/pause:1", "remuda.test/herd:1"
+PAUSE, POD_IMAGE = "remuda.test/pause:1", "remuda.test/herd:1"
 PROGRAM = "herd"  # what it is called in either
 
 
-def pack(program: Path, target: Path, names: Sequence[str] = (PAUSE, HERD)) -> Path:
+def pack(program: Path, target: Path, names: Sequence[str] = (PAUSE, POD_IMAGE)) -> Path:
     """As `docker save` writes it, compressed as k3s' own archives are: `target` must end with .tar.zst."""
     layer = _tar({PROGRAM: program.read_bytes()}, mode=0o755)
     config = json.dumps(

@@ -73,17 +73,17 @@ def health() -> int:
 
 @pytest.fixture(scope="module")
 def fleet(network: Network, health: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
-    older, newer, herd = require_peer("k3s", "k3s-next", "k3s-herd")
+    older, newer, pod_program = require_peer("k3s", "k3s-next", "k3s-herd")
     with fleet_on(network, "--health-listen", f"127.0.0.1:{health}") as found:
         for version, binary in ((VERSION, older), (NEWER, newer)):
-            _add(found, version, binary, herd, tmp_path_factory.mktemp("release"))
+            _add(found, version, binary, pod_program, tmp_path_factory.mktemp("release"))
         yield found
 
 
-def _add(fleet: Fleet, version: str, binary: Path, herd: Path, folder: Path) -> None:
+def _add(fleet: Fleet, version: str, binary: Path, pod_program: Path, folder: Path) -> None:
     """As somebody does who has the files of a release."""
     (folder / "k3s").symlink_to(binary)
-    archive = images.pack(herd, folder / "k3s-airgap-images-amd64.tar.zst")
+    archive = images.pack(pod_program, folder / "k3s-airgap-images-amd64.tar.zst")
     done = fleet.remuda("artefacts", "add", "k3s", version, str(folder / "k3s"), str(archive))
     assert done.returncode == 0, done.stderr
 
@@ -123,7 +123,7 @@ def test_one_manifest_becomes_three_servers_and_an_agent_of_real_k3s(cluster: K3
 def test_pod_with_imported_image_runs_on_worker(cluster: K3sCluster, kubectl: Kubectl) -> None:
     container = {
         "name": "herd",
-        "image": images.HERD,
+        "image": images.POD_IMAGE,
         "imagePullPolicy": "Never",
         "args": [f":{PORT}"],
         "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],

@@ -51,13 +51,13 @@ class SupervisedUp:
         ]
         self._names = names
         self.program = self._programs[0]
-        self._tombs = folder / "deaths"
-        self._tombs.mkdir(parents=True, exist_ok=True)
+        self._deaths_folder = folder / "deaths"
+        self._deaths_folder.mkdir(parents=True, exist_ok=True)
         self._environment = dict(environment or {})
         if self.points:
             self._environment |= {
                 steps.VARIABLE: ",".join(sorted(self.points)),
-                steps.ONCE_VARIABLE: str(self._tombs),
+                steps.ONCE_VARIABLE: str(self._deaths_folder),
             }
         self._closing = False
         self._supervisor: asyncio.Task[None] | None = None
@@ -99,7 +99,7 @@ class SupervisedUp:
     @property
     def killed(self) -> list[str]:
         """The points at which somebody has died, in that order."""
-        return [path.name for path in sorted(self._tombs.iterdir(), key=lambda path: path.stat().st_mtime_ns)]
+        return [path.name for path in sorted(self._deaths_folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)]
 
     @property
     def left(self) -> set[str]:

@@ -28,7 +28,7 @@ _MOST_GROWTH = 200.0  # megabytes
 _EXAMPLES = 5  # inputs of one operation in one round
 _NULL = "null is not of type"  # Go's empty times and lists: the real server breaks its schema by them too
 _ENDLESS = ("watch", "follow", "resourceVersion")  # of a query: answers that wait for events or for a revision
-_DOORS = ("/proxy", "/exec", "/attach", "/portforward")  # subresources that lead elsewhere
+_FORWARDED = ("/proxy", "/exec", "/attach", "/portforward")  # subresources that lead elsewhere
 
 
 class Campaign:
@@ -155,7 +155,7 @@ def _asking(campaign: Campaign, operation: Any, until: float) -> Callable[[Any],
 
 def _operations(schema: Any) -> list[Any]:
     found = [result.ok() for result in schema.get_all_operations()]
-    return [one for one in found if not any(door in one.path for door in _DOORS) and "/watch/" not in one.path]
+    return [one for one in found if not any(part in one.path for part in _FORWARDED) and "/watch/" not in one.path]
 
 
 def _megabytes(pid: int) -> float:

@@ -77,9 +77,9 @@ async def test_access_rbac_rules_are_sufficient_and_used(tmp_path: Path, monkeyp
 
 async def a_cluster_with_users(harness: AccessHarness, declared: bool) -> None:
     async with harness.running():
-        rider = await harness.user()
+        user = await harness.user()
         if declared:
-            await harness.create_cluster(**{names.CREATOR: rider})
+            await harness.create_cluster(**{names.CREATOR: user})
         else:
             harness.id = derived_id(harness.cluster)
             await harness.create_control_plane()
@@ -87,7 +87,7 @@ async def a_cluster_with_users(harness: AccessHarness, declared: bool) -> None:
         await harness.engine.until(SECRETS, harness.namespace, "c-kubeconfig", lambda obj: "token" in obj["data"])
         grant = names.join(harness.id, harness.namespace, "owner")
         await harness.says("Granted", grant)
-        token = await harness.token(rider, seconds=2.0)
+        token = await harness.token(user, seconds=2.0)
         await harness.engine.gone(TOKEN.target, "", token.obj["metadata"]["name"])
         for target, place, name in (  # either is made anew
             (TOKEN.target, "", system_user(harness.cluster)),
@@ -96,7 +96,7 @@ async def a_cluster_with_users(harness: AccessHarness, declared: bool) -> None:
             await harness.settled()
             await harness.engine.delete(target, place, name)
             await harness.engine.until(target, place, name, lambda obj: True)
-        await harness.grant(rider, name=f"g-{harness.id}")
+        await harness.grant(user, name=f"g-{harness.id}")
         await harness.says("Granted", f"g-{harness.id}")
         await harness.engine.delete(GRANT.target, harness.id, f"g-{harness.id}")
         await harness.until_grant_is_gone(f"g-{harness.id}")

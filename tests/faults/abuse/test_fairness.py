@@ -32,7 +32,7 @@ PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
 ADMINISTRATOR: Mapping[str, str] = {}
-RIDER = {"Impersonate-User": "rider", "Impersonate-Group": "system:authenticated"}
+PLAIN_USER = {"Impersonate-User": "rider", "Impersonate-Group": "system:authenticated"}
 GUEST = {"Impersonate-User": "guest", "Impersonate-Group": "system:authenticated"}
 NODE = {"Impersonate-User": "system:serviceaccount:default:node-1", "Impersonate-Group": "system:serviceaccounts"}
 
@@ -112,7 +112,7 @@ async def flood(site: Site) -> AsyncIterator[Counter[int]]:
 
     async def attack(client: Client) -> None:
         while True:
-            code, _, _ = await client.ask("POST", PODS, COSTLY, RIDER)
+            code, _, _ = await client.ask("POST", PODS, COSTLY, PLAIN_USER)
             answers[code] += 1
 
     clients = [await site.connect() for _ in range(ATTACKERS)]
@@ -150,20 +150,20 @@ async def test_user_above_request_limit_gets_retry_after_and_others_are_served(s
     """Bodies that never arrive count too: nobody holds all that the server accepts."""
     clients = [await site.connect() for _ in range(200)]
     for client in clients:
-        client.send("POST", CONFIGMAPS, b"{", RIDER, length=1000)
+        client.send("POST", CONFIGMAPS, b"{", PLAIN_USER, length=1000)
 
     async def code_of(user: Mapping[str, str]) -> tuple[int, bytes, Any]:
         code, head, body = await (await site.connect()).ask("POST", CONFIGMAPS, SMALL, user)
         return code, head, msgspec.json.decode(body)
 
     async with asyncio.timeout(LIMIT_SECONDS):
-        code, head, said = await code_of(RIDER)
+        code, head, said = await code_of(PLAIN_USER)
         while code != 429:  # until the last of the heads has arrived
-            code, head, said = await code_of(RIDER)
+            code, head, said = await code_of(PLAIN_USER)
         assert b"\r\nRetry-After: 1\r\n" in head
         assert "user rider has too many requests in progress: at most 200" in said["message"]
         assert (await code_of(GUEST))[0] == 201
         for client in clients:
             client.writer.close()
-        while (await code_of(RIDER))[0] != 201:
+        while (await code_of(PLAIN_USER))[0] != 201:
             pass

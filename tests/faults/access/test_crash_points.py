@@ -89,10 +89,10 @@ async def test_access_controllers_recover_from_crash_at_every_point(tmp_path: Pa
 
 async def live(harness: AccessHarness, *, declared: bool) -> None:
     engine, system = harness.engine, system_user(harness.cluster)
-    rider = await harness.user()
+    user = await harness.user()
     if declared:
-        harness.id = f"c-m-{rider.rpartition('-')[2]}"
-        await harness.create_cluster(**{names.CREATOR: rider})
+        harness.id = f"c-m-{user.rpartition('-')[2]}"
+        await harness.create_cluster(**{names.CREATOR: user})
         await granted(harness, "creator-cluster-owner")
         await until(engine, MANAGEMENT_CLUSTER.target, "", harness.id, lambda obj: "creator-granted" in str(obj))
     else:
@@ -101,7 +101,7 @@ async def live(harness: AccessHarness, *, declared: bool) -> None:
     await harness.admin_kubeconfig()
     await until(engine, SECRETS, harness.namespace, "c-kubeconfig", lambda obj: "token" in obj["data"])
     await granted(harness, names.join(harness.id, harness.namespace, "owner"))
-    token = await harness.token(rider, seconds=3600.0)
+    token = await harness.token(user, seconds=3600.0)
     await until(engine, TOKEN.target, "", named(token.obj), lambda obj: obj["metadata"].get("ownerReferences"))
     await engine.patch(TOKEN.target, "", named(token.obj), {"expiresAt": soon()})
     await engine.gone(TOKEN.target, "", named(token.obj), seconds=LIMIT_SECONDS)
@@ -121,16 +121,16 @@ async def live(harness: AccessHarness, *, declared: bool) -> None:
         lambda obj: obj["metadata"]["annotations"] != {} and "ranch" in str(obj),
     )
     assert again["data"]["token"]
-    await harness.grant(rider, name=f"g-{rider}")
-    await granted(harness, f"g-{rider}")
-    await engine.delete(GRANT.target, harness.id, f"g-{rider}")
-    await engine.gone(GRANT.target, harness.id, f"g-{rider}", seconds=LIMIT_SECONDS)
+    await harness.grant(user, name=f"g-{user}")
+    await granted(harness, f"g-{user}")
+    await engine.delete(GRANT.target, harness.id, f"g-{user}")
+    await engine.gone(GRANT.target, harness.id, f"g-{user}", seconds=LIMIT_SECONDS)
     await engine.delete(RKE_CONTROL_PLANE.target, harness.namespace, "c")
     await engine.delete(SECRETS, harness.namespace, "c-kubeconfig-admin")
     if declared:
         await engine.delete(MANAGEMENT_CLUSTER.target, "", harness.id)
         await engine.delete(NAMESPACES, "", harness.id)
-    await engine.delete(USER.target, "", rider)
+    await engine.delete(USER.target, "", user)
     await engine.gone(USER.target, "", system, seconds=LIMIT_SECONDS)
     await engine.gone(NAMESPACES, "", harness.id, seconds=LIMIT_SECONDS)
     for target in (TOKEN.target, GRANT.target, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS):

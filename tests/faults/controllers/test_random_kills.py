@@ -26,7 +26,7 @@ class Killings:
     """Kills spread over two stories, one of each contract, and over as many more pairs as it takes."""
 
     def __init__(self, found: SupervisedPrograms, victims: dict[Program, int], kills: int, campaign: Campaign) -> None:
-        self._stage = found
+        self._programs = found
         self._victims = victims  # with their weights
         self._kills = kills
         self._campaign = campaign
@@ -40,7 +40,10 @@ class Killings:
             for number in itertools.count():  # a name of its own for each: the cloud's journal is kept by name
                 if self._is_over():
                     break
-                self._stories = [Story(self._stage, NEW, f"new-{number}"), Story(self._stage, OLD, f"old-{number}")]
+                self._stories = [
+                    Story(self._programs, NEW, f"new-{number}"),
+                    Story(self._programs, OLD, f"old-{number}"),
+                ]
                 await asyncio.gather(*(story.run() for story in self._stories))
         finally:
             killing.cancel()
@@ -49,7 +52,7 @@ class Killings:
 
     async def _kill(self) -> None:
         while not self._is_over():
-            await self._stage.view.until(self._is_time, "the stories go on")
+            await self._programs.view.until(self._is_time, "the stories go on")
             (victim,) = self._chance.choices(list(self._victims), list(self._victims.values()))
             if self._chance.random() > EARLY:
                 await victim.ready()

@@ -25,7 +25,7 @@ _OPENED_HERE = 200  # streams of the victim's own, at most
 _ENDLESS = 100_000  # messages: more than any story gives reason for
 
 
-def _tell(story: Callable[[Random], None], campaign: Campaign, full: int) -> None:
+def _run_rounds(story: Callable[[Random], None], campaign: Campaign, full: int) -> None:
     failed = []
     for number in campaign.rounds(full, full):
         seed = campaign.seed + number
@@ -43,7 +43,7 @@ def test_tunnel_ends_lose_no_data_and_agree_in_random_stories(campaign: Campaign
         world.play(script_of(chance, chance.choice((50, 300, 1500))))
         world.settle()
 
-    _tell(story, campaign, 100)
+    _run_rounds(story, campaign, 100)
 
 
 class _Moody:
@@ -133,11 +133,11 @@ def _spoilt_story(chance: Random, *, client: bool) -> None:
 
 
 def test_server_survives_corrupted_client_messages(campaign: Campaign) -> None:
-    _tell(lambda chance: _spoilt_story(chance, client=False), campaign, 400)
+    _run_rounds(lambda chance: _spoilt_story(chance, client=False), campaign, 400)
 
 
 def test_client_survives_corrupted_server_messages(campaign: Campaign) -> None:
-    _tell(lambda chance: _spoilt_story(chance, client=True), campaign, 400)
+    _run_rounds(lambda chance: _spoilt_story(chance, client=True), campaign, 400)
 
 
 _ANSWERS = (
@@ -178,7 +178,7 @@ def test_corrupted_handshake_succeeds_or_is_refused(campaign: Campaign) -> None:
         except HandshakeError:
             pass
 
-    _tell(story, campaign, 2000)
+    _run_rounds(story, campaign, 2000)
 
 
 def test_allow_list_decides_for_any_corrupted_address(campaign: Campaign) -> None:
@@ -191,4 +191,4 @@ def test_allow_list_decides_for_any_corrupted_address(campaign: Campaign) -> Non
         except ValueError:
             pass
 
-    _tell(story, campaign, 2000)
+    _run_rounds(story, campaign, 2000)

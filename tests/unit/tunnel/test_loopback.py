@@ -135,7 +135,7 @@ async def test_disallowed_address_is_not_dialed_and_session_stays_usable(harness
 
 
 async def test_stalled_reader_blocks_no_other_stream_and_loses_no_data(harness: TunnelHarness) -> None:
-    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             for _ in range(400):
                 writer.write(b"z" * 65536)
@@ -146,7 +146,7 @@ async def test_stalled_reader_blocks_no_other_stream_and_loses_no_data(harness: 
 
     await harness.client()
     address = await harness.service(pipe)
-    slow, writer = await harness.open(await harness.service(pour))
+    slow, writer = await harness.open(await harness.service(flood))
     session = harness.sessions.of("corral")[0]
     stream = next(iter(session.mux.streams.values()))
     limits = session.mux.limits

@@ -34,14 +34,14 @@ class FakeStore:
         before = self.get(table, namespace, name)
         entry = Entry(table, namespace, name, Revision(self.revision), value)
         self.entries[table, namespace, name] = entry
-        self._tell(Event("MODIFIED" if before else "ADDED", entry, before))
+        self._notify(Event("MODIFIED" if before else "ADDED", entry, before))
         return entry
 
     def delete(self, table: str, namespace: str, name: str) -> None:
         entry = self.entries.pop((table, namespace, name))
-        self._tell(Event("DELETED", entry, entry))
+        self._notify(Event("DELETED", entry, entry))
 
-    def _tell(self, event: Event) -> None:
+    def _notify(self, event: Event) -> None:
         for listener in self.listeners:
             listener([event])
 

@@ -50,7 +50,7 @@ def test_scale_down_by_zero_or_less_deletes_no_machine(count: int) -> None:
 
 @st.composite
 def machine_lists(draw: st.DrawFn) -> list[Machine]:
-    names_of_herd = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8))
+    machine_names = draw(st.lists(st.sampled_from("abcdefgh"), unique=True, max_size=8))
     return [
         machine(
             name,
@@ -59,7 +59,7 @@ def machine_lists(draw: st.DrawFn) -> list[Machine]:
             deleted=draw(st.sampled_from([None, NOW])),
             created=f"2026-01-0{draw(st.integers(1, 3))}T00:00:00Z",
         )
-        for name in names_of_herd
+        for name in machine_names
     ]
 
 

@@ -63,11 +63,11 @@ def test_failing_plan_is_retried_and_its_error_is_in_cluster_conditions() -> Non
         world.hosts("c")[0].failing = 3
         await world.edit("c", {"kubernetesVersion": "v1.36.5+k3s1"})
 
-        def told() -> bool:
+        def shows_host_error() -> bool:
             cluster = world.declared("c")
             return cluster is not None and any("the disk is full" in one.message for one in cluster.status.conditions)
 
-        await world.until(told, "the words of the host are told")
+        await world.until(shows_host_error, "the words of the host are told")
         await world.ready("c")
         await _well(world)
 
@@ -118,8 +118,8 @@ def test_judge_reports_flapping_plans_except_after_user_edits() -> None:
 
 def test_story_detects_write_during_idle_hour() -> None:
     async def story(world: DeclaredWorld) -> None:
-        told = Story(world, SHAPES[0])
-        await world.declare("c", list(told.pools.values()))
+        random_story = Story(world, SHAPES[0])
+        await world.declare("c", list(random_story.pools.values()))
         await world.ready("c")
         name = world.machines("c", NAMESPACE)[0].metadata.name
 
@@ -130,6 +130,6 @@ def test_story_detects_write_during_idle_hour() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(meddle())
             with pytest.raises(AssertionError, match=name):
-                await told.rest()
+                await random_story.rest()
 
     simulate_declared(story)

@@ -51,7 +51,7 @@ class Manager:
     def __init__(self, folder: Path, **bounds: int) -> None:
         self.store = Artefacts(folder)
         room = ArtefactAdministration(Packing(folder), Uploads(folder, **bounds))
-        self._door = Administration(self._identify, self._permits, {"artefacts": room.answer}, Audit())
+        self._administration = Administration(self._identify, self._permits, {"artefacts": room.answer}, Audit())
         self.asked: list[tuple[str, str]] = []
 
     async def _identify(self, request: Request) -> Caller:
@@ -66,7 +66,9 @@ class Manager:
 
     async def ask(self, method: str, path: str, body: bytes = b"", who: str = "admin") -> tuple[int, Any]:
         headers = {b"authorization": f"Bearer {who}".encode()} if who else {}
-        answer = await self._door.serve(Request(Peer(body), method, f"{ADMINISTRATION}artefacts{path}", headers))
+        answer = await self._administration.serve(
+            Request(Peer(body), method, f"{ADMINISTRATION}artefacts{path}", headers)
+        )
         return answer.status, json.loads(answer.body)
 
     async def upload(self, content: bytes, checksum: str = "") -> str:
