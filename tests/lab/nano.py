@@ -15,9 +15,11 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
@@ -233,3 +235,13 @@ def _free_network() -> str:
             except OSError:
                 continue
             return network
+
+
+@pytest.fixture
+async def nano_hosts(tmp_path: Path) -> AsyncIterator[NanoHosts]:
+    """Hosts of nano that end with their test. Import it in a conftest.py."""
+    nano_hosts = NanoHosts(tmp_path)
+    try:
+        yield nano_hosts
+    finally:
+        await nano_hosts.close()

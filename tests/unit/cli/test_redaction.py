@@ -9,6 +9,7 @@ import json
 import tarfile
 import tracemalloc
 import zlib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,7 @@ def test_bundle_keeps_file_created_concurrently(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
+@cache
 def bomb(size: int) -> str:
     """gzip of so many zeros, in base64: about a thousandth of them."""
     packer = zlib.compressobj(9, wbits=31)
