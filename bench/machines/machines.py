@@ -89,7 +89,7 @@ class Hosts:
         self.connected += 1
 
 
-class Stopwatch(model.Obedient):
+class Stopwatch(model.InstantHost):
     """Servers on which everything works; it notes when each began with its plan."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from bench.report import Broken
 from bench.steady.copying import multiply
 from bench.steady.world import DATA, WORLD, Host, Known, Workload, address, name, write
 from remuda.access import setup as access_setup
-from remuda.access.setup import let_users_in
+from remuda.access.setup import allow_own_tokens
 from remuda.agent.plan import parse
 from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.apiserver.storage.types import Event
@@ -127,7 +127,7 @@ async def _raise(folder: Path, count: int) -> None:
     try:
         world = Fleet(server, data)
         await world.start()
-        await let_users_in(server.client())
+        await allow_own_tokens(server.client())
         await controllers.register_drivers(server.client(), controllers.EVERY)
         await _ready(world, range(count))
         print(f"{count} clusters, {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)

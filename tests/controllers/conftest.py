@@ -25,7 +25,7 @@ from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Key
 from remuda.runtime.caches import Caches
-from remuda.runtime.guard import Offence, guarded
+from remuda.runtime.guard import SlowCallback, guarded
 from remuda.runtime.webhooks import Location, lookup_in, select_in
 from remuda.runtime.webhooks.service import WebhookService
 from tests.controllers.engine import Engine, eventually
@@ -60,10 +60,10 @@ def loop_guard(request: pytest.FixtureRequest, engine: Engine) -> Iterator[None]
     if engine.name != "embedded":
         yield
         return
-    offences: list[Offence] = []
-    with guarded(offences.append):
+    slow_calls: list[SlowCallback] = []
+    with guarded(slow_calls.append):
         yield
-    found = [str(offence) for offence in offences if not offence.involves(_TESTS)]
+    found = [str(slow_call) for slow_call in slow_calls if not slow_call.involves(_TESTS)]
     assert not found, "\n\n".join(found)
 
 

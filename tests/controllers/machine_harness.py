@@ -290,7 +290,7 @@ def phase(wanted: str) -> Any:
 def evictions_answer_404(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Have workload clusters find no Pod that is to be evicted. Return the names of those that are, as they are."""
     asked: list[str] = []
-    ask_to_leave = drain_stages.ask_to_leave
+    evict_pod = drain_stages.evict_pod
 
     class Answering404:
         async def create(self, *args: object, name: str, **options: object) -> bytes:
@@ -298,7 +298,7 @@ def evictions_answer_404(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             raise not_found("", "pods", name)
 
     async def evict(client: Client, pod: Pod, *, grace_seconds: int | None) -> str:
-        return await ask_to_leave(Answering404(), pod, grace_seconds=grace_seconds)  # type: ignore[arg-type]
+        return await evict_pod(Answering404(), pod, grace_seconds=grace_seconds)  # type: ignore[arg-type]
 
     monkeypatch.setattr(drain_stages, "ask_to_leave", evict)
     return asked

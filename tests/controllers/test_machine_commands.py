@@ -18,7 +18,7 @@ from remuda.capi.types import MACHINE
 from remuda.kube.core import JOBS, NAMESPACES, PODS, SECRETS
 from remuda.providers.machine import definitions, options
 from remuda.providers.shared.drivers.sim import Sim
-from remuda.providers.shared.drivers.simcloud import FileCloud, Wish
+from remuda.providers.shared.drivers.simcloud import FileCloud, ServerRequest
 from remuda.providers.shared.drivers.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, Address
 from remuda.providers.shared.jobs import job_spec
 from remuda.providers.shared.jobs.login import known_hosts
@@ -192,7 +192,9 @@ async def test_servers_without_a_machine_are_leaks(engine: Engine, tmp_path: Pat
     cloud = FileCloud(tmp_path / "sim" / f"{namespace}.jsonl")
 
     async def make(name: str, uid: str, owner: str) -> None:
-        await cloud.create(Wish(name=name, tags={TAG_OWNER: owner, TAG_UID: uid, TAG_MACHINE: f"{namespace}/{name}"}))
+        await cloud.create(
+            ServerRequest(name=name, tags={TAG_OWNER: owner, TAG_UID: uid, TAG_MACHINE: f"{namespace}/{name}"})
+        )
 
     await make("kept", kept, plane["metadata"]["uid"])
     await make("foreign", "other", "another-plane")

@@ -127,13 +127,13 @@ async def test_changes_in_place_reach_machines_without_a_rollout(harness: Rollou
         note = {"metadata": {"annotations": {"team": "red"}}}
         await harness.engine.patch(MACHINE_DEPLOYMENT.target, harness.namespace, "md", note)
 
-        def handed_down(machines: list[Json]) -> bool:
+        def propagated(machines: list[Json]) -> bool:
             return all(
                 machine["metadata"]["labels"].get("tier") == "gold" and machine["spec"].get("minReadySeconds") == 7
                 for machine in machines
             )
 
-        await harness.engine.when(MACHINE.target, harness.namespace, handed_down)
+        await harness.engine.when(MACHINE.target, harness.namespace, propagated)
         await harness.engine.when(
             MACHINE_SET.target, harness.namespace, lambda sets: sets[0]["metadata"]["annotations"].get("team") == "red"
         )

@@ -31,7 +31,7 @@ async def main(path: Path, namespace: str) -> None:
         return HttpClient(access)
 
     client = HttpClient(access)
-    await setup.let_users_in(client)
+    await setup.allow_own_tokens(client)
     await roles.install(client)
     manager = Manager(client, name="test", interval=0.02)
     remote = RemoteClusters(dial)

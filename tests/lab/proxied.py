@@ -94,7 +94,7 @@ class ProxiedCluster:
     def taken_back(self, name: str, cluster: str, why: str) -> None:
         """From now on, also from what goes on."""
         self.closed[name, cluster] = why
-        self.proxy.underway.recheck(lambda call: call.caller.name == name)
+        self.proxy.active_requests.recheck(lambda call: call.caller.name == name)
 
     async def _authorize(self, asking: Asking) -> tunnels.Key | None:
         if self.refuse_tunnels:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from remuda.access import authorization, users
-from remuda.access.active_requests import ActiveRequests, end_what_is_taken_back, still_reaching
+from remuda.access.active_requests import ActiveRequests, end_revoked_requests, still_reaching
 from remuda.access.interfaces import Caller
 from remuda.access.system_users import system_user
 from remuda.access.types import GRANT, TOKEN, USER
@@ -43,7 +43,7 @@ class Limited(AccessHarness):
 
     def _add(self, manager: Manager) -> None:
         super()._add(manager)
-        end_what_is_taken_back(ActiveRequests(still_reaching(self.tokens, nobody_may)), manager.caches)
+        end_revoked_requests(ActiveRequests(still_reaching(self.tokens, nobody_may)), manager.caches)
 
 
 async def nobody_may(caller: Caller, cluster: str) -> str:

@@ -37,12 +37,12 @@ class Call:
     """One active request (`with`). `lasting`: it may outlive its caller's token. `why`: the reason why it was ended,
     for the audit line."""
 
-    def __init__(self, underway: ActiveRequests, caller: Caller, cluster: str, lasting: bool) -> None:
+    def __init__(self, active_requests: ActiveRequests, caller: Caller, cluster: str, lasting: bool) -> None:
         self.caller = caller
         self.cluster = cluster
         self.lasting = lasting
         self.why = ""
-        self._active = underway
+        self._active = active_requests
         self._end: Callable[[], object] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -174,20 +174,20 @@ def still_reaching(tokens: Tokens, may_reach: MayReach) -> MayReach:
     return still
 
 
-def end_what_is_taken_back(underway: ActiveRequests, caches: Caches) -> None:
+def end_revoked_requests(active_requests: ActiveRequests, caches: Caches) -> None:
     """Check calls again when a token, a user or an RBAC rule changes."""
 
     def token_changed(before: Object | None, after: Object | None, initial: bool) -> None:
         if before is not None:
-            underway.recheck(lambda call: call.caller.token == before.metadata.name)
+            active_requests.recheck(lambda call: call.caller.token == before.metadata.name)
 
     def user_changed(before: Object | None, after: Object | None, initial: bool) -> None:
         if before is not None:
-            underway.recheck(lambda call: call.caller.name == before.metadata.name)
+            active_requests.recheck(lambda call: call.caller.name == before.metadata.name)
 
     def rule_changed(before: Object | None, after: Object | None, initial: bool) -> None:
         if before is not None:  # a new rule revokes nothing
-            underway.recheck(lambda call: True, twice=True)
+            active_requests.recheck(lambda call: True, twice=True)
 
     caches.of(TOKEN).listen(token_changed)
     caches.of(USER).listen(user_changed)

@@ -81,7 +81,7 @@ def back(headers: Iterable[Header]) -> list[Header]:
     ]
 
 
-def in_the_name_of(caller: Caller) -> list[Header]:
+def caller_headers(caller: Caller) -> list[Header]:
     """Return the impersonation headers of the caller. Raises a StatusError for a caller without a name.
 
     Without impersonation the request would be made as the manager itself, which may do everything.

@@ -50,12 +50,12 @@ class Proxy:
         may_reach: MayReach,
         ways: Transports,
         *,
-        underway: ActiveRequests | None = None,
+        active_requests: ActiveRequests | None = None,
         audit: Audit | None = None,
         at_once: int = 400,
     ) -> None:
         self.at_once = at_once
-        self.underway = underway or ActiveRequests(may_reach)
+        self.active_requests = active_requests or ActiveRequests(may_reach)
         self._audit = audit or Audit()
         self._waiting: Counter[str] = Counter()
         self._identify = identify
@@ -87,8 +87,10 @@ class Proxy:
                     request
                 )  # first, so that the audit line of a bad request names its caller
                 wanted, what = self._judge(request, entry)
-                call = held.enter_context(self.underway.begin(entry.caller, wanted.cluster, lasting=what.open_ended))
-                sent = headers.onward(headers.of(request)) + headers.in_the_name_of(entry.caller)
+                call = held.enter_context(
+                    self.active_requests.begin(entry.caller, wanted.cluster, lasting=what.open_ended)
+                )
+                sent = headers.onward(headers.of(request)) + headers.caller_headers(entry.caller)
                 await self._permit(entry)
                 way = held.enter_context(await self._ways.of(wanted.cluster))
             entry.through = way.through

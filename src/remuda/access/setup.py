@@ -68,7 +68,7 @@ def add(
         SystemUserController(manager, clusters.planes)
 
 
-async def let_users_in(client: Client) -> None:
+async def allow_own_tokens(client: Client) -> None:
     """Let every User create tokens for itself; admission denies tokens for others. Only for the embedded engine, where
     admission is always active."""
     rule = {"apiGroups": [TOKEN.group], "resources": [TOKEN.plural], "verbs": ["create"]}

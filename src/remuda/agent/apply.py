@@ -39,7 +39,7 @@ def carry_out(
                 files.bring(file, config.root)
             except files.FileError as error:
                 return Outcome(outputs, str(error))
-        with Workplace(config) as workplace:
+        with WorkDirectory(config) as workplace:
             for index, instruction in enumerate(plan.instructions):
                 result = _run(instruction, workplace.folder(f"{checksum}_{index}"), attempt, config, stop)
                 if instruction.save_output:
@@ -76,14 +76,14 @@ def _failure(index: int, instruction: Instruction, result: Result) -> str:
     return f"{named} {how}" + (f": {last}" if last else "")
 
 
-class Workplace:
+class WorkDirectory:
     """The folder the commands of one run work in, gone afterwards unless it is to be kept."""
 
     def __init__(self, config: Config) -> None:
         self._keep = config.preserve_work_directory
         self._top = os.path.join(config.work_directory, time.strftime("%Y%m%d-%H%M%S"))
 
-    def __enter__(self) -> Workplace:
+    def __enter__(self) -> WorkDirectory:
         number, top = 0, self._top
         while True:
             try:
@@ -150,7 +150,7 @@ def run_due(plan: Plan, records: Json, checksum: str, config: Config, stop: thre
     Raises instructions.Stopped.
     """
     records = dict(records)
-    with Workplace(config) as workplace:
+    with WorkDirectory(config) as workplace:
         for index, instruction in enumerate(plan.periodic_instructions):
             if not instruction.name:
                 log.once(f"periodic instruction {index} of plan {checksum[:12]} has no name; skipping it")

@@ -160,7 +160,7 @@ class Channel:
             basis, changes = self._basis, dict(self._pending)
         if not changes:
             return secret
-        if basis != Basis.of(secret) or rules.is_overtaken(secret.data, changes):
+        if basis != Basis.of(secret) or rules.is_superseded(secret.data, changes):
             self._drop(changes)
             return secret
         found = api.write(secret, changes)

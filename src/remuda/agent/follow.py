@@ -140,7 +140,7 @@ class Follower:
         if basis != self._basis:
             self._begin(basis, secret.data)
         self._secret = secret
-        if rules.is_overtaken(secret.data, self._results):
+        if rules.is_superseded(secret.data, self._results):
             kept = (rules.PROBES, rules.PERIODIC_OUTPUT)
             self._results = {key: value for key, value in self._results.items() if key in kept}
         self._results = {key: value for key, value in self._results.items() if secret.data.get(key) != value}

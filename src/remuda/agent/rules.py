@@ -168,7 +168,7 @@ def settled(data: Data) -> dict[str, bytes]:
     return {key: value for key, value in over.items() if data.get(key, value) != value}
 
 
-def is_overtaken(data: Data, results: Mapping[str, bytes]) -> bool:
+def is_superseded(data: Data, results: Mapping[str, bytes]) -> bool:
     """The result of a run is not written over the request for another one."""
     ended = results.get(STATE) in (SUCCEEDED.encode(), FAILED.encode())
     return ended and data.get(STATE) == PENDING.encode()

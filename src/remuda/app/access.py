@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from remuda.access import authorization, setup
-from remuda.access.active_requests import ActiveRequests, end_what_is_taken_back, still_reaching
+from remuda.access.active_requests import ActiveRequests, end_revoked_requests, still_reaching
 from remuda.access.administration import Administration, Endpoint, PermitsPath
 from remuda.access.audit import Audit, id_of, impersonated, path_of, reason
 from remuda.access.authorization import Others, Permits
@@ -100,10 +100,10 @@ class Access:
         if self.tokens is None:
             return {ADMINISTRATION: administration.serve}
         may_reach = authorization.reaching(engine.permits)
-        underway = ActiveRequests(still_reaching(self.tokens, may_reach), self.tokens.expires)
-        end_what_is_taken_back(underway, manager.caches)
-        manager.at_end(underway.close)
-        proxy = Proxy(identify, may_reach, self.transports, underway=underway, audit=self.audit)
+        active_requests = ActiveRequests(still_reaching(self.tokens, may_reach), self.tokens.expires)
+        end_revoked_requests(active_requests, manager.caches)
+        manager.at_end(active_requests.close)
+        proxy = Proxy(identify, may_reach, self.transports, active_requests=active_requests, audit=self.audit)
         own = SelfServiceApi(manager.client, manager.caches, self.clusters, identify, may_reach, self.audit)
         return {PREFIX: proxy.serve, OWN: own.serve, ADMINISTRATION: administration.serve}
 

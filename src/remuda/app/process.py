@@ -73,7 +73,7 @@ def run(
 
 def _run(main: Coroutine[Any, Any, int]) -> int:
     if guard.wanted():
-        with guard.guarded(guard.log_offence), asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        with guard.guarded(guard.log_slow_callback), asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             return runner.run(main)
     import uvloop
 

@@ -9,7 +9,7 @@ import time
 
 import msgspec
 
-from remuda.access.setup import let_users_in
+from remuda.access.setup import allow_own_tokens
 from remuda.access.types import Quota
 from remuda.apiserver.server import ApiServer
 from remuda.app import apiserver, controllers, node_server, process
@@ -109,7 +109,7 @@ async def _add(manager: Manager, server: ApiServer, settings: UpSettings, chosen
     audit_denied_requests(server, access.audit)
     if access.tokens is not None:
         server.authenticator.add(UserTokens(access.tokens, server.authenticator.api_audiences))
-        await let_users_in(server.client())
+        await allow_own_tokens(server.client())
     wanted = providers.ProviderSettings(
         site=site,
         bootstrap=settings.bootstrap,

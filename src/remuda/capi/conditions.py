@@ -127,15 +127,15 @@ def aggregate(
     source: str,
     reporters: Iterable[Reporter],
     *,
-    nobody: str,
+    when_empty: str,
     reasons: Reasons | None = None,
     negative: Collection[str] = NEGATIVE,
 ) -> Condition:
-    """Aggregate the same condition of many objects; `nobody` is the reason if there are no objects."""
+    """Aggregate the same condition of many objects; `when_empty` is the reason if there are no objects."""
     classify = classifier(negative)
     sources = [(one, find(one.conditions, source) or _not_reported(source)) for one in reporters]
     if not sources:
-        return condition(target, _status(target, Priority.INFO), nobody)
+        return condition(target, _status(target, Priority.INFO), when_empty)
     gravest = min(classify(found) for _, found in sources)
     groups: defaultdict[tuple[str, str], _Group] = defaultdict(_Group)
     for reporter, found in sources:
@@ -259,7 +259,7 @@ def remediating(machines: Iterable[Reporter], *, by: str = "") -> Condition:
     machines = list(machines)
     waiting = [one for one in machines if is_false(one.conditions, "OwnerRemediated")]
     if waiting:
-        message = aggregate("Remediating", "OwnerRemediated", waiting, nobody="").message
+        message = aggregate("Remediating", "OwnerRemediated", waiting, when_empty="").message
         return condition("Remediating", True, "Remediating", message)
     unhealthy = sorted((not one.control_plane, one.name) for one in machines if is_false(one.conditions, _HEALTH))
     if not unhealthy:

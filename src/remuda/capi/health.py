@@ -158,7 +158,7 @@ def _trouble(machine: Machine, now: float) -> Trouble | None:
     return _of_server(machine) or _of_node(machine, now)
 
 
-def illness(machine: Machine) -> str:
+def health_problem(machine: Machine) -> str:
     """Return the reason of what is wrong with a Machine, whatever its age; empty: nothing."""
     found = _trouble(machine, float("inf"))
     return found.reason if found is not None else ""

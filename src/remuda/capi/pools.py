@@ -43,7 +43,7 @@ class PoolDependencies:
     deployments: Informer[MachineDeployment]
     clusters: Informer[Cluster]
     # Per set, and per Machine by uid: what was seen when all was handed down to it.
-    handed_down: dict[Key, dict[str, object]] = field(default_factory=dict)
+    propagated: dict[Key, dict[str, object]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, manager: Manager, externals: Externals) -> PoolDependencies:
@@ -70,9 +70,9 @@ def index_by_controller(*informers: Informer[Any]) -> None:
 
 def _place_of(obj: Object) -> Iterable[str]:
     owner = obj.metadata.controller
-    return (owner.uid,) if owner is not None else (orphanage(obj.metadata.namespace),)
+    return (owner.uid,) if owner is not None else (uncontrolled_key(obj.metadata.namespace),)
 
 
-def orphanage(namespace: str) -> str:
+def uncontrolled_key(namespace: str) -> str:
     """Return the index key of a namespace's objects without a controller."""
     return f"no controller in {namespace}"

@@ -85,13 +85,13 @@ class Ownership:
             self._others[uid] = known - given
 
 
-def hand_down(draft: Draft, labels: Mapping[str, str], annotations: Mapping[str, str], stale: Keys) -> None:
+def propagate(draft: Draft, labels: Mapping[str, str], annotations: Mapping[str, str], stale: Keys) -> None:
     """Sets what is given on the draft, and removes what is stale."""
-    _hand_down(draft, "labels", labels, stale.labels)
-    _hand_down(draft, "annotations", annotations, stale.annotations)
+    _propagate(draft, "labels", labels, stale.labels)
+    _propagate(draft, "annotations", annotations, stale.annotations)
 
 
-def _hand_down(draft: Draft, part: str, given: Mapping[str, str], stale: Collection[str]) -> None:
+def _propagate(draft: Draft, part: str, given: Mapping[str, str], stale: Collection[str]) -> None:
     present = {key: value for key, value in (draft.metadata.get(part) or {}).items() if key not in stale}
     if present or given or part in draft.metadata:
         draft.metadata[part] = {**present, **given}
@@ -147,17 +147,17 @@ async def send(client: Client, draft: Draft, manager: str) -> bytes:
     return await client.patch(draft.target, *draft.key, patch, field_manager=manager)
 
 
-def hand_down_fields(source: Mapping[str, Any], target: Json) -> None:
+def propagate_fields(source: Mapping[str, Any], target: Json) -> None:
     """Copy the fields that change in place from the spec `source` to the spec `target`."""
     for name in _OTHERS:
         if source.get(name) is not None:
             target[name] = source[name]
         else:
             target.pop(name, None)
-    hand_down_timeouts(source, target)
+    propagate_timeouts(source, target)
 
 
-def hand_down_timeouts(source: Mapping[str, Any], target: Json) -> None:
+def propagate_timeouts(source: Mapping[str, Any], target: Json) -> None:
     """Only what matters to Machines on their way out."""
     wanted = source.get("deletion") or {}
     present = dict(target.get("deletion") or {})

@@ -14,7 +14,7 @@ from remuda.cli.options import HELP, namespace_option
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
-    from remuda.providers.machine.access import Doorway
+    from remuda.providers.machine.access import MachineLogin
 
 
 @click.group(name="machine", context_settings=HELP)
@@ -49,8 +49,8 @@ def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | No
 
     clean_up_when_terminated()
 
-    async def find(client: HttpClient) -> Doorway:
-        return await access.doorway(client, await access.find_machine(client, name, namespace))
+    async def find(client: HttpClient) -> MachineLogin:
+        return await access.machine_login(client, await access.find_machine(client, name, namespace))
 
     async def pin(client: HttpClient) -> None:
         await access.pin(client, found.machine, seen)

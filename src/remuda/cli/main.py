@@ -14,7 +14,7 @@ import remuda
 from remuda.cli import exit_codes
 from remuda.cli.options import HELP
 from remuda.cli.output import wants_no_colour
-from remuda.cli.text_wrap import fit, helped
+from remuda.cli.text_wrap import fit, with_hint
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -88,7 +88,7 @@ class LazyGroup(click.Group):
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
-            raise fit(helped(error)) from None
+            raise fit(with_hint(error)) from None
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command: handle Ctrl-C, honour NO_COLOR, and wrap errors to the width of the terminal.
@@ -108,7 +108,7 @@ class LazyGroup(click.Group):
             click.echo("" if read_only else "\ninterrupted; the management plane continues the operation", err=True)
             raise SystemExit(exit_codes.INTERRUPTED) from None
         except click.ClickException as error:
-            raise fit(helped(error)) from None
+            raise fit(with_hint(error)) from None
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete command names without importing the commands."""

@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from remuda.providers.machine.access import Doorway, NoAccess
+from remuda.providers.machine.access import MachineLogin, NoAccess
 
 _REACH_SECONDS = 5.0
 
 
-def open_shell(door: Doorway, words: Sequence[str]) -> tuple[int, str]:
+def open_shell(door: MachineLogin, words: Sequence[str]) -> tuple[int, str]:
     """Run a command or a shell on the server; as with ssh, the remote shell parses the words.
 
     Return the exit code, and the content of known_hosts afterwards. Raises NoAccess.
@@ -43,7 +43,7 @@ def open_shell(door: Doorway, words: Sequence[str]) -> tuple[int, str]:
 
 
 def _arguments(
-    program: str, door: Doorway, address: str, key: Path, known_hosts: Path, words: Sequence[str]
+    program: str, door: MachineLogin, address: str, key: Path, known_hosts: Path, words: Sequence[str]
 ) -> list[str]:
     if not door.known_hosts:
         print("this server has no pinned host key: pinning the one it presents now", file=sys.stderr)
@@ -64,7 +64,7 @@ def _arguments(
     return [program, "-F", os.devnull, "-i", str(key), *options, *place, *(["--", " ".join(words)] if words else [])]
 
 
-def _reachable(door: Doorway) -> str:
+def _reachable(door: MachineLogin) -> str:
     """Return the first address that accepts a connection. Raises NoAccess."""
     why = ""
     for address in door.login.addresses:
@@ -97,7 +97,7 @@ def _is_device(descriptor: int) -> bool:
     return stat.S_ISCHR(os.fstat(descriptor).st_mode)
 
 
-async def _open_with_asyncssh(door: Doorway, address: str, words: Sequence[str]) -> int:
+async def _open_with_asyncssh(door: MachineLogin, address: str, words: Sequence[str]) -> int:
     import asyncssh
     import msgspec
 

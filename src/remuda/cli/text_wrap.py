@@ -53,7 +53,7 @@ def fit(error: click.ClickException) -> click.ClickException:
     return error
 
 
-def helped(error: click.ClickException) -> click.ClickException:
+def with_hint(error: click.ClickException) -> click.ClickException:
     """Return the error with a hint at what the user probably meant."""
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from remuda.cli.output import table
 from remuda.cli.text_wrap import wrapped
 from remuda.cli.tree_text import span
-from remuda.provisioning.timeline import STAGES, Course, Moment, Timeline
+from remuda.provisioning.timeline import STAGES, MachineTimeline, Moment, Timeline
 
 _DAY = len("2026-01-02")
 _TIME = len("03:04:05")
@@ -49,7 +49,7 @@ def _after(one: Moment) -> str:
     return "" if one.after is None else f"+{span(one.after)}"
 
 
-def _row(one: Course) -> tuple[str, ...]:
+def _row(one: MachineTimeline) -> tuple[str, ...]:
     durations = {stage.name: span(stage.seconds) + ("" if stage.over else "…") for stage in one.stages}
     whole = len(one.stages) == len(STAGES)
     total = span(sum(stage.seconds for stage in one.stages)) if whole else "-"

@@ -54,7 +54,7 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
     over: bool = True
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
+class MachineTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """One machine, from its creation to where it is."""
 
     machine: str
@@ -64,7 +64,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str  # namespace/name
     moments: Sequence[Moment] = ()
-    machines: Sequence[Course] = ()
+    machines: Sequence[MachineTimeline] = ()
 
 
 async def gather(client: Client, namespace: str, name: str) -> Timeline:
@@ -140,7 +140,7 @@ def _with_spans(moments: Iterable[Moment]) -> Iterator[Moment]:
         last[who] = at
 
 
-def _course(machine: Json, now: float) -> Course:
+def _course(machine: Json, now: float) -> MachineTimeline:
     """Up to the stage it is in. A stage that ended before the one ahead of it has been gone through again since: how
     long it took is no longer known, nor of those behind it."""
     found = {str(one.get("type")): one for one in (machine.get("status") or {}).get("conditions") or ()}
@@ -155,7 +155,7 @@ def _course(machine: Json, now: float) -> Course:
             break
         stages.append(Stage(name=name, seconds=end - at))
         at = end
-    return Course(machine=str(machine["metadata"]["name"]), stages=stages)
+    return MachineTimeline(machine=str(machine["metadata"]["name"]), stages=stages)
 
 
 def _ended(one: Mapping[str, Any] | None) -> float | None:

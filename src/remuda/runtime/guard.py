@@ -48,7 +48,7 @@ _STARTS_PROGRAM: CodeType = subprocess.Popen._execute_child.__code__  # type: ig
 _Stack = list[tuple[CodeType, int]]  # each with the line it is at
 
 
-class Offence(msgspec.Struct, frozen=True):
+class SlowCallback(msgspec.Struct, frozen=True):
     """A callback that held up the loop."""
 
     what: str
@@ -79,7 +79,7 @@ class _Work(NamedTuple):
 class Guard:
     """Watches the callbacks run by the thread that makes it, between `start` and `stop`."""
 
-    def __init__(self, report: Callable[[Offence], None], *, limit_seconds: float = LIMIT_SECONDS) -> None:
+    def __init__(self, report: Callable[[SlowCallback], None], *, limit_seconds: float = LIMIT_SECONDS) -> None:
         self._report = report
         self._limit = limit_seconds
         self._thread = threading.get_ident()
@@ -140,7 +140,7 @@ class Guard:
         if not self._reported and not exempt and not _ends_the_loop(handle):
             self._reported = True
             typical = stacks[len(stacks) // 2] if stacks else []
-            self._report(Offence(_name(handle), seconds, waited, _place(handle), _formatted(typical)))
+            self._report(SlowCallback(_name(handle), seconds, waited, _place(handle), _formatted(typical)))
 
     def _on_collection(self, phase: str, info: Mapping[str, int]) -> None:
         if threading.get_ident() == self._thread:
@@ -210,7 +210,7 @@ def _guarded_run(handle: asyncio.Handle) -> None:
 
 
 @contextmanager
-def guarded(report: Callable[[Offence], None], *, limit_seconds: float = LIMIT_SECONDS) -> Iterator[None]:
+def guarded(report: Callable[[SlowCallback], None], *, limit_seconds: float = LIMIT_SECONDS) -> Iterator[None]:
     """Guards the loop that this thread runs meanwhile. `report` may be called by another thread."""
     guard = Guard(report, limit_seconds=limit_seconds)
     guard.start()
@@ -225,8 +225,8 @@ def wanted() -> bool:
     return os.environ.get(VARIABLE, "") not in ("", "0")
 
 
-def log_offence(offence: Offence) -> None:
-    log.warning("%s", offence)
+def log_slow_callback(slow_call: SlowCallback) -> None:
+    log.warning("%s", slow_call)
 
 
 def _name(handle: asyncio.Handle) -> str:

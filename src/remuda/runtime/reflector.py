@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 _SHORT_SECONDS = 1.0  # a watch that brings nothing and ends within this has not worked
 
 
-class Picture(Protocol):
+class WatchedCopy(Protocol):
     def replace(self, items: list[bytes], revision: int) -> None: ...
 
     def change(self, change: Change) -> int:
@@ -39,7 +39,7 @@ class Reflector:
         self,
         client: Client,
         target: Target,
-        picture: Picture,
+        picture: WatchedCopy,
         *,
         namespace: str = "",
         label_selector: str = "",

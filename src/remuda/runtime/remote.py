@@ -249,7 +249,7 @@ class _Link:
 
     async def _list_nodes(self, client: Client, tasks: Tasks) -> Informer[Any]:
         """Return a cache of all Nodes, filled and kept up to date."""
-        informer = Informer(self._nodes.decode, self._nodes.target, transform=without_ballast)
+        informer = Informer(self._nodes.decode, self._nodes.target, transform=without_unused_fields)
         informer.index(PROVIDER_ID, lambda node: (node.spec.provider_id,) if node.spec.provider_id else ())
         informer.listen(self._node_changed)
         reflector = Reflector(client, self._nodes.target, informer)
@@ -342,7 +342,7 @@ def _same(before: Object, after: Object) -> bool:
     return before == msgspec.structs.replace(after, metadata=metadata)
 
 
-def without_ballast(value: bytes) -> bytes:
+def without_unused_fields(value: bytes) -> bytes:
     """Return a Node without its largest unused parts: managedFields and the list of images."""
     node: dict[str, Any] = msgspec.json.decode(value)
     node["metadata"].pop("managedFields", None)

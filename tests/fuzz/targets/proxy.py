@@ -98,7 +98,7 @@ def _check_headers(source: Source) -> None:
             assert name != "sec-websocket-protocol" or "bearer.authorization" not in value
     caller = Caller(name=source.text(), groups=tuple(source.text() for _ in range(source.byte() % 3)))
     try:
-        said = headers.in_the_name_of(caller)
+        said = headers.caller_headers(caller)
     except StatusError as error:
         assert error.code in (401, 403), error
         return

@@ -23,7 +23,7 @@ class Judge:
         self.why: dict[str, str] = {}
         self.error: Exception | None = None
         self.expires: dict[str, float] = {}
-        self.underway = ActiveRequests(self._still, lambda caller: self.expires.get(caller.name))
+        self.active_requests = ActiveRequests(self._still, lambda caller: self.expires.get(caller.name))
 
     async def _still(self, caller: Caller, cluster: str) -> str:
         self.asked.append(caller.name)
@@ -32,10 +32,10 @@ class Judge:
         return self.why.get(caller.name, "")
 
     def call(self, name: str, *, lasting: bool = True) -> Call:
-        return self.underway.begin(Caller(name=name), "c", lasting=lasting).__enter__()
+        return self.active_requests.begin(Caller(name=name), "c", lasting=lasting).__enter__()
 
     async def until(self, asked: int) -> None:
-        await eventually(lambda: len(self.asked) >= asked and not self.underway._checking)
+        await eventually(lambda: len(self.asked) >= asked and not self.active_requests._checking)
 
 
 async def eventually(true: Callable[[], object]) -> None:
@@ -48,7 +48,7 @@ async def test_recheck_authorizes_each_matching_caller_once() -> None:
     judge = Judge()
     calls = [judge.call("ann"), judge.call("ann"), judge.call("bob")]
     judge.why["ann"] = "no grant"
-    judge.underway.recheck(lambda call: call.caller.name == "ann")
+    judge.active_requests.recheck(lambda call: call.caller.name == "ann")
     await judge.until(1)
     assert judge.asked == ["ann"]
     assert [call.why for call in calls] == ["no grant", "no grant", ""]
@@ -57,8 +57,8 @@ async def test_recheck_authorizes_each_matching_caller_once() -> None:
 async def test_recheck_without_active_requests_skips_authorization() -> None:
     judge = Judge()
     judge.call("ann").__exit__()
-    judge.underway.recheck(lambda call: True, twice=True)
-    assert not judge.underway._checking
+    judge.active_requests.recheck(lambda call: True, twice=True)
+    assert not judge.active_requests._checking
 
 
 async def test_request_is_reauthorized_at_token_expiry_and_continues_if_still_valid() -> None:
@@ -77,7 +77,7 @@ async def test_request_continues_and_is_rechecked_after_authorization_error(monk
     judge = Judge()
     judge.error, judge.why["ann"] = service_unavailable("no etcd"), "no grant"
     call = judge.call("ann")
-    judge.underway.recheck(lambda call: True)
+    judge.active_requests.recheck(lambda call: True)
     await eventually(lambda: len(judge.asked) >= 2)
     assert not call.why
     judge.error = None
@@ -90,7 +90,7 @@ async def test_rejected_token_ends_request_with_the_logged_cause() -> None:
     judge.error = unauthorized("not good")
     judge.error.__cause__ = RuntimeError("it was revoked")
     call = judge.call("ann")
-    judge.underway.recheck(lambda call: True)
+    judge.active_requests.recheck(lambda call: True)
     await judge.until(1)
     assert call.why == "it was revoked"
 

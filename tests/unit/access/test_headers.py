@@ -54,7 +54,7 @@ def test_bearer_token_in_websocket_subprotocols_is_not_forwarded() -> None:
 
 def test_impersonation_headers_carry_full_caller_and_system_authenticated() -> None:
     caller = Caller(name="ann", uid="u-1", groups=("riders",), extra={"scopes/x": ("a", "b")})
-    assert headers.in_the_name_of(caller) == [
+    assert headers.caller_headers(caller) == [
         ("Impersonate-User", "ann"),
         ("Impersonate-Uid", "u-1"),
         ("Impersonate-Group", "riders"),
@@ -62,7 +62,7 @@ def test_impersonation_headers_carry_full_caller_and_system_authenticated() -> N
         ("Impersonate-Extra-scopes%2Fx", "a"),
         ("Impersonate-Extra-scopes%2Fx", "b"),
     ]
-    said = headers.in_the_name_of(Caller(name="bo", groups=("system:authenticated",)))
+    said = headers.caller_headers(Caller(name="bo", groups=("system:authenticated",)))
     assert said == [("Impersonate-User", "bo"), ("Impersonate-Group", "system:authenticated")]
 
 
@@ -79,7 +79,7 @@ def test_impersonation_headers_carry_full_caller_and_system_authenticated() -> N
 )
 def test_empty_or_invalid_caller_identity_is_not_impersonated(caller: Caller, code: int) -> None:
     with pytest.raises(StatusError) as refused:
-        headers.in_the_name_of(caller)
+        headers.caller_headers(caller)
     assert refused.value.code == code
 
 

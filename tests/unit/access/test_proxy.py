@@ -323,7 +323,7 @@ async def test_watch_ends_with_403_error_event_when_access_is_revoked(
     assert event["object"]["message"] == f"access to the cluster {ID} has ended"
     (line,) = audit.lines
     assert (line["user"], line["verb"], line["code"], line["why"]) == ("ann", "watch", 200, "no grant any more")
-    await proxied_cluster.until(lambda: not proxied_cluster.proxy.underway.calls)
+    await proxied_cluster.until(lambda: not proxied_cluster.proxy.active_requests.calls)
 
 
 async def test_followed_log_is_aborted_when_access_is_revoked(
@@ -379,8 +379,8 @@ async def test_revoked_access_does_not_end_watches_of_other_users(
         await goes_on.content.readline()
         proxied_cluster.taken_back("ann", ID, "no grant any more")
         assert json.loads(await ended.content.readline())["type"] == "ERROR"
-        assert [call.caller.name for call in proxied_cluster.proxy.underway.calls] == ["bob"]
-        assert not any(call.why for call in proxied_cluster.proxy.underway.calls)
+        assert [call.caller.name for call in proxied_cluster.proxy.active_requests.calls] == ["bob"]
+        assert not any(call.why for call in proxied_cluster.proxy.active_requests.calls)
 
 
 # Strangers in number
@@ -572,10 +572,10 @@ async def test_503_message_distinguishes_failed_api_server_from_lost_tunnel(
 async def test_write_with_lost_response_returns_503_without_retry_after(
     proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster, session: aiohttp.ClientSession, by: str
 ) -> None:
-    async def vanish(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def remove_node(seen: Seen, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.transport.abort()
 
-    workload_cluster.answer = vanish
+    workload_cluster.answer = remove_node
     async with session.post(url(proxied_cluster, PODS), data=b"{}") as answer:
         assert answer.status == 503
         assert "Retry-After" not in answer.headers

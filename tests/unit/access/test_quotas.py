@@ -38,7 +38,7 @@ async def server(tmp_path: Path) -> AsyncIterator[ApiServer]:
     try:
         await install(running.client(), [*access.definitions(), *provisioning()])
         await roles.install(running.client())
-        await access.let_users_in(running.client())
+        await access.allow_own_tokens(running.client())
         yield running
     finally:
         await running.stop()

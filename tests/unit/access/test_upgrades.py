@@ -331,7 +331,7 @@ async def test_upgraded_connection_is_closed_on_both_sides_when_access_is_revoke
     await proxied_cluster.until(lambda: audit.lines)
     (line,) = audit.lines
     assert (line["user"], line["code"], line["why"]) == ("ann", 101, "the token was revoked")
-    assert not proxied_cluster.proxy.underway.calls
+    assert not proxied_cluster.proxy.active_requests.calls
 
 
 class Full(asyncio.Transport):

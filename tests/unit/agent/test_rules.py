@@ -115,10 +115,10 @@ def test_return_to_applied_plan_clears_failures_of_other_plan() -> None:
 
 def test_result_does_not_overwrite_new_pending_request() -> None:
     pending = data(plan_state=b"pending")
-    assert rules.is_overtaken(pending, {"plan-state": b"succeeded"})
-    assert not rules.is_overtaken(pending, {"plan-state": b"in-progress"})
-    assert not rules.is_overtaken(pending, {"probe-statuses": b"{}"})
-    assert not rules.is_overtaken(data(plan_state=b"in-progress"), {"plan-state": b"failed"})
+    assert rules.is_superseded(pending, {"plan-state": b"succeeded"})
+    assert not rules.is_superseded(pending, {"plan-state": b"in-progress"})
+    assert not rules.is_superseded(pending, {"probe-statuses": b"{}"})
+    assert not rules.is_superseded(data(plan_state=b"in-progress"), {"plan-state": b"failed"})
 
 
 def test_periodic_instruction_due_time_depends_on_period_and_failures() -> None:

@@ -130,38 +130,42 @@ class TestSummary:
 
 class TestAggregate:
     def test_aggregate_of_no_objects_uses_given_reason(self) -> None:
-        assert parts(aggregate("MachinesReady", "Ready", [], nobody="NoReplicas")) == ("True", "NoReplicas", "")
-        assert parts(aggregate("ScalingUp", "ScalingUp", [], nobody="NotScalingUp")) == ("False", "NotScalingUp", "")
+        assert parts(aggregate("MachinesReady", "Ready", [], when_empty="NoReplicas")) == ("True", "NoReplicas", "")
+        assert parts(aggregate("ScalingUp", "ScalingUp", [], when_empty="NotScalingUp")) == (
+            "False",
+            "NotScalingUp",
+            "",
+        )
 
     def test_aggregate_reason_follows_source_condition(self) -> None:
         for status, reason in [("True", "Ready"), ("False", "NotReady"), ("Unknown", "ReadyUnknown")]:
-            found = aggregate("WorkerMachinesReady", "Ready", [machine("a", status)], nobody="NoReplicas")
+            found = aggregate("WorkerMachinesReady", "Ready", [machine("a", status)], when_empty="NoReplicas")
             assert (found.type, found.status, found.reason) == ("WorkerMachinesReady", status, reason)
 
     def test_aggregate_of_unreported_condition_is_unknown(self) -> None:
-        found = aggregate("MachinesReady", "Ready", [machine("a", "True"), Reporter("Machine", "b", [])], nobody="")
+        found = aggregate("MachinesReady", "Ready", [machine("a", "True"), Reporter("Machine", "b", [])], when_empty="")
         assert parts(found) == ("Unknown", "ReadyUnknown", "* Machine b: Condition not yet reported")
 
     def test_aggregate_groups_objects_with_equal_messages(self) -> None:
         machines = [machine(name, "False", "no power") for name in ("c", "a", "b")]
-        found = aggregate("MachinesReady", "Ready", machines, nobody="")
+        found = aggregate("MachinesReady", "Ready", machines, when_empty="")
         assert found.message == "* Machines a, b, c: no power"
 
     def test_aggregate_lists_at_most_three_names(self) -> None:
         machines = [machine(name, "False", "no power") for name in "abcde"]
-        found = aggregate("MachinesReady", "Ready", machines, nobody="")
+        found = aggregate("MachinesReady", "Ready", machines, when_empty="")
         assert found.message == "* Machines a, b, c, ... (2 more): no power"
 
     def test_aggregate_lists_control_plane_machines_first(self) -> None:
         machines = [machine(name, "False", "no power", control_plane=name == "d") for name in "abcd"]
         machines += [machine("z", "Unknown", "silent", control_plane=True)]
-        found = aggregate("MachinesReady", "Ready", machines, nobody="")
+        found = aggregate("MachinesReady", "Ready", machines, when_empty="")
         assert found.message == "* Machines d, a, b, ... (1 more): no power\n* Machine z: silent"
 
     def test_aggregate_lists_at_most_three_messages_and_counts_the_rest(self) -> None:
         machines = [machine(f"m{n}", "False", f"fault {n}") for n in range(5)]
         machines += [machine("u", "Unknown", "silent"), machine("fine", "True", "jolly")]
-        found = aggregate("MachinesReady", "Ready", machines, nobody="")
+        found = aggregate("MachinesReady", "Ready", machines, when_empty="")
         assert found.message.split("\n") == [
             "* Machine m0: fault 0",
             "* Machine m1: fault 1",
@@ -176,12 +180,12 @@ class TestAggregate:
             machine("b", "False", "together"),
             machine("c", "False", "together"),
         ]
-        found = aggregate("MachinesReady", "Ready", machines, nobody="")
+        found = aggregate("MachinesReady", "Ready", machines, when_empty="")
         assert found.message == "* Machines b, c: together\n* Machine a: alone"
 
     def test_aggregate_lists_info_messages_only_without_issues(self) -> None:
         machines = [machine(name, "True", f"news of {name}") for name in "abcd"] + [machine("silent", "True")]
-        found = aggregate("MachinesReady", "Ready", machines, nobody="")
+        found = aggregate("MachinesReady", "Ready", machines, when_empty="")
         assert found.status == "True"
         assert found.message.split("\n") == [
             "* Machine a: news of a",
@@ -195,7 +199,7 @@ class TestAggregate:
             return Reporter(kind, name, [condition("ScalingUp", True, "ScalingUp", "from 1 to 2")])
 
         reporters = [scaling("MachineSet", "s"), scaling("DevControlPlane", "cp"), scaling("MachineSet", "r")]
-        found = aggregate("ScalingUp", "ScalingUp", reporters, nobody="NotScalingUp")
+        found = aggregate("ScalingUp", "ScalingUp", reporters, when_empty="NotScalingUp")
         assert parts(found) == (
             "True",
             "ScalingUp",
@@ -208,7 +212,7 @@ class TestAggregate:
             for kind in ("Alpha", "Beta")
             for n in range(2)
         ]
-        found = aggregate("AllReady", "Ready", reporters, nobody="")
+        found = aggregate("AllReady", "Ready", reporters, when_empty="")
         assert found.message.split("\n") == [
             "* Alpha alpha-0: fault 0",
             "* Alpha alpha-1: fault 1",
@@ -231,8 +235,8 @@ class TestAggregate:
     )
     def test_aggregate_is_independent_of_object_order(self, machines: list[Reporter], random: Any) -> None:
         shuffled = random.sample(machines, len(machines))
-        one = aggregate("MachinesReady", "Ready", machines, nobody="NoReplicas")
-        assert one == aggregate("MachinesReady", "Ready", shuffled, nobody="NoReplicas")
+        one = aggregate("MachinesReady", "Ready", machines, when_empty="NoReplicas")
+        assert one == aggregate("MachinesReady", "Ready", shuffled, when_empty="NoReplicas")
         statuses = {each.conditions[0].status for each in machines}
         assert one.status == next((bad for bad in ("False", "Unknown") if bad in statuses), "True")
         assert sum(line.startswith("* ") for line in one.message.split("\n")) <= 3

@@ -11,45 +11,45 @@ from remuda.capi import propagation
 TIMEOUTS = ("nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds")
 
 
-def handed_down(source: dict[str, Any], target: dict[str, Any]) -> dict[str, Any]:
+def propagated(source: dict[str, Any], target: dict[str, Any]) -> dict[str, Any]:
     result = copy.deepcopy(target)
-    propagation.hand_down_fields(source, result)
+    propagation.propagate_fields(source, result)
     return result
 
 
 def test_in_place_fields_are_set_and_removed() -> None:
     source = {"minReadySeconds": 5, "taints": [{"key": "a"}]}
     target = {"minReadySeconds": 1, "readinessGates": [{"conditionType": "X"}], "version": "v1"}
-    assert handed_down(source, target) == {"minReadySeconds": 5, "taints": [{"key": "a"}], "version": "v1"}
+    assert propagated(source, target) == {"minReadySeconds": 5, "taints": [{"key": "a"}], "version": "v1"}
 
 
 def test_revision_fields_are_not_handed_down() -> None:
     source = {"version": "v2", "providerID": "b", "failureDomain": "z", "infrastructureRef": {"name": "new"}}
     target = {"version": "v1", "providerID": "a", "infrastructureRef": {"name": "old"}}
-    assert handed_down(source, target) == target
+    assert propagated(source, target) == target
 
 
 def test_zero_values_are_handed_down() -> None:
-    assert handed_down({"minReadySeconds": 0}, {"minReadySeconds": 5}) == {"minReadySeconds": 0}
-    assert handed_down({"deletion": {"nodeDrainTimeoutSeconds": 0}}, {}) == {"deletion": {"nodeDrainTimeoutSeconds": 0}}
+    assert propagated({"minReadySeconds": 0}, {"minReadySeconds": 5}) == {"minReadySeconds": 0}
+    assert propagated({"deletion": {"nodeDrainTimeoutSeconds": 0}}, {}) == {"deletion": {"nodeDrainTimeoutSeconds": 0}}
 
 
 def test_empty_deletion_object_is_removed() -> None:
-    assert handed_down({}, {"deletion": {"nodeDrainTimeoutSeconds": 5}}) == {}
+    assert propagated({}, {"deletion": {"nodeDrainTimeoutSeconds": 5}}) == {}
 
 
 def test_admission_defaults_are_not_removed() -> None:
     filled = {"deletion": {"nodeDeletionTimeoutSeconds": 10}}
-    assert handed_down({}, filled) == filled
-    assert handed_down({"deletion": {"nodeDeletionTimeoutSeconds": 0}}, filled) == {
+    assert propagated({}, filled) == filled
+    assert propagated({"deletion": {"nodeDeletionTimeoutSeconds": 0}}, filled) == {
         "deletion": {"nodeDeletionTimeoutSeconds": 0}
     }
-    assert handed_down({}, {"deletion": {"nodeDeletionTimeoutSeconds": 60}}) == {}
+    assert propagated({}, {"deletion": {"nodeDeletionTimeoutSeconds": 60}}) == {}
 
 
 def test_hand_down_timeouts_copies_only_deletion_timeouts() -> None:
     target = {"minReadySeconds": 1}
-    propagation.hand_down_timeouts({"minReadySeconds": 9, "deletion": {"nodeDrainTimeoutSeconds": 3}}, target)
+    propagation.propagate_timeouts({"minReadySeconds": 9, "deletion": {"nodeDrainTimeoutSeconds": 3}}, target)
     assert target == {"minReadySeconds": 1, "deletion": {"nodeDrainTimeoutSeconds": 3}}
 
 
@@ -61,7 +61,7 @@ specs = st.fixed_dictionaries(
 
 @given(source=specs, target=specs)
 def test_handing_down_is_idempotent(source: dict[str, Any], target: dict[str, Any]) -> None:
-    once = handed_down(source, target)
-    assert handed_down(source, once) == once
+    once = propagated(source, target)
+    assert propagated(source, once) == once
     assert once.get("version") == target.get("version")
     assert once.get("minReadySeconds") == source.get("minReadySeconds")

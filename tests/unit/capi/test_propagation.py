@@ -33,19 +33,19 @@ def draft(labels: Json | None = None, annotations: Json | None = None) -> Draft:
 class TestHandDown:
     def test_hand_down_sets_given_labels_and_keeps_others(self) -> None:
         changed = draft({"theirs": "1"})
-        propagation.hand_down(changed, {"ours": "2"}, {"note": "3"}, Keys())
+        propagation.propagate(changed, {"ours": "2"}, {"note": "3"}, Keys())
         assert changed.metadata["labels"] == {"theirs": "1", "ours": "2"}
         assert changed.metadata["annotations"] == {"note": "3"}
 
     def test_hand_down_removes_stale_keys(self) -> None:
         changed = draft({"a": "1", "b": "2"}, {"c": "3"})
-        propagation.hand_down(changed, {}, {}, keys("a", "c"))
+        propagation.propagate(changed, {}, {}, keys("a", "c"))
         assert changed.patches() == ({"metadata": {"labels": {"a": None}, "annotations": {"c": None}}}, {})
 
     @pytest.mark.parametrize("labels", [None, {}, {"a": "1"}])
     def test_hand_down_without_changes_makes_no_patch(self, labels: Json | None) -> None:
         changed = draft(labels)
-        propagation.hand_down(changed, labels or {}, {}, Keys())
+        propagation.propagate(changed, labels or {}, {}, Keys())
         assert changed.patches() == ({}, {})
 
     @given(
@@ -57,7 +57,7 @@ class TestHandDown:
         self, present: Json, given: Json, stale: set[str]
     ) -> None:
         changed = draft(present)
-        propagation.hand_down(changed, given, {}, Keys(frozenset(stale)))
+        propagation.propagate(changed, given, {}, Keys(frozenset(stale)))
         assert changed.metadata["labels"] == {k: v for k, v in present.items() if k not in stale} | given
 
 
@@ -127,7 +127,7 @@ class TestStale:
         patch = {"metadata": {"labels": {"theirs": "1"}}}
         both = Draft(THINGS, await client.patch(THINGS, "default", "a", patch, field_manager="them"))
         assert await ownership.stale(both, {}, {}, ("us",)) == Keys(frozenset({"ours"}))
-        propagation.hand_down(both, {}, {}, Keys(frozenset({"ours"})))
+        propagation.propagate(both, {}, {}, Keys(frozenset({"ours"})))
         rest = Draft(THINGS, await propagation.send(client, both, "us"))
         assert rest.metadata["labels"] == {"theirs": "1"}
         assert await ownership.stale(rest, {}, {}, ("us",)) == Keys()
@@ -135,7 +135,7 @@ class TestStale:
 
     async def test_overwritten_foreign_label_becomes_own(self, client: Client) -> None:
         made = await make(client, {"a": "theirs"}, "them")
-        propagation.hand_down(made, {"a": "ours"}, {}, Keys())
+        propagation.propagate(made, {"a": "ours"}, {}, Keys())
         changed = Draft(THINGS, await propagation.send(client, made, "us"))
         assert await Ownership(client).stale(changed, {}, {}, ("us",)) == Keys(frozenset({"a"}))
 
@@ -144,13 +144,13 @@ class TestStale:
         made = await make(client, {"a": "theirs"}, "them")
         assert await ownership.stale(made, {}, {}, ("us",)) == Keys()
         assert await ownership.stale(made, {"a": "ours"}, {}, ("us",)) == Keys()
-        propagation.hand_down(made, {"a": "ours"}, {}, Keys())
+        propagation.propagate(made, {"a": "ours"}, {}, Keys())
         changed = Draft(THINGS, await propagation.send(client, made, "us"))
         assert await ownership.stale(changed, {}, {}, ("us",)) == Keys(frozenset({"a"}))
 
     async def test_outdated_draft_is_rejected_with_conflict(self, client: Client) -> None:
         made = await make(client, {"a": "1"})
         await client.patch(THINGS, "default", "a", {"metadata": {"labels": {"b": "1"}}})
-        propagation.hand_down(made, {"c": "1"}, {}, Keys())
+        propagation.propagate(made, {"c": "1"}, {}, Keys())
         with pytest.raises(Exception, match="modified"):
             await propagation.send(client, made, "us")

@@ -112,8 +112,8 @@ def test_putting_same_conditions_again_changes_nothing(first: list[Condition], s
     put(status, first, generation=1, now=EARLY)
     put(status, second, generation=1, now=EARLY)
     before = copy.deepcopy(status)
-    last_words = {one.type: one for one in second}.values()
-    put(status, last_words, generation=1, now=LATE)
+    last_output = {one.type: one for one in second}.values()
+    put(status, last_output, generation=1, now=LATE)
     assert status == before
 
 

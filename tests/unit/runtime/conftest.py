@@ -10,7 +10,7 @@ import pytest
 from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.kube.client import Client
 from remuda.lab import driver_conformance
-from remuda.runtime.guard import Offence, guarded
+from remuda.runtime.guard import SlowCallback, guarded
 
 # Tests, and the conformance tests of drivers, which are part of the package.
 _OURS = (f"{Path(__file__).parents[3]}/tests/", f"{Path(driver_conformance.__file__).parent}/")
@@ -22,10 +22,10 @@ def loop_guard(request: pytest.FixtureRequest) -> Iterator[None]:
     if getattr(request.module, "UNGUARDED", False):
         yield
         return
-    offences: list[Offence] = []
-    with guarded(offences.append):
+    slow_calls: list[SlowCallback] = []
+    with guarded(slow_calls.append):
         yield
-    found = [str(offence) for offence in offences if not any(map(offence.involves, _OURS))]
+    found = [str(slow_call) for slow_call in slow_calls if not any(map(slow_call.involves, _OURS))]
     assert not found, "\n\n".join(found)
 
 

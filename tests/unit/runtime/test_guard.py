@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from remuda.runtime import guard
-from remuda.runtime.guard import Guard, Offence, guarded, log_offence, wanted
+from remuda.runtime.guard import Guard, SlowCallback, guarded, log_slow_callback, wanted
 from tests.lab.limits import LIMIT_SECONDS
 
 UNGUARDED = True
@@ -27,12 +27,12 @@ UNGUARDED = True
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
-def watched(work: Work, report: Callable[[], None] = lambda: None) -> list[Offence]:
+def watched(work: Work, report: Callable[[], None] = lambda: None) -> list[SlowCallback]:
     """Return what the guard holds against a task of ours; call `report` at each offence."""
-    offences: list[Offence] = []
+    slow_calls: list[SlowCallback] = []
 
-    def note(offence: Offence) -> None:
-        offences.append(offence)
+    def note(slow_call: SlowCallback) -> None:
+        slow_calls.append(slow_call)
         report()
 
     async def main() -> None:
@@ -40,7 +40,7 @@ def watched(work: Work, report: Callable[[], None] = lambda: None) -> list[Offen
 
     with guarded(note):
         asyncio.run(main())
-    return offences
+    return slow_calls
 
 
 def compute(seconds: float, *, until_seen: bool = False) -> None:
@@ -67,19 +67,19 @@ async def yields() -> None:
 
 
 def test_guard_reports_long_computation_with_stack() -> None:
-    (offence,) = watched(computes)
-    assert (offence.what, offence.waited) == ("task ours (computes)", False)
-    assert offence.seconds > 0.24
-    assert "compute(0.25, until_seen=True)" in offence.stack[0]
-    assert guard.__file__ not in "".join(offence.stack)
-    assert str(offence).startswith(f"task ours (computes) computed for {offence.seconds * 1000:.0f} ms")
+    (slow_call,) = watched(computes)
+    assert (slow_call.what, slow_call.waited) == ("task ours (computes)", False)
+    assert slow_call.seconds > 0.24
+    assert "compute(0.25, until_seen=True)" in slow_call.stack[0]
+    assert guard.__file__ not in "".join(slow_call.stack)
+    assert str(slow_call).startswith(f"task ours (computes) computed for {slow_call.seconds * 1000:.0f} ms")
 
 
 def test_guard_attributes_offence_to_file_of_task() -> None:
     """A look may come when only the interpreter's own code is on the stack, as when a task ends and wakes who waits."""
-    (offence,) = watched(computes)
-    assert offence.place == __file__
-    unseen = msgspec.structs.replace(offence, stack=("  File base_events.py, in call_soon",))
+    (slow_call,) = watched(computes)
+    assert slow_call.place == __file__
+    unseen = msgspec.structs.replace(slow_call, stack=("  File base_events.py, in call_soon",))
     assert unseen.involves(f"{Path(__file__).parent}/")
     assert not unseen.involves("/elsewhere/")
 
@@ -118,10 +118,10 @@ def waiting() -> Iterator[Waiting]:
 
 @pytest.mark.parametrize("how", ["sleeps", "waits_for_a_lock", "waits_for_a_child"])
 def test_guard_reports_blocking_wait(how: str, waiting: Waiting) -> None:
-    (offence,) = watched(getattr(waiting, how), waiting.end)
-    assert (offence.what, offence.waited) == (f"task ours (Waiting.{how})", True)
-    assert how in offence.stack[0]
-    assert "waited for" in str(offence)
+    (slow_call,) = watched(getattr(waiting, how), waiting.end)
+    assert (slow_call.what, slow_call.waited) == (f"task ours (Waiting.{how})", True)
+    assert how in slow_call.stack[0]
+    assert "waited for" in str(slow_call)
 
 
 def test_guard_ignores_task_that_yields() -> None:
@@ -185,7 +185,7 @@ def test_guard_ignores_wait_for_runnable_thread(monkeypatch: pytest.MonkeyPatch)
 
 def test_guard_subtracts_watchdog_queueing_time() -> None:
     """The watchdog may hold the interpreter lock while it queues; the loop's thread then sleeps."""
-    judging = Guard(lambda offence: None)
+    judging = Guard(lambda slow_call: None)
     idle = guard._Work(own=0.0, others=0.0, watchdog=0.0, runnable=False)
     assert judging._has_waited(0.06, idle, idle)
     assert not judging._has_waited(0.06, idle, idle._replace(watchdog=0.04))
@@ -243,7 +243,7 @@ def test_guard_ignores_first_import(tmp_path: Any, monkeypatch: pytest.MonkeyPat
 
 
 def test_callbacks_are_watched_as_tasks_are() -> None:
-    offences: list[Offence] = []
+    slow_calls: list[SlowCallback] = []
 
     def slow_callback() -> None:
         compute(0.25)
@@ -252,9 +252,9 @@ def test_callbacks_are_watched_as_tasks_are() -> None:
         asyncio.get_running_loop().call_soon(slow_callback)
         await asyncio.sleep(0.01)
 
-    with guarded(offences.append):
+    with guarded(slow_calls.append):
         asyncio.run(main())
-    assert [(offence.what, offence.place) for offence in offences] == [
+    assert [(slow_call.what, slow_call.place) for slow_call in slow_calls] == [
         ("callback test_callbacks_are_watched_as_tasks_are.<locals>.slow_callback", __file__)
     ]
 
@@ -267,18 +267,18 @@ def test_guard_ignores_loops_of_other_threads() -> None:
 
 
 def test_guard_limit_is_configurable() -> None:
-    offences: list[Offence] = []
-    with guarded(offences.append, limit_seconds=0.5):
+    slow_calls: list[SlowCallback] = []
+    with guarded(slow_calls.append, limit_seconds=0.5):
         asyncio.run(computes_unseen())
-    assert offences == []
+    assert slow_calls == []
 
 
 def test_only_one_guard_can_run_and_stop_restores_asyncio() -> None:
     plain = asyncio.Handle._run
-    with guarded(lambda offence: None):
+    with guarded(lambda slow_call: None):
         assert asyncio.Handle._run is not plain
         with pytest.raises(RuntimeError, match="already has a guard"):
-            Guard(lambda offence: None).start()
+            Guard(lambda slow_call: None).start()
     assert asyncio.Handle._run is plain
     assert not [thread for thread in threading.enumerate() if thread.name == "loop guard"]
     assert not [callback for callback in gc.callbacks if "Guard" in repr(callback)]
@@ -291,5 +291,5 @@ def test_guard_is_enabled_by_environment_variable(value: str, on: bool, monkeypa
 
 
 def test_guard_offence_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    log_offence(Offence("task x (y)", 0.123, False))
+    log_slow_callback(SlowCallback("task x (y)", 0.123, False))
     assert "task x (y) computed for 123 ms in the event loop:\n  (no stack" in caplog.text

@@ -20,7 +20,7 @@ from remuda.kube.errors import StatusError, UnreadableWatch, unauthorized
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Condition, Key, Kind, Part
 from remuda.lab.simulator.loop import START
-from remuda.runtime.remote import NODE, PROVIDER_ID, Node, RemoteClusters, RemoteSettings, without_ballast
+from remuda.runtime.remote import NODE, PROVIDER_ID, Node, RemoteClusters, RemoteSettings, without_unused_fields
 from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.runtime.things import until, virtually
 
@@ -535,12 +535,12 @@ def test_cached_nodes_omit_managed_fields_and_images() -> None:
         "spec": {"providerID": "cloud://a"},
         "status": {"images": [{"names": ["big"]}], "phase": "Running"},
     }
-    assert msgspec.json.decode(without_ballast(msgspec.json.encode(whole))) == {
+    assert msgspec.json.decode(without_unused_fields(msgspec.json.encode(whole))) == {
         "metadata": {"name": "a", "labels": {"x": "y"}},
         "spec": {"providerID": "cloud://a"},
         "status": {"phase": "Running"},
     }
-    assert without_ballast(b'{"metadata":{}}') == b'{"metadata":{}}'
+    assert without_unused_fields(b'{"metadata":{}}') == b'{"metadata":{}}'
 
 
 class TellingStatus(Part):

@@ -72,13 +72,13 @@ def keep(place: UnitDirectory, name: str) -> int:
     if lock is None:
         return 0  # there is one
     try:
-        Keeper(place, name).keep()
+        UnitKeeper(place, name).keep()
     finally:
         os.close(lock)
     return 0
 
 
-class Keeper:
+class UnitKeeper:
     def __init__(self, place: UnitDirectory, name: str) -> None:
         self._place = place
         self._name = name

@@ -34,7 +34,7 @@ from remuda.apiserver.apply.fieldset import LEAF, Fields, difference, overlaid, 
 from remuda.apiserver.apply.ownership import (
     Obj,
     changes,
-    dispossess,
+    drop_from_managers,
     of_known_versions,
     write_entries,
 )
@@ -107,7 +107,7 @@ def _update(
     if not changed and not removed:
         return False
     previous = entries.pop(own.key, None) if changed else None
-    touched = dispossess(entries, changed, removed)
+    touched = drop_from_managers(entries, changed, removed)
     if changed:
         kept = difference(previous.fields, removed) if previous else LEAF
         own.fields = overlaid(kept, changed)

@@ -86,7 +86,7 @@ def _completed(obj: Obj, parts: Obj) -> Obj:
     return obj if out is None else out
 
 
-def dispossess(entries: Entries, changed: Fields, removed: Fields) -> bool:
+def drop_from_managers(entries: Entries, changed: Fields, removed: Fields) -> bool:
     """Takes changed and removed fields from everybody, and forgets who is left with nothing."""
     touched = False
     for key, entry in list(entries.items()):

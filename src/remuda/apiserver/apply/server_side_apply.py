@@ -31,7 +31,7 @@ from remuda.apiserver.apply.ownership import (
     UNOWNED,
     Obj,
     changes,
-    dispossess,
+    drop_from_managers,
     of_known_versions,
     write_entries,
 )
@@ -159,7 +159,7 @@ class _Application:
         contested = self._contested(changed)
         if contested and not force:
             self._yield_or_refuse(contested)
-        dispossess(self.others, changed, removed)
+        drop_from_managers(self.others, changed, removed)
         return self._finished(new, is_same)
 
     def _merged(self) -> Obj:

@@ -58,7 +58,7 @@ def _keep(new: Obj, live: Obj, field: str) -> bool:
     return changed
 
 
-def untouchable(resource: Resource, subresource: str) -> Fields:
+def unchangeable_fields(resource: Resource, subresource: str) -> Fields:
     """The fields a write cannot change and therefore never owns."""
     if subresource == "status":
         return _fields(resource.status_leaves)

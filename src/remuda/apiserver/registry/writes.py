@@ -29,7 +29,7 @@ from remuda.apiserver.registry.patches import patched
 from remuda.apiserver.registry.quotas import check_quotas
 from remuda.apiserver.registry.reads import Reader
 from remuda.apiserver.registry.served import Served
-from remuda.apiserver.registry.status_isolation import forget_status, keep_other_side, untouchable
+from remuda.apiserver.registry.status_isolation import forget_status, keep_other_side, unchangeable_fields
 from remuda.apiserver.registry.validation import complain, decode_strictly, drop_repeated_owners, validate
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.walk import Structural
@@ -105,7 +105,7 @@ class Writer:
             api_version=resource.api_version,
             subresource="",
             now=clock.now(),
-            reset=untouchable(resource, ""),
+            reset=unchangeable_fields(resource, ""),
             blank=resource.blank,
         )
         return await self._finish_create(call, obj, options)
@@ -221,7 +221,7 @@ class Writer:
                 kind=resource.kind,
                 subresource=call.subresource,
                 now=clock.now(),
-                reset=untouchable(resource, call.subresource),
+                reset=unchangeable_fields(resource, call.subresource),
                 blank=resource.blank,
             )
             self._decode(call, new, options)
@@ -307,7 +307,7 @@ class Writer:
                 api_version=resource.api_version,
                 subresource=call.subresource,
                 now=clock.now(),
-                reset=untouchable(resource, call.subresource),
+                reset=unchangeable_fields(resource, call.subresource),
                 blank=resource.blank,
             )
         self._carry_over(resource, new, live)

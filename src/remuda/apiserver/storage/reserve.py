@@ -90,7 +90,7 @@ class _Object(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Object).decode
 
 
-def leads_to_less(kind: str, entry: Entry) -> bool:
+def leads_to_delete(kind: str, entry: Entry) -> bool:
     """Return True if a change is a delete, or a step towards one: finalizers are removed one by one."""
     if kind == "DELETED":
         return True

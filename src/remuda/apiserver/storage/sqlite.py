@@ -18,7 +18,7 @@ from remuda.apiserver.storage.disk import Disk
 from remuda.apiserver.storage.feeds import BufferedFeed
 from remuda.apiserver.storage.history import DEFAULT_BYTES, DEFAULT_EVENTS, History
 from remuda.apiserver.storage.memory import Memory
-from remuda.apiserver.storage.reserve import Reserve, free_bytes, leads_to_less
+from remuda.apiserver.storage.reserve import Reserve, free_bytes, leads_to_delete
 from remuda.apiserver.storage.types import (
     Damage,
     DiskFull,
@@ -277,7 +277,7 @@ class SqliteStore:
             raise WriteConflict(f"{table} {namespace}/{name} is not as expected")
         revision = Revision(self._assigned + 1)
         entry = Entry(table, namespace, name, revision, encode(revision))
-        if self._is_full() and not leads_to_less(kind, entry) and (why := self.lack_of_room()):
+        if self._is_full() and not leads_to_delete(kind, entry) and (why := self.lack_of_room()):
             raise DiskFull(why)
         self._assigned = revision
         write = Write(Event(kind, entry, current), self._loop.create_future())

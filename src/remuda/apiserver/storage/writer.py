@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeVar
 
 from remuda.apiserver.storage.disk import Disk
-from remuda.apiserver.storage.reserve import Reserve, leads_to_less
+from remuda.apiserver.storage.reserve import Reserve, leads_to_delete
 from remuda.apiserver.storage.types import DiskFull, Entry, Event, Revision, StorageFailed
 
 # So many changes at most share a transaction: more would save nothing and delay the first of them.
@@ -141,7 +141,7 @@ class Writer:
             except DiskFull:
                 self._reserve.release()
                 self._disk.save_space(True)
-                if not all(leads_to_less(event.type, event.entry) for event in events):
+                if not all(leads_to_delete(event.type, event.entry) for event in events):
                     raise
                 self._disk.commit(events, self.floor)
         except StorageFailed as failure:

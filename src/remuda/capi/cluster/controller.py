@@ -87,7 +87,7 @@ class ClusterController:
         watch(self._caches.of(MACHINE_DEPLOYMENT), _cluster_of, settle=SETTLE_SECONDS)
         watch(self._caches.of(MACHINE_SET), _cluster_of, settle=STATUS_SECONDS)
         watch(machines, _cluster_of, settle=STATUS_SECONDS, facts=machine_facts)
-        watch(machines, _cluster_of_ill, "illness", facts=health.illness)
+        watch(machines, _cluster_of_ill, "illness", facts=health.health_problem)
         self._externals.follow(self._controller, CLUSTER, _references)
         self._controller.watch(self._secrets, self._cluster_of_secret)
         self._remote.on_change(lambda cluster, node: self._controller.enqueue(cluster) if node is None else None)
@@ -235,7 +235,7 @@ def _cluster_of(member: Machine | MachineSet | MachineDeployment) -> Iterable[Ke
 
 def _cluster_of_ill(machine: Machine) -> Iterable[Key]:
     """Return the Cluster of a Machine that fell ill or recovered: this change is written at once, unlike others."""
-    return (cluster_of(machine),) if health.illness(machine) else ()
+    return (cluster_of(machine),) if health.health_problem(machine) else ()
 
 
 def _references(cluster: Cluster) -> Iterable[Reference | None]:

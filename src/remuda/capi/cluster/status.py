@@ -249,7 +249,7 @@ def _control_plane_initialized(seen: Observed) -> Condition:
 
 def _workers_available(seen: Observed) -> Condition:
     deployments = _reporters_of("MachineDeployment", seen.members.worker_deployments)
-    return aggregate("WorkersAvailable", "Available", deployments, nobody="NoWorkers")
+    return aggregate("WorkersAvailable", "Available", deployments, when_empty="NoWorkers")
 
 
 def _machines(seen: Observed) -> list[Condition]:
@@ -257,8 +257,8 @@ def _machines(seen: Observed) -> list[Condition]:
     for prefix, machines in (("ControlPlane", seen.members.control_plane), ("Worker", seen.members.workers)):
         grown = [one for one in machines if _reports_up_to_date(one) or _age(seen, one) > _UP_TO_DATE_AFTER_SECONDS]
         found += [
-            aggregate(f"{prefix}MachinesReady", "Ready", _reporters(machines), nobody="NoReplicas"),
-            aggregate(f"{prefix}MachinesUpToDate", "UpToDate", _reporters(grown), nobody="NoReplicas"),
+            aggregate(f"{prefix}MachinesReady", "Ready", _reporters(machines), when_empty="NoReplicas"),
+            aggregate(f"{prefix}MachinesUpToDate", "UpToDate", _reporters(grown), when_empty="NoReplicas"),
         ]
     return found
 
@@ -284,7 +284,7 @@ def _movements(seen: Observed) -> list[Condition]:
     deployments = _reporters_of("MachineDeployment", seen.members.deployments)
     everybody = [*deployments, *_reporters_of("MachineSet", seen.members.lone_sets)]
     return [
-        aggregate(type, type, [*_control_plane(seen, type), *others], nobody=f"Not{type}")
+        aggregate(type, type, [*_control_plane(seen, type), *others], when_empty=f"Not{type}")
         for type, others in (("RollingOut", deployments), ("ScalingUp", everybody), ("ScalingDown", everybody))
     ]
 

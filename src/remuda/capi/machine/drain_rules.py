@@ -79,7 +79,7 @@ class Refusal(NamedTuple):
     why: str
 
 
-class Surroundings(NamedTuple):
+class DrainFacts(NamedTuple):
     """Facts that decide about a pod besides the pod itself."""
 
     now: float
@@ -92,7 +92,7 @@ class Surroundings(NamedTuple):
 # ---- the filters -------------------------------------------------------------------------------------------------
 
 
-def verdict(pod: Pod, around: Surroundings) -> Verdict:
+def verdict(pod: Pod, around: DrainFacts) -> Verdict:
     if around.unreachable and _deleted_before(pod, around.now - GONE_AFTER_SECONDS):
         return Verdict("Skip", why="deleted, and its Node is unreachable")
     if not pod.finished and daemon_set_of(pod) in around.daemon_sets:
@@ -198,7 +198,7 @@ def _selector(selector: Selector | None) -> LabelSelector:
 # ---- the plan ----------------------------------------------------------------------------------------------------
 
 
-def plan(pods: Iterable[Pod], around: Surroundings) -> DrainPlan:
+def plan(pods: Iterable[Pod], around: DrainFacts) -> DrainPlan:
     judged = [(pod, _unless_over(pod, verdict(pod, around))) for pod in pods]
     lowest = min((found.order for _, found in judged if found.behaviour != "Skip"), default=0)
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from remuda.capi import CapiError
 from remuda.capi.machine import drain_rules
 from remuda.capi.machine.deletion import Facts, deadline
-from remuda.capi.machine.drain_rules import Refusal, Surroundings
+from remuda.capi.machine.drain_rules import DrainFacts, Refusal
 from remuda.capi.machine.scope import MachineDependencies, Scope
 from remuda.capi.machine.workload import (
     DAEMON_SET,
@@ -101,11 +101,11 @@ async def _cordon(client: Client, node: Node) -> None:
             await client.patch(NODE.target, "", node.metadata.name, {"spec": {"unschedulable": True}})
 
 
-async def _look(world: MachineDependencies, scope: Scope, client: Client, node: Node) -> tuple[list[Pod], Surroundings]:
+async def _look(world: MachineDependencies, scope: Scope, client: Client, node: Node) -> tuple[list[Pod], DrainFacts]:
     pods = await listed(client, POD, field_selector=f"spec.nodeName={node.metadata.name}")
     rules = drain_rules.rules_for(scope.machine, scope.cluster, world.rules.all(scope.namespace))
     namespaces = await listed(client, NAMESPACE) if drain_rules.need_namespaces(rules) else []
-    around = Surroundings(
+    around = DrainFacts(
         now=scope.now,
         unreachable=node.unreachable,
         daemon_sets=await existing_daemon_sets(client, pods),
@@ -138,7 +138,7 @@ async def _evict(
         if loop.time() < until:
             try:
                 async with asyncio.timeout_at(until), EVICT:
-                    why = await ask_to_leave(client, pod, grace_seconds=1 if node.unreachable else None)
+                    why = await evict_pod(client, pod, grace_seconds=1 if node.unreachable else None)
             except PodGone:
                 gone.append(pod)
                 continue
@@ -163,7 +163,7 @@ class PodGone(CapiError):
     """Raised if the Pod does not exist any more."""
 
 
-async def ask_to_leave(client: Client, pod: Pod, *, grace_seconds: int | None) -> str:
+async def evict_pod(client: Client, pod: Pod, *, grace_seconds: int | None) -> str:
     """Evict a pod. Return why it was refused; empty if it leaves, or another has its name. Raises PodGone if no pod
     has its name."""
     options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}

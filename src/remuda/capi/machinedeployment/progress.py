@@ -12,7 +12,7 @@ from remuda.capi.cluster_index import controlled_by
 from remuda.capi.machinedeployment import rollout, sets
 from remuda.capi.machinedeployment.rollout import Counts, Limits, Plan
 from remuda.capi.machinedeployment.scope import Scope
-from remuda.capi.pools import BY_CONTROLLER, PoolDependencies, orphanage
+from remuda.capi.pools import BY_CONTROLLER, PoolDependencies, uncontrolled_key
 from remuda.capi.propagation import BY_DEPLOYMENT, Keys, send
 from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_SET, MachineDeployment, MachineSet
 from remuda.capi.types.shared import selective_selector
@@ -45,7 +45,7 @@ async def adopt(world: PoolDependencies, scope: Scope, selector: LabelSelector) 
     """Adopt matching sets without a controller; return whether there were any."""
     orphans = [
         one
-        for one in world.sets.select(BY_CONTROLLER, orphanage(scope.namespace))
+        for one in world.sets.select(BY_CONTROLLER, uncontrolled_key(scope.namespace))
         if not one.metadata.deleting
         and one.spec.cluster_name == scope.deployment.spec.cluster_name
         and selector.matches(one.metadata.labels)

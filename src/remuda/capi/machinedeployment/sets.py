@@ -93,7 +93,7 @@ def renew(draft: Draft, deployment: MachineDeployment, raw: Json, number: int, s
     wanted = labels(deployment, hash)
     if not hash:  # an adopted one: its Machines are told apart by whatever it selects
         del wanted[names.TEMPLATE_HASH]
-    propagation.hand_down(draft, wanted, copied_annotations(deployment), stale)
+    propagation.propagate(draft, wanted, copied_annotations(deployment), stale)
     notes = draft.metadata.setdefault("annotations", {})
     notes.update(revisions.bookkeeping(notes, number))
     draft.set_annotation(names.DISABLE_MACHINE_CREATE, "false")
@@ -101,7 +101,7 @@ def renew(draft: Draft, deployment: MachineDeployment, raw: Json, number: int, s
     template = draft.spec["template"]
     metadata = {**(own["template"].get("metadata") or {}), "labels": wanted}
     template["metadata"] = metadata
-    propagation.hand_down_fields(own["template"]["spec"], template["spec"])
+    propagation.propagate_fields(own["template"]["spec"], template["spec"])
     for name in _COPIED_SPEC:
         _replace(draft.spec, name, own.get(name))
 
@@ -110,7 +110,7 @@ def retire(draft: Draft, raw: Json, *, on_delete: bool) -> None:
     """Update a set of an earlier revision: how its Machines are deleted, and whether lost Machines are created
     again."""
     draft.set_annotation(names.DISABLE_MACHINE_CREATE, "true" if on_delete else "false")
-    propagation.hand_down_timeouts(raw["spec"]["template"]["spec"], draft.spec["template"]["spec"])
+    propagation.propagate_timeouts(raw["spec"]["template"]["spec"], draft.spec["template"]["spec"])
     _replace(draft.spec, "deletion", raw["spec"].get("deletion"))
 
 

@@ -86,8 +86,8 @@ def all_conditions(seen: Observed) -> list[Condition]:
     reporters = [reporter(machine) for machine in seen.machines]
     return [
         available(seen),
-        maths.aggregate("MachinesReady", "Ready", reporters, nobody="NoReplicas"),
-        maths.aggregate("MachinesUpToDate", "UpToDate", judged(seen.machines, seen.now), nobody="NoReplicas"),
+        maths.aggregate("MachinesReady", "Ready", reporters, when_empty="NoReplicas"),
+        maths.aggregate("MachinesUpToDate", "UpToDate", judged(seen.machines, seen.now), when_empty="NoReplicas"),
         rolling_out(seen),
         scaling_up(seen),
         scaling_down(seen),

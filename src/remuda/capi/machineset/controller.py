@@ -85,7 +85,7 @@ class MachineSetController:
         value = self._world.sets.raw(*key)
         if value is None:
             self._pace.forget(key)
-            self._world.handed_down.pop(key, None)
+            self._world.propagated.pop(key, None)
             return DONE
         scope = self._load(value)
         hold = paused(scope.cluster, scope.machine_set.metadata)
@@ -151,7 +151,7 @@ class MachineSetController:
             await replicas.remediate(world, scope)
             self._refresh(scope)
         await self._complete(scope, found)
-        await inheritance.hand_down(world, scope, found)
+        await inheritance.propagate(world, scope, found)
         self._refresh(scope)
         await replicas.resize(world, scope, found)
 

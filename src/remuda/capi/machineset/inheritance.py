@@ -34,13 +34,13 @@ class Objects(NamedTuple):
     infrastructure: ProviderObject | None
 
 
-async def hand_down(world: PoolDependencies, scope: Scope, templates: Templates | None) -> None:
+async def propagate(world: PoolDependencies, scope: Scope, templates: Templates | None) -> None:
     """`templates` None: they are gone, so what came from them cannot be told from what came from the set.
 
     What was found as it should be is not looked at again until it, the set or a template has changed: a set of a
     thousand Machines runs whenever one of them does."""
     key = scope.machine_set.key
-    before, seen = world.handed_down.get(key, {}), {}
+    before, seen = world.propagated.get(key, {}), {}
     for machine in scope.machines:
         objects = await _provider_objects(world, scope, machine)
         mark = _mark(scope, machine, objects, templates)
@@ -49,7 +49,7 @@ async def hand_down(world: PoolDependencies, scope: Scope, templates: Templates 
             if not machine.metadata.deleting:
                 await _to_provider_objects(world, scope, machine, objects, templates)
         seen[machine.metadata.uid] = mark
-    world.handed_down[key] = seen
+    world.propagated[key] = seen
 
 
 async def _provider_objects(world: PoolDependencies, scope: Scope, machine: Machine) -> Objects:
@@ -76,8 +76,8 @@ async def _to_machine(world: PoolDependencies, scope: Scope, machine: Machine) -
         labels = machine_labels(scope.machine_set)
         annotations = scope.machine_set.spec.template.metadata.annotations
         stale = await world.ownership.stale(draft, labels, annotations, _MANAGERS)
-        propagation.hand_down(draft, labels, annotations, stale)
-    propagation.hand_down_fields(scope.template["spec"], draft.spec)
+        propagation.propagate(draft, labels, annotations, stale)
+    propagation.propagate_fields(scope.template["spec"], draft.spec)
     if any(draft.patches()):
         async with UPDATE_MACHINE:
             await propagation.send(world.client, draft, BY_SET)
@@ -103,7 +103,7 @@ async def _to_provider_object(
     own_annotations = contract.template_annotations(template) if template else obj.metadata.annotations
     keep = {*own, *own_annotations, *_PROVENANCE}
     stale = await world.ownership.stale(draft, labels, annotations, _MANAGERS, keep=keep)
-    propagation.hand_down(draft, labels, annotations, stale)
+    propagation.propagate(draft, labels, annotations, stale)
     if any(draft.patches()):
         async with UPDATE_PROVIDER_OBJECT:
             await propagation.send(world.client, draft, BY_SET)

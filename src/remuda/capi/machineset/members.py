@@ -18,7 +18,7 @@ from enum import IntEnum
 from remuda.capi import names
 from remuda.capi.cluster_index import controlled_by
 from remuda.capi.machineset.scope import Scope, machine_labels
-from remuda.capi.pools import BY_CONTROLLER, PoolDependencies, orphanage
+from remuda.capi.pools import BY_CONTROLLER, PoolDependencies, uncontrolled_key
 from remuda.capi.types import MACHINE, MACHINE_SET, Machine, MachineSet
 from remuda.capi.types.shared import selective_selector
 from remuda.kube import clock, conditions
@@ -48,7 +48,7 @@ async def adopt(world: PoolDependencies, scope: Scope) -> None:
     selector = selective_selector(scope.machine_set.spec.selector)
     if selector is None:
         return
-    for machine in world.machines.select(BY_CONTROLLER, orphanage(scope.namespace)):
+    for machine in world.machines.select(BY_CONTROLLER, uncontrolled_key(scope.namespace)):
         if _is_ours(machine, scope.machine_set, selector):
             await _adopt(world, scope, machine)
 

@@ -79,8 +79,8 @@ def all_conditions(seen: Observed) -> list[Condition]:
     return [
         scaling_up(seen),
         scaling_down(seen),
-        maths.aggregate("MachinesReady", "Ready", reporters, nobody="NoReplicas"),
-        maths.aggregate("MachinesUpToDate", "UpToDate", judged(seen.machines, seen.now), nobody="NoReplicas"),
+        maths.aggregate("MachinesReady", "Ready", reporters, when_empty="NoReplicas"),
+        maths.aggregate("MachinesUpToDate", "UpToDate", judged(seen.machines, seen.now), when_empty="NoReplicas"),
         maths.remediating(reporters, by="MachineSet"),
         deleting(seen),
     ]

@@ -61,7 +61,7 @@ async def start(identity: Identity, address: str, port: int, before: Callable[[H
         raise FatalError(str(refused)) from None
 
 
-async def furnish(client: Client) -> None:
+async def create_standard_objects(client: Client) -> None:
     """Create the objects that every nano cluster has. Existing objects stay unchanged."""
     role = {
         "apiVersion": f"{_RBAC}/v1",

@@ -25,7 +25,7 @@ from remuda.lab.nano.layout import Layout, read_or_none, write_file
 from remuda.lab.nano.leader import Keeper
 from remuda.lab.nano.members import Member, MemberRefused, Members
 from remuda.lab.nano.nodes import NODES, mark_removed
-from remuda.lab.nano.supervisor import Who
+from remuda.lab.nano.supervisor import Requester
 from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer
 
 log = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class Leaving:
 
     # -- what the heir asks --------------------------------------------------------------------------------------
 
-    async def data(self, request: Request, who: Who) -> Result:
+    async def data(self, request: Request, who: Requester) -> Result:
         if self._intent is None:
             return text(409, "the data is not being given away\n")
 
@@ -149,7 +149,7 @@ class Leaving:
 
         return Stream(produce)
 
-    async def confirm(self, request: Request, who: Who) -> Result:
+    async def confirm(self, request: Request, who: Requester) -> Result:
         if self._intent is None:
             return text(409, "the data is not being given away\n")
         self._confirmed = True

@@ -25,7 +25,7 @@ from remuda.lab.nano.leader import Keeper, Removed
 from remuda.lab.nano.members import MemberRefused
 from remuda.lab.nano.membership_client import Report
 from remuda.lab.nano.serving_certificates import LEAF_DAYS
-from remuda.lab.nano.supervisor import Who, json_answer
+from remuda.lab.nano.supervisor import Requester, json_answer
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _PEM = header_block([("Content-Type", "text/plain")])
 _BOOTSTRAP_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
 _MOST_REQUEST = 64 * 1024
 
-_Answer = Callable[[Request, Who], Awaitable[Result]]
+_Answer = Callable[[Request, Requester], Awaitable[Result]]
 
 
 class LeaderApi:
@@ -64,7 +64,7 @@ class LeaderApi:
         """One more question, of servers only."""
         self._for_servers[method, path] = answer
 
-    async def answer(self, request: Request, path: str, who: Who) -> Result:
+    async def answer(self, request: Request, path: str, who: Requester) -> Result:
         key = (request.method, path)
         known = self._for_nodes.get(key) or self._for_servers.get(key)
         if known is None:
@@ -96,7 +96,7 @@ class LeaderApi:
 
     # -- for nodes -----------------------------------------------------------------------------------------------
 
-    async def _ready(self, request: Request, who: Who) -> Response:
+    async def _ready(self, request: Request, who: Requester) -> Response:
         standing = self._keeper.standing()
         if not standing.leader:
             return text(500, "etcd: no leader\n")
@@ -104,31 +104,33 @@ class LeaderApi:
             return text(503, "no server of this cluster answers for the API yet\n")
         return text(200, "ok")
 
-    async def _config(self, request: Request, who: Who) -> Response:
+    async def _config(self, request: Request, who: Requester) -> Response:
         return json_answer(self._shared_config)
 
-    async def _apiservers(self, request: Request, who: Who) -> Response:
+    async def _apiservers(self, request: Request, who: Requester) -> Response:
         return json_answer([url.removeprefix("https://") for url in self._keeper.standing().apiservers])
 
-    async def _client_ca(self, request: Request, who: Who) -> Response:
+    async def _client_ca(self, request: Request, who: Requester) -> Response:
         return Response(200, self._identity.authorities.pem("client-ca"), _PEM)
 
-    async def _server_ca(self, request: Request, who: Who) -> Response:
+    async def _server_ca(self, request: Request, who: Requester) -> Response:
         return Response(200, self._identity.server_ca_pem, _PEM)
 
-    async def _client_kubelet(self, request: Request, who: Who) -> Response:
+    async def _client_kubelet(self, request: Request, who: Requester) -> Response:
         node, public_key = await self._admitted(request, who)
         authority = self._identity.authorities.client
         made = authority.sign_client(public_key, NODE_USER_PREFIX + node, (NODE_GROUP,), LEAF_DAYS, _now())
         return Response(200, certificates.certificate_pem(made), _PEM)
 
-    async def _serving_kubelet(self, request: Request, who: Who) -> Response:
+    async def _serving_kubelet(self, request: Request, who: Requester) -> Response:
         node, public_key = await self._admitted(request, who)
         names = [node, "localhost", "127.0.0.1", *_addresses(request.header(self._header("Node-IP")))]
         made = self._identity.authorities.server.sign_server(public_key, node, names, LEAF_DAYS, _now())
         return Response(200, certificates.certificate_pem(made), _PEM)
 
-    async def _admitted(self, request: Request, who: Who) -> tuple[str, ec.EllipticCurvePublicKey | rsa.RSAPublicKey]:
+    async def _admitted(
+        self, request: Request, who: Requester
+    ) -> tuple[str, ec.EllipticCurvePublicKey | rsa.RSAPublicKey]:
         """The node that may have a certificate, and its key. Raises StatusError."""
         node, password = (request.header(self._header(name)) for name in ("Node-Name", "Node-Password"))
         if not node or dns1123_subdomain(node):
@@ -156,10 +158,10 @@ class LeaderApi:
 
     # -- for servers ---------------------------------------------------------------------------------------------
 
-    async def _bootstrap(self, request: Request, who: Who) -> Response:
+    async def _bootstrap(self, request: Request, who: Requester) -> Response:
         return json_answer(authorities.shared(self._identity.layout))
 
-    async def _join(self, request: Request, who: Who) -> Response:
+    async def _join(self, request: Request, who: Requester) -> Response:
         report = msgspec.json.decode(await request.body(_MOST_REQUEST), type=Report)
         if not report.member:  # not of etcd: it only wants to know whom to follow
             return json_answer(self._keeper.members)
@@ -169,7 +171,7 @@ class LeaderApi:
             log.warning("denied %s to join: %s", report.member, refused)
             return text(503, f"{refused}\n")
 
-    async def _heartbeat(self, request: Request, who: Who) -> Response:
+    async def _heartbeat(self, request: Request, who: Requester) -> Response:
         report = msgspec.json.decode(await request.body(_MOST_REQUEST), type=Report)
         try:
             return json_answer(self._keeper.hear(report))

@@ -50,7 +50,7 @@ class LeaderServices:
         if keeper.own.api and server.port != server.peer_port:
             await server.listen(server.port, serve_api[0], self._identity)
         client = running.client(field_manager="nano")
-        await engine.furnish(client)
+        await engine.create_standard_objects(client)
         running.store.refusing = keeper.refusing
         leaving = Leaving(keeper, server.layout, self._caller, client)
         api = LeaderApi(keeper, self._identity, client, {"common": server.common()})

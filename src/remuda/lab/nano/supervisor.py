@@ -39,7 +39,7 @@ class Credentials(msgspec.Struct, frozen=True):
         return "<Credentials>"
 
 
-class Who(msgspec.Struct, frozen=True):
+class Requester(msgspec.Struct, frozen=True):
     caller: Caller
     node: str = ""  # by its own certificate: it may speak for itself alone
 
@@ -49,7 +49,7 @@ class ClusterLeader(Protocol):
 
     async def is_bootstrap_token(self, token: str) -> bool: ...
 
-    async def answer(self, request: Request, path: str, who: Who) -> Result: ...
+    async def answer(self, request: Request, path: str, who: Requester) -> Result: ...
 
 
 class Supervisor:
@@ -111,18 +111,18 @@ class Supervisor:
             return self._refused
         return await leader.answer(request, request.path.removeprefix(self._prefix), who)
 
-    async def _who(self, request: Request) -> Who:
+    async def _who(self, request: Request) -> Requester:
         scheme, _, value = request.header(b"authorization").partition(" ")
         if scheme.lower() == "basic":
             try:
                 user, _, password = base64.b64decode(value, validate=True).decode().partition(":")
             except (binascii.Error, UnicodeDecodeError):
-                return Who("")
-            return Who(self._credentials.caller(user, password))
+                return Requester("")
+            return Requester(self._credentials.caller(user, password))
         if scheme.lower() == "bearer" and self.leader is not None and await self.leader.is_bootstrap_token(value):
-            return Who("node")
+            return Requester("node")
         node = node_of(request.peer.certificate) if request.peer.certificate is not None else ""
-        return Who("node", node) if node else Who("")
+        return Requester("node", node) if node else Requester("")
 
 
 def json_answer(value: object, code: int = 200) -> Response:

@@ -1,7 +1,7 @@
 """Model agents: each follows the Machine Plan Secret of one server, thousands of them in one process.
 
 An agent applies a plan by the rules of the real one (`remuda.agent.rules`), only that instructions and probes are
-answered by a `Machinery`, which stands for the server: it says what a command comes to, and whether a component is
+answered by a `AgentHost`, which stands for the server: it says what a command comes to, and whether a component is
 well. Started anew, it applies its plan once more, which ours does not but others in the field do: whoever writes plans
 has to live with both. Nothing is written unless something has changed, and each pass writes at most once. Agents have a
 manager of their own: they read whole Secrets, which no cache of a management program should hold.
@@ -40,7 +40,7 @@ SECRET = Kind("v1", "Secret", "secrets", Secret)
 SECRETS = Target("v1", "secrets")
 
 
-class Machinery(Protocol):
+class AgentHost(Protocol):
     """The server behind an agent, by the key of its Secret."""
 
     def seconds(self, agent: Key, plan: Plan) -> float:
@@ -51,7 +51,7 @@ class Machinery(Protocol):
     def well(self, agent: Key, probe: str) -> bool: ...
 
 
-class Obedient:
+class InstantHost:
     """A server on which everything works at once."""
 
     def seconds(self, agent: Key, plan: Plan) -> float:
@@ -84,7 +84,7 @@ class Agents:
     def __init__(
         self,
         manager: Manager,
-        machinery: Machinery,
+        machinery: AgentHost,
         listens: Callable[[Key], bool] = lambda agent: True,
         *,
         label_selector: str = "",

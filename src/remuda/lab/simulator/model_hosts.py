@@ -1,6 +1,6 @@
 """All model hosts of a world: servers of the cloud `sim` that boot, call the manager, and carry out their plans.
 
-It is the `Machinery` behind the model agents, and listens to the cloud. A host belongs to the cluster that its config
+It is the `AgentHost` behind the model agents, and listens to the cloud. A host belongs to the cluster that its config
 names.
 """
 

@@ -125,7 +125,7 @@ async def fail(client: Client, name: str) -> None:
     await client.patch(NODES, "", name, {"status": {"conditions": _conditions(False)}}, subresource="status")
 
 
-async def vanish(client: Client, name: str) -> None:
+async def remove_node(client: Client, name: str) -> None:
     with ignore_not_found():
         await client.delete(NODES, "", name)
 

@@ -43,7 +43,7 @@ LABEL = step("rkecontrolplane.label-server", "sets Cluster API's control plane l
 _EXPECTED = (StatusError, Retryable, OSError, TimeoutError)
 
 
-class Acts:
+class DecisionExecutor:
     """Executor of the acts of one planner run."""
 
     def __init__(

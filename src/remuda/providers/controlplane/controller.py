@@ -24,7 +24,7 @@ from remuda.kube.objects import Key
 from remuda.kube.wait import Wait
 from remuda.providers import ProviderError
 from remuda.providers.controlplane import admission, installation, kubeconfig, removal, status, status_writer, wakeups
-from remuda.providers.controlplane.apply_decision import Acts
+from remuda.providers.controlplane.apply_decision import DecisionExecutor
 from remuda.providers.controlplane.gather import Gathered, Gatherer, Silence
 from remuda.providers.controlplane.installation import Lookup, Pack
 from remuda.providers.controlplane.planner.decide import decide
@@ -138,7 +138,7 @@ class RKEControlPlaneController:
         plane = RKE_CONTROL_PLANE.decode(value)
         gathered = await self._source.gather(plane, cluster, distro, version, installer)
         decision = await self._decided(gathered.observed)
-        work = Acts(self._client, self._events, self._source, plane, gathered)
+        work = DecisionExecutor(self._client, self._events, self._source, plane, gathered)
         await work.carry_out(decision)
         if not gathered.observed.paused:
             await work.label_servers()
@@ -175,7 +175,7 @@ class RKEControlPlaneController:
         return await asyncio.to_thread(self._decide, observed)
 
     async def _keep_kubeconfig(
-        self, plane: RKEControlPlane, cluster: Cluster, gathered: Gathered, work: Acts
+        self, plane: RKEControlPlane, cluster: Cluster, gathered: Gathered, work: DecisionExecutor
     ) -> kubeconfig.Kept:
         subject = gathered.observed.cluster
         secrets = self._source.named.secrets
@@ -216,7 +216,7 @@ def _check(plane: RKEControlPlane) -> None:
         raise _Undecided(Wait(reason="InvalidSpec", on=on, missing="; ".join(wrong), then=then))
 
 
-def _next_run(decision: Decision, work: Acts, kept: kubeconfig.Kept) -> Outcome:
+def _next_run(decision: Decision, work: DecisionExecutor, kept: kubeconfig.Kept) -> Outcome:
     looks = [decision.look_again, kept.renew_in, _HELD_SECONDS if work.held else None]
     soon = min((seconds for seconds in looks if seconds is not None), default=None)
     if decision.waits:

@@ -23,7 +23,7 @@ import msgspec
 
 from remuda.capi.cluster_index import index_by_cluster, members
 from remuda.capi.machine import drain_rules, drain_stages
-from remuda.capi.machine.drain_rules import Surroundings, listed
+from remuda.capi.machine.drain_rules import DrainFacts, listed
 from remuda.capi.machine.workload import NODE, POD, Node, Pod
 from remuda.capi.pause import is_paused
 from remuda.capi.types import CLUSTER, MACHINE, Machine
@@ -284,7 +284,7 @@ class Drainer:
 async def _evict_or_delete(client: Client, pod: Pod, grace: int | None, *, by_force: bool) -> str:
     """Return why it was refused; empty if the Pod leaves. Raises PodGone if it does not exist any more."""
     if not by_force:
-        return await drain_stages.ask_to_leave(client, pod, grace_seconds=grace)
+        return await drain_stages.evict_pod(client, pod, grace_seconds=grace)
     try:
         await client.delete(POD.target, *pod.key, uid=pod.metadata.uid, grace_period_seconds=grace)
     except NotFound:
@@ -319,7 +319,7 @@ class Evacuation(NamedTuple):
 def plan_evacuation(
     pods: Sequence[Pod], options: DrainOptions, daemon_sets: Collection[Key], *, now: float, unreachable: bool
 ) -> Evacuation:
-    around = Surroundings(now, unreachable, daemon_sets, namespace_labels={}, rules=())
+    around = DrainFacts(now, unreachable, daemon_sets, namespace_labels={}, rules=())
     found = drain_rules.plan(pods, around)
     evict = [*found.evict, *found.evict_later]
     leaving = [

@@ -18,7 +18,7 @@ from remuda.providers.shared import author, distros, names
 from remuda.providers.shared.drivers.spi import ClusterOrder
 from remuda.providers.shared.jobs import job_spec
 from remuda.providers.shared.jobs.job_context import JobContext
-from remuda.providers.shared.jobs.job_start import Desk, check_author, credential_fields, protect_credential
+from remuda.providers.shared.jobs.job_start import JobInputs, check_author, credential_fields, protect_credential
 from remuda.providers.shared.jobs.manifests import Place
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER, Infrastructure, InfrastructureStatus, RKECluster
@@ -69,8 +69,8 @@ class Scope:
         return self.context.job(self.place)
 
     @property
-    def desk(self) -> Desk:
-        return Desk(self.context.client, self.context.settings, self.place, self.job)
+    def inputs(self) -> JobInputs:
+        return JobInputs(self.context.client, self.context.settings, self.place, self.job)
 
     @property
     def wanted(self) -> Infrastructure:

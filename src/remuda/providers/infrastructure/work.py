@@ -54,14 +54,14 @@ async def ensure(scope: Scope) -> Outcome:
     asked = bool(retry) and retry != scope.known.retried
     if scope.known.applied == wanted and not asked:
         if job is not None:
-            await job_start.clear(scope.desk, credential=bool(scope.wanted.cloud_credential_secret_name))
+            await job_start.clear(scope.inputs, credential=bool(scope.wanted.cloud_credential_secret_name))
         await scope.protect()
         status.made(scope.draft.status)
         return DONE
     if scope.known.failed_order == wanted and not asked and (rest := _rest(scope)):
         return rest
     if job is not None:
-        await job_start.stop(scope.desk, job)
+        await job_start.stop(scope.inputs, job)
         return _busy(scope, job, "deleting the Job of the previous attempt; the next attempt starts then")
     return await _start(scope, retry)
 
@@ -123,7 +123,7 @@ async def _start(scope: Scope, retry: str) -> Outcome:
     await scope.protect_credential()
     order = await scope.order()
     driver = await asyncio.to_thread(drivers.find_cluster, order.driver)
-    await job_start.start(scope.desk, order, fields, local=driver.local, needs=driver.needs, digest=digest(order))
+    await job_start.start(scope.inputs, order, fields, local=driver.local, needs=driver.needs, digest=digest(order))
     return Blocked(
         status.MAKING, f"Job {scope.obj.metadata.namespace}/{name}", "the cluster infrastructure is being created"
     )
@@ -186,7 +186,7 @@ async def remove(scope: Scope) -> Outcome:
     job = scope.job
     if job is not None and not results.removes(job):
         if not job.metadata.deleting:
-            await job_start.stop(scope.desk, job)
+            await job_start.stop(scope.inputs, job)
         return _busy(scope, job, "stopping the Job that creates the infrastructure; the removal starts then")
     if job is not None and (job.metadata.deleting or job.finished is None):
         return _busy(scope, job, "the cluster infrastructure is being removed")
@@ -210,20 +210,20 @@ async def _remove_again(scope: Scope, job: Job | None) -> Outcome:
             return Blocked(status.FAILED, str(scope), known.failure_message, left)
         scope.draft.status["infrastructure"]["retried"] = retry
     if job is not None:
-        await job_start.stop(scope.desk, job)
+        await job_start.stop(scope.inputs, job)
         return _busy(scope, job, "deleting the Job of the previous attempt; the next attempt starts then")
     try:
         driver = await asyncio.to_thread(drivers.find_cluster, scope.wanted.driver)
-        desk = await job_start.desk_for_removal(scope.context, scope.desk)
+        inputs = await job_start.inputs_for_removal(scope.context, scope.inputs)
         await job_start.start(
-            desk, await scope.order(), await scope.credential_fields(), local=driver.local, needs=driver.needs
+            inputs, await scope.order(), await scope.credential_fields(), local=driver.local, needs=driver.needs
         )
     except (Missing, drivers.NoSuchDriver) as error:
         return await _cannot(scope, str(error))
     except Forbidden as error:  # its namespace is being deleted, and this manager may not work in another one
         return await _cannot(scope, f"cannot create a Job: {error.message}")
-    status.removing(scope.draft.status, str(scope), desk.place.job_key)
-    return Blocked(status.REMOVING, f"Job {desk.place.job_key}", "the cluster infrastructure is being removed")
+    status.removing(scope.draft.status, str(scope), inputs.place.job_key)
+    return Blocked(status.REMOVING, f"Job {inputs.place.job_key}", "the cluster infrastructure is being removed")
 
 
 async def _cannot(scope: Scope, why: str) -> Outcome:
@@ -244,7 +244,7 @@ async def _abandon(scope: Scope) -> Outcome:
 
 
 async def _release(scope: Scope) -> Outcome:
-    await job_start.clear_all(scope.context, scope.desk, credential=bool(scope.wanted.cloud_credential_secret_name))
+    await job_start.clear_all(scope.context, scope.inputs, credential=bool(scope.wanted.cloud_credential_secret_name))
     scope.draft.remove_finalizer(FINALIZER)
     await scope.save(RELEASE)
     return DONE

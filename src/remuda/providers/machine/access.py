@@ -23,7 +23,7 @@ class NoAccess(ProviderError):
     """Error with a message for users."""
 
 
-class Doorway(msgspec.Struct, frozen=True, kw_only=True):
+class MachineLogin(msgspec.Struct, frozen=True, kw_only=True):
     machine: Key  # the <Driver>Machine
     state: State
     login: login.Login
@@ -81,7 +81,7 @@ async def removals(client: Client) -> list[tuple[Key, Key]]:
     return [(Key(namespace, name), job) for (namespace, _, name), job in subjects if name]
 
 
-async def doorway(client: Client, machine: Key) -> Doorway:
+async def machine_login(client: Client, machine: Key) -> MachineLogin:
     """Return the address, login and host keys of a machine's server. Raises NoAccess."""
     secret = names.state_secret(machine.name)
     try:
@@ -104,7 +104,7 @@ async def doorway(client: Client, machine: Key) -> Doorway:
         private_key=data[PRIVATE_KEY].decode("utf-8", "replace"),
         host_keys=login.host_keys(pinned),
     )
-    return Doorway(machine=machine, state=known, login=access, known_hosts=pinned)
+    return MachineLogin(machine=machine, state=known, login=access, known_hosts=pinned)
 
 
 async def pin(client: Client, machine: Key, known_hosts: str) -> None:

@@ -130,7 +130,7 @@ async def _try(scope: Scope, owner: Machine, job: Job | None) -> Outcome:
         status.waits(scope.draft.status, reason, verdict.message + last)
         return Blocked(verdict.reason, str(scope), verdict.message, verdict.seconds)
     if job is not None:
-        await job_start.stop(scope.desk, job)
+        await job_start.stop(scope.inputs, job)
         return Blocked(
             "WaitingForJob", _named(job), "deleting the Job of the previous attempt; the next attempt starts then"
         )
@@ -162,7 +162,7 @@ async def _start(scope: Scope, owner: Machine) -> Outcome:
     await scope.protect_credential()
     order = await scope.order("create")
     await job_start.start(
-        scope.desk,
+        scope.inputs,
         order,
         fields,
         bootstrap["value"],
@@ -278,7 +278,7 @@ async def _publish_server(scope: Scope, owner: Machine | None, known: State) -> 
 async def _settle(scope: Scope) -> Outcome:
     """Report the server as provisioned once its agent has connected, and delete the objects that the Job needed."""
     if scope.job is not None:
-        await job_start.clear(scope.desk, credential=bool(scope.credential))
+        await job_start.clear(scope.inputs, credential=bool(scope.credential))
     machine = scope.machine
     if machine.status.initialization.provisioned:
         return DONE

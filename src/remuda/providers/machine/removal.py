@@ -61,7 +61,7 @@ async def _end_creation(scope: Scope, job: Job) -> Outcome:
     """Stop the create Job. It may be requesting the server: what to remove is known only once it has ended."""
     status.stopping(scope.draft.status, job.metadata.name)
     if not job.metadata.deleting:
-        await job_start.stop(scope.desk, job)
+        await job_start.stop(scope.inputs, job)
     return Blocked("WaitingForJob", _named(job), "stopping the Job that creates the server; the removal starts then")
 
 
@@ -78,7 +78,7 @@ async def _attempt(scope: Scope, job: Job | None) -> Outcome:
     if rest > 0:
         return Blocked(DELETE_ERROR, str(scope), machine.status.failure_message, rest)
     if job is not None:
-        await job_start.stop(scope.desk, job)
+        await job_start.stop(scope.inputs, job)
         return Blocked(
             "WaitingForJob", _named(job), "deleting the Job of the previous attempt; the next attempt starts then"
         )
@@ -94,12 +94,12 @@ async def _start(scope: Scope) -> Outcome:
     fields = await scope.credential_fields()
     order = await scope.order("remove")
     owner = scope.owner.metadata.name if scope.owner is not None else ""
-    desk = await job_start.desk_for_removal(scope.world, scope.desk)
+    inputs = await job_start.inputs_for_removal(scope.world, scope.inputs)
     await job_start.start(
-        desk, order, fields, local=scope.driver.local, needs=scope.driver.needs, pool=scope.pool.name, owner=owner
+        inputs, order, fields, local=scope.driver.local, needs=scope.driver.needs, pool=scope.pool.name, owner=owner
     )
-    status.removing(scope.draft.status, str(scope), desk.place.job_key)
-    return Blocked(status.REMOVING, f"Job {desk.place.job_key}", "the server is being removed")
+    status.removing(scope.draft.status, str(scope), inputs.place.job_key)
+    return Blocked(status.REMOVING, f"Job {inputs.place.job_key}", "the server is being removed")
 
 
 async def _cannot(scope: Scope, why: str, on: str) -> Outcome:
@@ -150,7 +150,7 @@ def _named_id(scope: Scope, known: State) -> str:
 
 
 async def _release(scope: Scope) -> Outcome:
-    await job_start.clear_all(scope.world, scope.desk, credential=bool(scope.credential))
+    await job_start.clear_all(scope.world, scope.inputs, credential=bool(scope.credential))
     scope.draft.remove_finalizer(FINALIZER)
     await scope.save(RELEASE)
     return DONE

@@ -21,7 +21,7 @@ from remuda.providers.shared.drivers.spi import Needs, Order
 from remuda.providers.shared.jobs import job_spec, job_start, manifests, state
 from remuda.providers.shared.jobs.job_context import JobContext
 from remuda.providers.shared.jobs.job_spec import Action
-from remuda.providers.shared.jobs.job_start import Desk, Missing, check_author, credential_fields
+from remuda.providers.shared.jobs.job_start import JobInputs, Missing, check_author, credential_fields
 from remuda.providers.shared.jobs.settings import MachineSettings
 from remuda.providers.shared.types.bootstrap import AGENT_CONNECTED, RKE_BOOTSTRAP
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
@@ -114,8 +114,8 @@ class Scope:
         return PoolName(metadata.namespace, self.cluster_name or metadata.name, CLUSTER)
 
     @property
-    def desk(self) -> Desk:
-        return Desk(self.world.client, self.world.settings, self.place, self.job)
+    def inputs(self) -> JobInputs:
+        return JobInputs(self.world.client, self.world.settings, self.place, self.job)
 
     @property
     def place(self) -> manifests.Place:

@@ -17,7 +17,7 @@ import pytest
 from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.apiserver.storage import disk as disk_module
 from remuda.apiserver.storage import reserve as module
-from remuda.apiserver.storage.reserve import Reserve, leads_to_less
+from remuda.apiserver.storage.reserve import Reserve, leads_to_delete
 from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import DiskFull, Entry, Revision, StorageFailed
 from remuda.kube.client import Target
@@ -171,7 +171,7 @@ async def test_deletes_alone_free_a_full_disk(disk: SmallDisk) -> None:
     ],
 )
 def test_leads_to_less_accepts_deletes_and_terminating_updates(kind: str, content: bytes, expected: bool) -> None:
-    assert leads_to_less(kind, Entry(T, "ns", "a", Revision(1), content)) is expected
+    assert leads_to_delete(kind, Entry(T, "ns", "a", Revision(1), content)) is expected
 
 
 def test_disk_reserve_file_is_private_and_fully_allocated(tmp_path: Path) -> None:

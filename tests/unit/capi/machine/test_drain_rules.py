@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.capi.machine import drain_rules
-from remuda.capi.machine.drain_rules import BadRule, Refusal, Surroundings, listed, message, plan, rules_for, verdict
+from remuda.capi.machine.drain_rules import BadRule, DrainFacts, Refusal, listed, message, plan, rules_for, verdict
 from remuda.capi.machine.workload import MIRROR_POD, Pod
 from remuda.capi.names import POD_DRAIN
 from remuda.kube.clock import rfc3339
@@ -17,7 +17,7 @@ from remuda.kube.objects import Key
 from tests.unit.capi.machine.objects import NOW, cluster, machine, owned_by, pod, rule
 
 
-def around(**changes: Any) -> Surroundings:
+def around(**changes: Any) -> DrainFacts:
     given: dict[str, Any] = {
         "now": NOW,
         "unreachable": False,
@@ -26,7 +26,7 @@ def around(**changes: Any) -> Surroundings:
         "rules": (),
         **changes,
     }
-    return Surroundings(**given)
+    return DrainFacts(**given)
 
 
 def names(pods: Any) -> list[str]:

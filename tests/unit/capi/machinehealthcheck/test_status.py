@@ -35,8 +35,8 @@ def test_status_reports_counts_and_targets() -> None:
         "remediationsAllowed": 2,
         "targets": ["m-0", "m-1", "m-2"],
     }
-    nobody = survey()
-    assert counts(nobody, nobody.limit(ALL))["targets"] == []
+    when_empty = survey()
+    assert counts(when_empty, when_empty.limit(ALL))["targets"] == []
 
 
 def test_status_targets_are_truncated_to_schema_limit() -> None:

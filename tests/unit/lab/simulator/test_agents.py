@@ -19,13 +19,13 @@ from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.kube.client import Client
 from remuda.kube.objects import Key
 from remuda.lab.simulator import loop as virtual
-from remuda.lab.simulator.agents import SECRET_TYPE, SECRETS, Agents, Obedient
+from remuda.lab.simulator.agents import SECRET_TYPE, SECRETS, Agents, InstantHost
 from remuda.runtime.manager import Manager
 
 AGENT = Key("default", "m-plan")
 
 
-class Server(Obedient):
+class Server(InstantHost):
     """What its commands and probes come to is set by the test."""
 
     def __init__(self) -> None:

@@ -115,6 +115,6 @@ async def test_revived_node_does_not_fail_again() -> None:
 async def test_node_vanish_is_idempotent() -> None:
     client = ModelWorkload()
     await nodes.register(client, WORKER, HOST)
-    await nodes.vanish(client, "m")
-    await nodes.vanish(client, "m")
+    await nodes.remove_node(client, "m")
+    await nodes.remove_node(client, "m")
     assert msgspec.json.encode(list((await client.list(nodes.NODES)).items)) == b"[]"

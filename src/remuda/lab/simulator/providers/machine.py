@@ -180,7 +180,7 @@ class MachineProvider:
             return DONE
         if seconds:
             return Again(seconds, f"then the Node {what}")
-        await (nodes.fail if what == "fails" else nodes.vanish)(client, name)
+        await (nodes.fail if what == "fails" else nodes.remove_node)(client, name)
         return Again(0.0, "whether more goes wrong")
 
     # the end

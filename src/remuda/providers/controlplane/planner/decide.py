@@ -53,7 +53,7 @@ def decide(
     if _is_lost(run):
         return _lost(run)
     lost = _lost_quorum(run)
-    etcd_removal.depart(run)
+    etcd_removal.remove_deleted_hosts(run)
     if lost is None:
         etcd_removal.expel(run)
         etcd_removal.forget(run)
@@ -94,7 +94,7 @@ def _lost(run: Run) -> Decision:
     wait = _wait(
         run.observed, "EtcdLost", missing, then="restore a snapshot of etcd; until then the planner does nothing"
     )
-    etcd_removal.depart(run)
+    etcd_removal.remove_deleted_hosts(run)
     for host in run.observed.hosts:
         if not host.deleting:
             run.statuses[host.name] = HostStatus(phase="waiting", tier=rollout_order.tier_of(host, None), wait=wait)

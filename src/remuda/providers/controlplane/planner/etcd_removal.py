@@ -17,7 +17,7 @@ from remuda.providers.controlplane.planner.run import Run
 _FORCE = "or set the annotation rke.cattle.io/etcd-force-remove on its RKEBootstrap, if its data may be lost"
 
 
-def depart(run: Run) -> None:
+def remove_deleted_hosts(run: Run) -> None:
     """Remove the hosts that are being deleted, those with an unhealthy etcd member first: they are lost already."""
     for host in sorted((h for h in run.observed.hosts if h.deleting), key=lambda h: _place(run, h)):
         wait = _next(run, host)

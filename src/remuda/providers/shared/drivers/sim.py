@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 
 from remuda.kube.objects import Field
 from remuda.providers.shared.drivers import simcloud
-from remuda.providers.shared.drivers.simcloud import CloudRefused, FileCloud, SimCloud, SimServer, Wish
+from remuda.providers.shared.drivers.simcloud import CloudRefused, FileCloud, ServerRequest, SimCloud, SimServer
 from remuda.providers.shared.drivers.spi import Address, BadOptions, Driver, DriverError, Needs, Options, Order, Server
 from remuda.runtime.steps import step
 
@@ -66,7 +66,7 @@ class Sim(Driver[SimOptions]):
     async def create(self, order: Order, user_data: bytes) -> Server:
         await self.check(order)
         options = self.options
-        wish = Wish(
+        wish = ServerRequest(
             name=order.name,
             tags=order.tags,
             user_data=user_data,

@@ -28,7 +28,7 @@ class CloudRefused(ProviderError):
     """The cloud refused a request, temporarily or permanently."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class ServerRequest(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     tags: Mapping[str, str]
     user_data: bytes = b""
@@ -74,7 +74,7 @@ class SimServer(msgspec.Struct, frozen=True, kw_only=True):
 class Cloud(Protocol):
     """Interface of a simulated cloud. Its methods raise CloudRefused."""
 
-    async def create(self, wish: Wish) -> SimServer: ...
+    async def create(self, wish: ServerRequest) -> SimServer: ...
 
     async def find(self, name: str, uid: str) -> SimServer | None: ...
 
@@ -105,7 +105,7 @@ class Table:
         self._attempts: dict[tuple[str, str, str], int] = {}
         self._last_number = 0
 
-    def create(self, wish: Wish) -> Entry | None:
+    def create(self, wish: ServerRequest) -> Entry | None:
         """Return the entry to record; None if the server already exists."""
         if wish.refuses:
             return self._failed(wish, wish.refuses)
@@ -154,7 +154,7 @@ class Table:
     def _count(self, what: str, key: tuple[str, str]) -> None:
         self._attempts[what, *key] = self._attempts.get((what, *key), 0) + 1
 
-    def _failed(self, wish: Wish, answer: str) -> Entry:
+    def _failed(self, wish: ServerRequest, answer: str) -> Entry:
         return Entry(event="failed", name=wish.name, uid=wish.key[1], answer=answer)
 
 
@@ -187,7 +187,7 @@ class SimCloud:
             timer.cancel()
         self._booting.clear()
 
-    async def create(self, wish: Wish) -> SimServer:
+    async def create(self, wish: ServerRequest) -> SimServer:
         entry = self._table.create(wish)
         if entry is not None:
             self._table.follow(entry)
@@ -231,7 +231,7 @@ class FileCloud:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def create(self, wish: Wish) -> SimServer:
+    async def create(self, wish: ServerRequest) -> SimServer:
         return await asyncio.to_thread(self._create, wish)
 
     async def find(self, name: str, uid: str) -> SimServer | None:
@@ -243,7 +243,7 @@ class FileCloud:
     async def servers(self) -> list[SimServer]:
         return list((await asyncio.to_thread(self._read)).values())
 
-    def _create(self, wish: Wish) -> SimServer:
+    def _create(self, wish: ServerRequest) -> SimServer:
         with self._opened() as journal:
             entry = journal.table.create(wish)
             if entry is not None:

@@ -48,7 +48,7 @@ class Attempts(msgspec.Struct, frozen=True, kw_only=True):
     hopeless: bool = False  # the last one said that it cannot work with these options
 
 
-class Go(msgspec.Struct, frozen=True):
+class TryNow(msgspec.Struct, frozen=True):
     """Verdict: try now."""
 
 
@@ -65,8 +65,8 @@ class Stall(msgspec.Struct, frozen=True):
     message: str
 
 
-Verdict = Go | Wait | Stall
-GO = Go()
+Verdict = TryNow | Wait | Stall
+TRY_NOW = TryNow()
 
 BACKING_OFF = "BackingOff"
 POOL_BUSY = "PoolTriesOneAtATime"
@@ -95,7 +95,7 @@ def judge(rules: Rules, machine: Attempts, pool: Pool, trying: Collection[str], 
         which = f"{attempt(rules, machine.failures)} failed"
         return Wait(own, BACKING_OFF, f"{which}; the controller retries {_within(rules, machine.failures)}")
     if pool.failures < rules.pool_failures:
-        return GO
+        return TRY_NOW
     said = f"the last {pool.failures} attempts of the pool failed"
     if trying:
         return Wait(
@@ -108,7 +108,7 @@ def judge(rules: Rules, machine: Attempts, pool: Pool, trying: Collection[str], 
             POOL_BACKING_OFF,
             f"{said}; the controller retries one machine {_within(rules, _pool_steps(rules, pool))}",
         )
-    return GO
+    return TRY_NOW
 
 
 def rest(rules: Rules, machine: Attempts, now: float, salt: str) -> float:

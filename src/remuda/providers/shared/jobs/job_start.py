@@ -51,7 +51,7 @@ class Missing(ProviderError):
         self.check_after = check_after
 
 
-class Desk(msgspec.Struct, frozen=True):
+class JobInputs(msgspec.Struct, frozen=True):
     """Inputs for creating a Job: client, settings, the object it is for, and its existing Job."""
 
     client: Client
@@ -99,18 +99,18 @@ async def check_author(context: JobContext, chosen_by: Subject | None, reference
         raise Missing("CredentialForbidden", who, why, _RIGHTS_SECONDS)
 
 
-async def desk_for_removal(context: JobContext, desk: Desk) -> Desk:
+async def inputs_for_removal(context: JobContext, inputs: JobInputs) -> JobInputs:
     """Return where a Job that removes something can be made: in the manager's own namespace, if the other is being
     deleted. Raises Retryable while a Job there may still be at work."""
-    place = desk.place
+    place = inputs.place
     if not await context.terminating(place.metadata.namespace):
-        return desk
+        return inputs
     if left := await context.running_pods(place):
         raise Retryable(f"waiting for Pod {left[0].key} to stop; its Job was deleted with its namespace")
     known = await context.secret(place.namespace, place.state) or {}
     elsewhere = context.elsewhere(place)
-    await _make_namespace(desk.client, elsewhere.namespace)
-    return msgspec.structs.replace(desk, place=elsewhere, known=known)
+    await _make_namespace(inputs.client, elsewhere.namespace)
+    return msgspec.structs.replace(inputs, place=elsewhere, known=known)
 
 
 async def _make_namespace(client: Client, name: str) -> None:
@@ -123,7 +123,7 @@ async def _make_namespace(client: Client, name: str) -> None:
 
 
 async def start(
-    desk: Desk,
+    inputs: JobInputs,
     order: Order | ClusterOrder,
     fields: Mapping[str, bytes],
     value: bytes = b"",
@@ -136,76 +136,76 @@ async def start(
     digest: str = "",
 ) -> None:
     """`local`: only our own runner can run it. `needs`: the rights that it has there."""
-    place = desk.place
+    place = inputs.place
     order = msgspec.structs.replace(order, state_secret=place.state, state_namespace=place.elsewhere)
-    if local and not desk.settings.run_jobs:
+    if local and not inputs.settings.run_jobs:
         raise Retryable(f"only Remuda's own job runner can run Jobs of driver {order.driver}")
-    await _make(desk, SECRETS, manifests.state_secret(place, desk.known))
+    await _make(inputs, SECRETS, manifests.state_secret(place, inputs.known))
     mounted = [manifests.order_secret(place, order, value, format)]
     if fields:
         mounted.append(manifests.credential_secret(place, fields))
     for secret in mounted:
-        await _make(desk, SECRETS, secret, renew=True)
-    await _make(desk, SERVICE_ACCOUNTS, manifests.account(place))
-    await _make(desk, ROLES, manifests.role(place))
-    await _make(desk, ROLE_BINDINGS, manifests.role_binding(place))
-    job = manifests.job(place, order, desk.settings, credentials=bool(fields), pool=pool, owner=owner, digest=digest)
-    if desk.settings.run_jobs and desk.settings.job_key is not None:
-        job = marks.sign(desk.settings.job_key, job, manifests.contents(mounted), needs.rights)
+        await _make(inputs, SECRETS, secret, renew=True)
+    await _make(inputs, SERVICE_ACCOUNTS, manifests.account(place))
+    await _make(inputs, ROLES, manifests.role(place))
+    await _make(inputs, ROLE_BINDINGS, manifests.role_binding(place))
+    job = manifests.job(place, order, inputs.settings, credentials=bool(fields), pool=pool, owner=owner, digest=digest)
+    if inputs.settings.run_jobs and inputs.settings.job_key is not None:
+        job = marks.sign(inputs.settings.job_key, job, manifests.contents(mounted), needs.rights)
     async with START:
-        await desk.client.create(JOBS, place.namespace, job)
+        await inputs.client.create(JOBS, place.namespace, job)
 
 
-async def _make(desk: Desk, target: Target, obj: Json, *, renew: bool = False) -> None:
+async def _make(inputs: JobInputs, target: Target, obj: Json, *, renew: bool = False) -> None:
     """`renew`: one that is there is made like this one; otherwise it is as it should be."""
-    client, namespace, name = desk.client, obj["metadata"]["namespace"], obj["metadata"]["name"]
+    client, namespace, name = inputs.client, obj["metadata"]["namespace"], obj["metadata"]["name"]
     with contextlib.suppress(AlreadyExists):
         async with PREPARE:
             await client.create(target, namespace, obj)
         return
     metadata = _HEAD.decode(await client.get(target, namespace, name)).metadata
     owner = metadata.controller
-    if not desk.place.owns(metadata):
+    if not inputs.place.owns(metadata):
         whose = f"{owner.kind} {owner.name}" if owner is not None else "nobody"
-        raise Retryable(f"{target.plural} {namespace}/{name} already exists and belongs to {whose}, not to {desk}")
+        raise Retryable(f"{target.plural} {namespace}/{name} already exists and belongs to {whose}, not to {inputs}")
     if renew:
         async with PREPARE:
             await client.update(target, namespace, name, obj)
 
 
-async def stop(desk: Desk, job: Job) -> None:
+async def stop(inputs: JobInputs, job: Job) -> None:
     """Delete a Job. A Job that still runs remains, being deleted, until its Pods are deleted."""
     propagation: Propagation = "Foreground" if job.finished is None else "Background"
-    await _delete(desk, JOBS, job.key, STOP, uid=job.metadata.uid, propagation=propagation)
+    await _delete(inputs, JOBS, job.key, STOP, uid=job.metadata.uid, propagation=propagation)
 
 
-async def clear(desk: Desk, *, credential: bool) -> None:
+async def clear(inputs: JobInputs, *, credential: bool) -> None:
     """Delete the Job's objects except the state Secret; the Job itself is last."""
     for target in (ROLE_BINDINGS, ROLES, SERVICE_ACCOUNTS, SECRETS):
-        await _delete(desk, target, desk.place.job_key, CLEAR)
+        await _delete(inputs, target, inputs.place.job_key, CLEAR)
     if credential:
-        await _delete(desk, SECRETS, Key(desk.place.namespace, desk.place.credential), CLEAR)
-    if desk.job is not None:
-        await stop(desk, desk.job)
+        await _delete(inputs, SECRETS, Key(inputs.place.namespace, inputs.place.credential), CLEAR)
+    if inputs.job is not None:
+        await stop(inputs, inputs.job)
 
 
-async def clear_all(context: JobContext, desk: Desk, *, credential: bool) -> None:
+async def clear_all(context: JobContext, inputs: JobInputs, *, credential: bool) -> None:
     """Delete all objects of a Job, including those in the manager's namespace."""
-    places = [desk.place]
-    if await context.terminating(desk.place.metadata.namespace):
-        places.append(context.elsewhere(desk.place))
+    places = [inputs.place]
+    if await context.terminating(inputs.place.metadata.namespace):
+        places.append(context.elsewhere(inputs.place))
     for place in places:
-        there = msgspec.structs.replace(desk, place=place)
+        there = msgspec.structs.replace(inputs, place=place)
         state = Key(place.namespace, place.state)
         if not place.elsewhere:
-            await protection.release(desk.client, state)
+            await protection.release(inputs.client, state)
         await _delete(there, SECRETS, state, CLEAR)
         await clear(there, credential=credential)
 
 
 async def _delete(
-    desk: Desk, target: Target, key: Key, act: Any, *, uid: str | None = None, propagation: Propagation = ""
+    inputs: JobInputs, target: Target, key: Key, act: Any, *, uid: str | None = None, propagation: Propagation = ""
 ) -> None:
     with ignore_not_found():
         async with act:
-            await desk.client.delete(target, *key, uid=uid, propagation=propagation)
+            await inputs.client.delete(target, *key, uid=uid, propagation=propagation)

@@ -10,7 +10,7 @@ import pytest
 
 from remuda.lab.driver_conformance.life import Life
 from remuda.providers.shared.drivers import sim
-from remuda.providers.shared.drivers.simcloud import FileCloud, SimCloud, SimServer, Wish
+from remuda.providers.shared.drivers.simcloud import FileCloud, ServerRequest, SimCloud, SimServer
 from remuda.providers.shared.drivers.spi import TAG_OWNER, TAG_UID, DriverError
 from tests.lab.conformance import Conformance
 from tests.lab.drivers import SimInFile, SimInMemory
@@ -33,8 +33,8 @@ class TestInMemory(Life):
         subject.cloud.close()
 
 
-def wish(uid: str = "u", **changes: object) -> Wish:
-    return Wish(name=f"server-{uid}", tags={TAG_UID: uid, TAG_OWNER: "us"}, **changes)  # type: ignore[arg-type]
+def wish(uid: str = "u", **changes: object) -> ServerRequest:
+    return ServerRequest(name=f"server-{uid}", tags={TAG_UID: uid, TAG_OWNER: "us"}, **changes)  # type: ignore[arg-type]
 
 
 @pytest.fixture(params=["memory", "file"])

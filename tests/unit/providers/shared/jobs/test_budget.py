@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.providers.shared.jobs import budget
-from remuda.providers.shared.jobs.budget import GO, Attempts, Failure, Pool, Rules, Stall, Wait, judge
+from remuda.providers.shared.jobs.budget import TRY_NOW, Attempts, Failure, Pool, Rules, Stall, Wait, judge
 
 RULES = Rules()
 NOW = 1_000_000.0
@@ -26,7 +26,7 @@ others = st.lists(st.sampled_from("abc"), unique=True)
 
 
 def test_the_first_attempt_is_made_at_once() -> None:
-    assert judge(RULES, Attempts(), Pool(), [], NOW, "x") == GO
+    assert judge(RULES, Attempts(), Pool(), [], NOW, "x") == TRY_NOW
 
 
 def test_back_off_doubles_up_to_limit() -> None:
@@ -53,7 +53,7 @@ def test_bad_options_are_not_tried_again() -> None:
 
 def test_failing_pool_allows_one_attempt_and_names_its_machine() -> None:
     pool = Pool(failures=3, last_failure=NOW - 1000)
-    assert judge(RULES, Attempts(), pool, [], NOW, "x") == GO
+    assert judge(RULES, Attempts(), pool, [], NOW, "x") == TRY_NOW
     verdict = judge(RULES, Attempts(), pool, ["m-2", "m-1"], NOW, "x")
     assert isinstance(verdict, Wait)
     assert verdict.seconds is None
@@ -75,7 +75,7 @@ def test_open_circuit_allows_no_concurrent_attempts(
     rules: Rules, machine: Attempts, pool: Pool, trying: list[str], now: float, salt: str
 ) -> None:
     if pool.failures >= rules.pool_failures and trying:
-        assert judge(rules, machine, pool, trying, now, salt) != GO
+        assert judge(rules, machine, pool, trying, now, salt) != TRY_NOW
 
 
 @given(rules, attempts, pools, others, st.floats(0, 2 * NOW), st.text())

@@ -187,7 +187,7 @@ class Existing(Driver[ExistingOptions]):
     async def _ask(self, place: Place, script: str) -> Seen:
         answer = await remote.run(place, await self._login(), self._trusted(place), script, _LOOK_SECONDS)
         if answer.code:
-            raise DriverError(f"{place}: the command failed: {remote.last_words(answer)}")
+            raise DriverError(f"{place}: the command failed: {remote.last_output(answer)}")
         try:
             sight = claims.read(answer.output)
         except claims.Unreadable as error:
@@ -203,7 +203,7 @@ class Existing(Driver[ExistingOptions]):
     async def _do(self, seen: Seen, script: str, failing: str, seconds: float) -> None:
         answer = await remote.run(seen.place, await self._login(), self._trusted(seen.place), script, seconds)
         if answer.code:
-            raise DriverError(f"{seen.place}: {failing}: {remote.last_words(answer)}")
+            raise DriverError(f"{seen.place}: {failing}: {remote.last_output(answer)}")
 
     # What the options say.
 

@@ -90,7 +90,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         return {TAG_OWNER: self.owner, TAG_CLUSTER: self.cluster, TAG_MACHINE: self.machine, TAG_UID: self.uid}
 
 
-class Sight(msgspec.Struct, frozen=True):
+class ServerView(msgspec.Struct, frozen=True):
     """A server as it was seen."""
 
     hostname: str
@@ -131,17 +131,17 @@ def release() -> str:
     return _RELEASE
 
 
-def read(output: str) -> Sight:
+def read(output: str) -> ServerView:
     _, mark, answer = output.partition(f"{_MARK}\n")
     if not mark:
         raise Unreadable("it did not run the script; is the user's login shell a POSIX shell?")
     hostname, _, content = answer.partition("\n")
     if not content.strip():
-        return Sight(hostname.strip(), None)
+        return ServerView(hostname.strip(), None)
     if content.strip() == _FOREIGN:
-        return Sight(hostname.strip(), None, foreign=True)
+        return ServerView(hostname.strip(), None, foreign=True)
     try:
-        return Sight(hostname.strip(), msgspec.json.decode(content, type=Claim))
+        return ServerView(hostname.strip(), msgspec.json.decode(content, type=Claim))
     except msgspec.MsgspecError:
         raise Unreadable(
             "cannot decode its /etc/remuda/claim.json; if the server is unused, delete that file"

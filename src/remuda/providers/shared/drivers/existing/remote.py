@@ -122,7 +122,7 @@ async def run(
     return Answer(code=code, output=output, complaints=complaints, host_key=" ".join(key.split()[:2]))
 
 
-def last_words(answer: Answer) -> str:
+def last_output(answer: Answer) -> str:
     lines = [line.strip() for line in f"{answer.output}\n{answer.complaints}".splitlines() if line.strip()][-3:]
     return " / ".join(lines)[-_MOST_SAID:] or f"exit code {answer.code}"
 

@@ -19,7 +19,7 @@ from remuda.providers.shared.drivers.nspawn import contents, groups, layers
 from remuda.providers.shared.drivers.nspawn.bridges import Bridge, Place
 from remuda.providers.shared.drivers.nspawn.cluster import NspawnCluster
 from remuda.providers.shared.drivers.nspawn.commands import attempt, judge_machine
-from remuda.providers.shared.drivers.nspawn.folder import About, Folder
+from remuda.providers.shared.drivers.nspawn.folder import Folder, HostRecord
 from remuda.providers.shared.drivers.nspawn.layers import Layer
 from remuda.providers.shared.drivers.nspawn.options import NspawnOptions, bind_flags, judge, net, system_call_flags
 from remuda.providers.shared.drivers.spi import (
@@ -93,10 +93,10 @@ class Nspawn(Driver[NspawnOptions]):
         await self._booted(folder, about)
         return await self._server(folder, about)
 
-    async def _reserve(self, folder: Folder, order: Order) -> About:
+    async def _reserve(self, folder: Folder, order: Order) -> HostRecord:
         about = folder.read()
         if about is None:
-            about = About(
+            about = HostRecord(
                 name=order.name,
                 hostname=order.hostname or order.name,
                 tags=order.tags,
@@ -112,7 +112,9 @@ class Nspawn(Driver[NspawnOptions]):
             )
         return about
 
-    async def _fill(self, folder: Folder, order: Order, about: About, place: Place, user_data: bytes) -> About:
+    async def _fill(
+        self, folder: Folder, order: Order, about: HostRecord, place: Place, user_data: bytes
+    ) -> HostRecord:
         lower = layers.image_folder(self.options.image, self._home / _IMAGES)
         about = msgspec.structs.replace(about, image=str(lower))
         await folder.stop()  # what a Job that was killed was just about to start
@@ -123,7 +125,7 @@ class Nspawn(Driver[NspawnOptions]):
                 await layers.unpack_image(Path(self.options.image), lower)
             return await asyncio.to_thread(self._write, folder, order, about, place, user_data)
 
-    def _write(self, folder: Folder, order: Order, about: About, place: Place, user_data: bytes) -> About:
+    def _write(self, folder: Folder, order: Order, about: HostRecord, place: Place, user_data: bytes) -> HostRecord:
         lower = Path(about.image)
         client = asyncssh.generate_private_key("ssh-ed25519", comment=order.name)
         host = asyncssh.generate_private_key("ssh-ed25519", comment=order.name)
@@ -152,7 +154,7 @@ class Nspawn(Driver[NspawnOptions]):
         folder.write(about)
         return about
 
-    async def _boot(self, folder: Folder, about: About) -> None:
+    async def _boot(self, folder: Folder, about: HostRecord) -> None:
         limits = groups.Limits(self.options.memory, self.options.cpus)
         async with BOOT:
             complaints = await folder.start(
@@ -168,17 +170,17 @@ class Nspawn(Driver[NspawnOptions]):
         for complaint in complaints:
             self.context.say(complaint)
 
-    async def _booted(self, folder: Folder, about: About) -> None:
+    async def _booted(self, folder: Folder, about: HostRecord) -> None:
         """Once its sshd listens. Raises DriverError with the end of its console."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
         while not await asyncio.to_thread(groups.listens, folder.machine, _SSH_PORT):
             if not folder.leader:
-                raise DriverError(f"host {about.name} exited while it was starting: {folder.last_words()}")
+                raise DriverError(f"host {about.name} exited while it was starting: {folder.last_output()}")
             if loop.time() - begun > _BOOT_SECONDS:
                 raise DriverError(
                     f"sshd of host {about.name} does not listen at {about.address} after {_BOOT_SECONDS:g} s; "
-                    f"end of its console: {folder.last_words()}"
+                    f"end of its console: {folder.last_output()}"
                 )
             await asyncio.sleep(0.1)
 
@@ -214,7 +216,7 @@ class Nspawn(Driver[NspawnOptions]):
                 found.append(await self._server(folder, about))
         return found
 
-    async def _server(self, folder: Folder, about: About) -> Server:
+    async def _server(self, folder: Folder, about: HostRecord) -> Server:
         key = folder.key()
         state: ServerState = "stopped"
         if folder.leader:

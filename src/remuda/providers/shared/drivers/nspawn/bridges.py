@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from remuda.providers.shared.drivers.nspawn.commands import attempt, run
-from remuda.providers.shared.drivers.nspawn.locks import dissolve, inhabitants, locked
+from remuda.providers.shared.drivers.nspawn.locks import delete_locked_folder, folder_entries, locked
 from remuda.providers.shared.drivers.spi import BadOptions, DriverError
 from remuda.runtime.steps import step
 
@@ -82,9 +82,9 @@ class Bridge:
     async def _remove(self) -> None:
         if (self._folder / _OURS).exists() and await self._exists():
             await run("ip", "link", "delete", self.name)
-        for entry in inhabitants(self._folder):
+        for entry in folder_entries(self._folder):
             entry.unlink()
-        dissolve(self._folder)
+        delete_locked_folder(self._folder)
 
     async def _ensure(self, network: ipaddress.IPv4Network) -> ipaddress.IPv4Address:
         """Create the bridge if needed and return its own address in the network."""

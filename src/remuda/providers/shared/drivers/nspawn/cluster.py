@@ -52,7 +52,7 @@ class NspawnClusterOptions(Options):
     ] = ""
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """cluster.json: there from the first moment to the last."""
 
     name: str
@@ -91,12 +91,12 @@ class NspawnCluster(ClusterDriver[NspawnClusterOptions]):
         )
         return _infrastructure(about, order.ports[0])
 
-    async def _reserve(self, folder: Path, order: ClusterOrder) -> About:
+    async def _reserve(self, folder: Path, order: ClusterOrder) -> ClusterRecord:
         about = _read(folder)
         if about is None:
             subnet = self.options.subnet or str(await subnets.take(folder))
             name = "rm-" + hashlib.sha256(f"{order.owner}/{order.uid}".encode()).hexdigest()[:9]
-            about = About(name=order.name, tags=order.tags, bridge=name, subnet=subnet)
+            about = ClusterRecord(name=order.name, tags=order.tags, bridge=name, subnet=subnet)
             async with RESERVE:
                 _write(folder, about)
         if about.tags.get(TAG_UID) != order.uid:
@@ -134,7 +134,7 @@ class NspawnCluster(ClusterDriver[NspawnClusterOptions]):
         return self._clusters / order.name
 
 
-def _infrastructure(about: About, port: int = 0) -> ClusterInfrastructure:
+def _infrastructure(about: ClusterRecord, port: int = 0) -> ClusterInfrastructure:
     return ClusterInfrastructure(
         id=about.bridge,
         name=about.name,
@@ -144,9 +144,9 @@ def _infrastructure(about: About, port: int = 0) -> ClusterInfrastructure:
     )
 
 
-def _read(folder: Path) -> About | None:
+def _read(folder: Path) -> ClusterRecord | None:
     try:
-        return msgspec.json.decode((folder / _ABOUT).read_bytes(), type=About)
+        return msgspec.json.decode((folder / _ABOUT).read_bytes(), type=ClusterRecord)
     except FileNotFoundError:
         return None
     except PermissionError:
@@ -155,7 +155,7 @@ def _read(folder: Path) -> About | None:
         raise DriverError(f"{folder / _ABOUT} is damaged: {error}") from None
 
 
-def _write(folder: Path, about: About) -> None:
+def _write(folder: Path, about: ClusterRecord) -> None:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     keep(folder / _ABOUT, msgspec.json.encode(about))
 

@@ -70,7 +70,7 @@ done
 """
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class HostRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """host.json"""
 
     name: str
@@ -92,9 +92,9 @@ class Folder:
 
     # What is known of it.
 
-    def read(self) -> About | None:
+    def read(self) -> HostRecord | None:
         try:
-            return msgspec.json.decode((self.path / "host.json").read_bytes(), type=About)
+            return msgspec.json.decode((self.path / "host.json").read_bytes(), type=HostRecord)
         except FileNotFoundError:
             return None
         except PermissionError:
@@ -102,7 +102,7 @@ class Folder:
         except msgspec.MsgspecError as error:
             raise DriverError(f"{self.path / 'host.json'} is damaged: {error}") from None
 
-    def write(self, about: About) -> None:
+    def write(self, about: HostRecord) -> None:
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
         keep(self.path / "host.json", msgspec.json.encode(about))
 
@@ -143,7 +143,7 @@ class Folder:
         except FileNotFoundError:
             pass
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """Return the end of the console output in one line."""
         try:
             text = (self.path / "console.log").read_text(errors="replace")
@@ -193,7 +193,7 @@ class Folder:
             )
         while not self.leader:
             if process.returncode is not None:
-                raise DriverError(f"the host failed to start: {self.last_words()}")
+                raise DriverError(f"the host failed to start: {self.last_output()}")
             await asyncio.sleep(0.01)
         return made.complaints
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from remuda.providers.shared.drivers.nspawn.commands import run
-from remuda.providers.shared.drivers.nspawn.locks import dissolve, inhabitants, locked
+from remuda.providers.shared.drivers.nspawn.locks import delete_locked_folder, folder_entries, locked
 from remuda.runtime.steps import step
 
 UNPACK = step("nspawn.unpack-image", "unpacks the image tarball of hosts")
@@ -42,7 +42,7 @@ def image_folder(image: str, home: Path) -> Path:
 async def unpack_image(tarball: Path, into: Path) -> None:
     """Raises DriverError."""
     async with locked(into.parent):
-        if into in inhabitants(into.parent):
+        if into in folder_entries(into.parent):
             return
         part = into.with_suffix(_PART)
         await asyncio.to_thread(shutil.rmtree, part, ignore_errors=True)
@@ -61,11 +61,11 @@ async def clear_images(home: Path, used: Callable[[], set[str]]) -> None:
         return
     async with locked(home):
         needed = used()
-        for image in inhabitants(home):
+        for image in folder_entries(home):
             if str(image) not in needed:
                 await asyncio.to_thread(shutil.rmtree, image)
-        if not inhabitants(home):
-            dissolve(home)
+        if not folder_entries(home):
+            delete_locked_folder(home)
 
 
 class Layer:

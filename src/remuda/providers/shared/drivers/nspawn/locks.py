@@ -23,13 +23,13 @@ async def locked(folder: Path) -> AsyncIterator[None]:
         os.close(descriptor)
 
 
-def dissolve(folder: Path) -> None:
+def delete_locked_folder(folder: Path) -> None:
     """Delete the folder. The caller must hold its lock and have emptied it."""
     (folder / _LOCK).unlink()
     folder.rmdir()
 
 
-def inhabitants(folder: Path) -> list[Path]:
+def folder_entries(folder: Path) -> list[Path]:
     return [path for path in folder.iterdir() if path.name != _LOCK]
 
 

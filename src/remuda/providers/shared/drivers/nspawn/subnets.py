@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 
 from remuda.providers.shared.drivers.nspawn.commands import run
-from remuda.providers.shared.drivers.nspawn.locks import inhabitants, locked
+from remuda.providers.shared.drivers.nspawn.locks import folder_entries, locked
 from remuda.providers.shared.drivers.spi import DriverError
 from remuda.runtime.steps import step
 
@@ -79,7 +79,7 @@ async def _known_here() -> list[ipaddress.IPv4Network]:
 def _entries() -> list[tuple[Path, Path]]:
     if not _BOOK.is_dir():
         return []
-    return [(link, Path(os.readlink(link))) for link in inhabitants(_BOOK) if link.is_symlink()]
+    return [(link, Path(os.readlink(link))) for link in folder_entries(_BOOK) if link.is_symlink()]
 
 
 def _network(link: Path) -> ipaddress.IPv4Network:

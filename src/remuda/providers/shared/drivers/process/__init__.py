@@ -146,14 +146,14 @@ class Process(Driver[ProcessOptions]):
             if runs and loop.time() > deadline:
                 limit = f"{self.options.timeout_seconds} s (timeoutSeconds)"
                 raise DriverError(
-                    f"the bootstrap script of {host.name} is still running after {limit}. {host.last_words()}"
+                    f"the bootstrap script of {host.name} is still running after {limit}. {host.last_output()}"
                 )
             if runs:
                 await asyncio.sleep(_LOOK_SECONDS)
         code = host.exit_code()
         if code != 0:
             how = "was killed" if code is None else f"ended with {code}"
-            raise DriverError(f"the bootstrap script of {host.name} {how}. {host.last_words()}")
+            raise DriverError(f"the bootstrap script of {host.name} {how}. {host.last_output()}")
 
     async def _settled(self, host: Host, details: Details) -> Server:
         """Return whether a process of the host keeps running; one that calls exec is invisible for a moment."""

@@ -176,7 +176,7 @@ class Host:
     def output(self) -> Output:
         return Output(self._log)
 
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         try:
             with self._log.open("rb") as file:
                 file.seek(max(0, self._log.stat().st_size - _MOST_TAIL))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from remuda.providers.shared.drivers.nspawn.folder import About, Folder
+from remuda.providers.shared.drivers.nspawn.folder import Folder, HostRecord
 from remuda.providers.shared.drivers.spi import DriverError
 
 
-def about(name: str = "one") -> About:
-    return About(name=name, hostname=name, tags={}, bridge="b", ssh_user="root")
+def about(name: str = "one") -> HostRecord:
+    return HostRecord(name=name, hostname=name, tags={}, bridge="b", ssh_user="root")
 
 
 @pytest.fixture
@@ -70,11 +70,11 @@ def test_machine_names_are_unique_and_fit_interface_names(tmp_path: Path) -> Non
 
 
 def test_console_tail_is_plain_text(folder: Folder) -> None:
-    assert folder.last_words() == "its console is empty"
+    assert folder.last_output() == "its console is empty"
     lines = [f"line {number}" for number in range(20)]
     (folder.path / "console.log").write_text("\n".join([*lines, "[\x1b[0;32m  OK  \x1b[0m] Reached\r\r", "", " "]))
-    assert folder.last_words().endswith("line 18 | line 19 | [  OK  ] Reached")
-    assert "line 8 " not in folder.last_words()
+    assert folder.last_output().endswith("line 18 | line 19 | [  OK  ] Reached")
+    assert "line 8 " not in folder.last_output()
 
 
 def test_host_file_is_deleted_last(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

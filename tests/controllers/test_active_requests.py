@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest_asyncio
 
-from remuda.access.active_requests import ActiveRequests, Call, end_what_is_taken_back, still_reaching
+from remuda.access.active_requests import ActiveRequests, Call, end_revoked_requests, still_reaching
 from remuda.access.authorization import reaching, reviewed_access
 from remuda.access.interfaces import Caller
 from remuda.access.types import GRANT, TOKEN, USER
@@ -16,14 +16,14 @@ from tests.controllers.engine import Engine, eventually
 class ActiveRequestsHarness(AccessHarness):
     """With calls under way; who may is the engine's own word."""
 
-    underway: ActiveRequests
+    active_requests: ActiveRequests
 
     def _add(self, manager: Manager) -> None:
         super()._add(manager)
         may_reach = reaching(reviewed_access(self.engine.client))
-        self.underway = ActiveRequests(still_reaching(self.tokens, may_reach), self.tokens.expires)
-        end_what_is_taken_back(self.underway, manager.caches)
-        manager.at_end(self.underway.close)
+        self.active_requests = ActiveRequests(still_reaching(self.tokens, may_reach), self.tokens.expires)
+        end_revoked_requests(self.active_requests, manager.caches)
+        manager.at_end(self.active_requests.close)
 
     async def granted(self) -> str:
         """A user who may reach the cluster."""
@@ -47,7 +47,7 @@ class ActiveRequestsHarness(AccessHarness):
             return True
 
         await eventually(known)
-        call = self.underway.begin(found[0], self.id, lasting=True)
+        call = self.active_requests.begin(found[0], self.id, lasting=True)
         call.__enter__()
         return call
 
