@@ -5,11 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from typing import TYPE_CHECKING
 
 from remuda.agent import PYTHON
 
+if TYPE_CHECKING:
+    from remuda.agent.folder_host import Units
 
-def main() -> int:
+
+def main(units: Units | None = None) -> int:
+    """`units` runs units on hosts that are folders."""
     if sys.version_info < PYTHON:
         sys.stderr.write(f"remuda-agent needs Python {PYTHON[0]}.{PYTHON[1]} or newer\n")
         return 1
@@ -21,23 +26,16 @@ def main() -> int:
     if arguments.command == "uninstall":
         from remuda.agent.service import uninstall
 
-        return uninstall(os.environ)
+        return uninstall(os.environ, units)
     if arguments.command == "version":
         return _version()
     if arguments.command == "supervise":
         return _supervise(arguments)
-    if arguments.command == "systemctl":
-        from remuda.agent.units import systemctl
-
-        return systemctl.main(arguments.root, arguments.words)
-    if arguments.command == "keep":
-        from remuda.agent.units import keeper
-        from remuda.agent.units.directory import UnitDirectory
-
-        return keeper.keep(UnitDirectory(arguments.root), arguments.unit)
+    if arguments.command in ("systemctl", "keep"):
+        return _on_folder_host(arguments, units)
     from remuda.agent.run import run
 
-    return run(arguments.config, arguments.root, arguments.address)
+    return run(arguments.config, arguments.root, arguments.address, units)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,6 +59,15 @@ def _parser() -> argparse.ArgumentParser:
     for command in (systemctl, keep):
         command.add_argument("--root", metavar="DIR", required=True, help="root of the host")
     return parser
+
+
+def _on_folder_host(arguments: argparse.Namespace, units: Units | None) -> int:
+    if units is None:
+        sys.stderr.write("remuda-agent: this program contains nothing that runs units on hosts that are folders\n")
+        return 1
+    if arguments.command == "systemctl":
+        return units.systemctl(arguments.root, arguments.words)
+    return units.keep(arguments.root, arguments.unit)
 
 
 def _supervise(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@ import os
 import signal
 import ssl
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from remuda.agent import apply, connection, interlock, log, upgrade
 from remuda.agent.config import Config, ConfigError, load
@@ -15,8 +15,11 @@ from remuda.agent.follow import Follower
 from remuda.agent.kube import Api, trust_of
 from remuda.agent.program import Signals
 
+if TYPE_CHECKING:
+    from remuda.agent.folder_host import Units
 
-def run(path: str, root: str, address: str) -> int:
+
+def run(path: str, root: str, address: str, units: Units | None = None) -> int:
     log.level(os.environ.get("CATTLE_LOGLEVEL") or os.environ.get("CATTLE_AGENT_LOGLEVEL") or "info")
     try:
         config = load(path, root=root, address=address)
@@ -29,7 +32,7 @@ def run(path: str, root: str, address: str) -> int:
     with lock:
         apply.clean(config)
         interlock.clean(config.interlock_directory)
-        _serve(config)
+        _serve(config, units)
     return 0
 
 
@@ -45,7 +48,7 @@ def _alone(config: Config) -> Any:
     return lock
 
 
-def _serve(config: Config) -> None:
+def _serve(config: Config, units: Units | None) -> None:
     stop = threading.Event()
     follower: Follower | None = None
     arrivals = Signals(signal.SIGTERM, signal.SIGINT)
@@ -59,10 +62,8 @@ def _serve(config: Config) -> None:
     if config.remote_enabled:
         follower = Follower(config, _Connector(config))
     threading.Thread(target=end, name="signals", daemon=True).start()
-    if config.root:
-        from remuda.agent.units import watch
-
-        watch.begin(config.root, config.address, stop)
+    if config.root and units is not None:
+        units.watch(config.root, config.address, stop)
     local = _local(config, stop) if config.local_enabled else None
     if follower is not None:
         if config.upgrade:

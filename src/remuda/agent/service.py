@@ -11,9 +11,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from remuda.agent import disk, layout, program, supervise
 from remuda.agent.layout import Layout
+
+if TYPE_CHECKING:
+    from remuda.agent.folder_host import Units
 
 
 def systemctl(*arguments: str, check: bool = True) -> bool:
@@ -81,7 +85,7 @@ def _shell(word: str) -> str:
     return "'" + word.replace("'", "'\\''") + "'"
 
 
-def uninstall(environment: Mapping[str, str]) -> int:
+def uninstall(environment: Mapping[str, str], units: Units | None = None) -> int:
     place = layout.of(environment)
     if os.geteuid() != 0 and not place.root:
         print("remuda-agent: must run as root; repeat the command with sudo", flush=True)
@@ -89,7 +93,7 @@ def uninstall(environment: Mapping[str, str]) -> int:
     if place.by_systemd:
         systemctl("disable", "--now", layout.UNIT, check=False)
     supervise.stop(place.var)
-    _end_tunnel(place)  # after the agent, which would start it again
+    _end_tunnel(place, units)  # after the agent, which would start it again
     if not place.root:
         disk.remove(place.unit_file)
         disk.remove(place.environment_file)
@@ -99,26 +103,23 @@ def uninstall(environment: Mapping[str, str]) -> int:
     for folder in (place.var, place.etc):
         shutil.rmtree(folder, ignore_errors=True)
     if place.root:
-        from remuda.agent.units import watch
-
         disk.remove(layout.systemctl(place.root))
-        watch.forget(place.root)
+        if units is not None:
+            units.forget(place.root)
     for path in (place.program, f"{place.program}.trial", place.uninstall_script):
         disk.remove(path)
     print("remuda-agent: removed; software that plans have installed on this host stays", flush=True)
     return 0
 
 
-def _end_tunnel(place: Layout) -> None:
+def _end_tunnel(place: Layout, units: Units | None) -> None:
     """Remove the tunnel's service, and the folder with its token, whose path only the unit file contains."""
     text = (disk.read(place.tunnel_unit_file) or b"").decode("utf-8", "replace")
     if not text:
         return
     words = ["disable", "--now", layout.TUNNEL_UNIT]
-    if place.root:
-        from remuda.agent.units.systemctl import main
-
-        main(place.root, words)
+    if place.root and units is not None:
+        units.systemctl(place.root, words)
     elif place.by_systemd:
         systemctl(*words, check=False)
     for path in (place.tunnel_unit_file, f"{place.tunnel_unit_file}.env"):

@@ -13,7 +13,7 @@ from remuda.agent.images import ImageError, manifests, references
 from remuda.agent.images.platforms import Platform
 from remuda.agent.images.registries import Registries
 from remuda.agent.kube import ApiError
-from remuda.agent.units import unitfile
+from remuda.lab.units import unitfile
 from tests.fuzz.source import Source
 
 _YAML = (

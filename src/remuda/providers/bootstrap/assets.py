@@ -1,5 +1,6 @@
 """The node agent as hosts download it: one zipapp, built from packages of this program. With `tunnel` as its first
-argument it is the tunnel's client, which needs nothing of the agent.
+argument it is the tunnel's client, which needs nothing of the agent. Hosts of the `process` driver download the same
+file, so it contains what runs units on hosts that are folders.
 
 The same sources give the same bytes, so that every replica of the manager serves the same checksum."""
 
@@ -23,8 +24,9 @@ if sys.argv[1:2] == ["tunnel"]:
     sys.exit(tunnel(sys.argv[2:]))
 
 from remuda.agent.__main__ import main
+from remuda.lab import units
 
-sys.exit(main())
+sys.exit(main(units))
 """
 _DATE = (1980, 1, 1, 0, 0, 0)
 
@@ -34,7 +36,9 @@ def agent_zipapp() -> bytes:
     target = io.BytesIO()
     target.write(b"#!/usr/bin/env python3\n")
     tunnel = files("remuda.tunnel")
-    entries = {"__main__.py": _MAIN, "remuda/__init__.py": b"", **_sources(files("remuda.agent"), "remuda/agent")}
+    entries = {"__main__.py": _MAIN, "remuda/__init__.py": b"", "remuda/lab/__init__.py": b""}
+    for package in ("agent", "lab/units"):
+        entries |= _sources(files("remuda").joinpath(package), f"remuda/{package}")
     entries |= {f"remuda/tunnel/{name}.py": (tunnel / f"{name}.py").read_bytes() for name in TRAVELLING}
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in sorted(entries):

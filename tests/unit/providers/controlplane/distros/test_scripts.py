@@ -24,7 +24,7 @@ import pytest
 
 from remuda.agent.files import bring
 from remuda.agent.plan import parse
-from remuda.agent.units import unitfile
+from remuda.lab.units import unitfile
 from remuda.providers.bootstrap import assets
 from remuda.providers.controlplane import render
 from remuda.providers.controlplane.planner.observation import Cluster

@@ -11,7 +11,7 @@ import subprocess
 import threading
 
 from remuda.agent import disk, layout, log, program
-from remuda.agent.units.directory import UnitDirectory
+from remuda.lab.units.directory import UnitDirectory
 
 _LOOK_SECONDS = 2.0
 _LEAST_SECONDS = 60.0
@@ -30,11 +30,6 @@ def begin(root: str, address: str, stop: threading.Event) -> None:
     disk.write(target, f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n'.encode(), 0o755)
     place.begin_anew((disk.read("/proc/sys/kernel/random/boot_id") or b"").decode().strip())
     threading.Thread(target=_watch, args=(place, command, stop), name="units", daemon=True).start()
-
-
-def forget(root: str) -> None:
-    """Delete the state of all units when the agent is removed, unless units are still wanted: those keep running."""
-    UnitDirectory(root).forget_all()
 
 
 def _watch(place: UnitDirectory, command: list[str], stop: threading.Event) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.agent.units.unitfile import BadUnit, Command, environment_of, filled, parse, seconds
+from remuda.lab.units.unitfile import BadUnit, Command, environment_of, filled, parse, seconds
 
 K3S = """
 [Unit]

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 from remuda.agent import disk
 from remuda.agent.layout import search_path
-from remuda.agent.units import processes, unitfile
-from remuda.agent.units.unitfile import BadUnit, Unit
+from remuda.lab.units import processes, unitfile
+from remuda.lab.units.unitfile import BadUnit, Unit
 
 ANEW = signal.SIGUSR1  # to a keeper: start the program again
 

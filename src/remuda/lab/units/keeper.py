@@ -18,9 +18,9 @@ import time
 from remuda.agent import AgentError, disk, log
 from remuda.agent.program import Signals
 from remuda.agent.supervise import started
-from remuda.agent.units import processes
-from remuda.agent.units.directory import ANEW, UnitDirectory
-from remuda.agent.units.unitfile import BadUnit, Command, Unit, environment_of, filled
+from remuda.lab.units import processes
+from remuda.lab.units.directory import ANEW, UnitDirectory
+from remuda.lab.units.unitfile import BadUnit, Command, Unit, environment_of, filled
 
 _MOST_LOG = 8 << 20
 _LEAST_PAUSE = 0.5  # between an end and the next start, whatever the unit says

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from remuda.agent import program
-from remuda.agent.units import watch
+from remuda.lab.units import unit_watch
 from remuda.providers.bootstrap import assets
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -101,9 +101,9 @@ def host(tmp_path: Path) -> Iterator[Host]:
 def agent(host: Host, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """Starts the agent's part: of an agent that runs from its one file."""
     monkeypatch.setattr(program, "own_path", lambda: str(host.agent))
-    monkeypatch.setattr(watch, "_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(unit_watch, "_LOOK_SECONDS", 0.1)
     stop = threading.Event()
-    yield lambda: watch.begin(str(host.root), "127.0.0.9", stop)
+    yield lambda: unit_watch.begin(str(host.root), "127.0.0.9", stop)
     stop.set()
 
 

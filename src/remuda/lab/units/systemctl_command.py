@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable
 
 from remuda.agent import program
-from remuda.agent.units import processes
-from remuda.agent.units.directory import ANEW, NoSuchUnit, State, UnitDirectory, full
-from remuda.agent.units.unitfile import BadUnit
+from remuda.lab.units import processes
+from remuda.lab.units.directory import ANEW, NoSuchUnit, State, UnitDirectory, full
+from remuda.lab.units.unitfile import BadUnit
 
 _LOOK_SECONDS = 0.02
 _KEEPER_SECONDS = 20.0
