@@ -300,5 +300,5 @@ def evictions_answer_404(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     async def evict(client: Client, pod: Pod, *, grace_seconds: int | None) -> str:
         return await evict_pod(Answering404(), pod, grace_seconds=grace_seconds)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(drain_stages, "ask_to_leave", evict)
+    monkeypatch.setattr(drain_stages, "evict_pod", evict)
     return asked
