@@ -78,7 +78,7 @@ class Passthrough:
                     async with answer:
                         return Response(answer.status, await answer.read(), _passed_back(answer))
         except (aiohttp.ClientError, TimeoutError) as error:
-            log.warning("cannot forward a host's request to the API server: %s", error)
+            log.warning("cannot forward the request of a node agent to the management API server: %s", error)
             raise StatusError(
                 503, "ServiceUnavailable", "the API server does not answer", headers={"Retry-After": "5"}
             ) from None

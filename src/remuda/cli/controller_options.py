@@ -115,7 +115,7 @@ _NODE_OPTIONS = (
         default="30m",
         show_default=True,
         callback=_seconds,
-        help="Timeout of one attempt to create or remove a server.",
+        help="Timeout of one attempt to create or remove the server (VM or host) of a machine.",
     ),
     click.option(
         "--rancher-machine",

@@ -248,7 +248,7 @@ class Controller:
         """Requeue a key after a conflict without logging. Many conflicts in a row slow it down, and are logged."""
         self._queue.failed(key, forgiven=_FORGIVEN_CONFLICTS)
         if self._queue.failures(key) % _LOUD_CONFLICTS == 0:
-            log.warning("%d conflicts in a row: %s", self._queue.failures(key), error)
+            log.warning("%d write conflicts in a row, still retrying; the last one: %s", self._queue.failures(key), error)
         return "requeue"
 
     def _failed(self, key: Key, error: Exception) -> str:

@@ -161,7 +161,7 @@ class RemoteClusters:
             try:
                 listener(cluster, node)
             except Exception:
-                log.exception("a listener to changes of cluster %s failed", cluster)
+                log.exception("a callback failed that handles changed Nodes of cluster %s", cluster)
 
     def _notify_probe(self, cluster: Key) -> None:
         for listener in self._probe_listeners:

@@ -162,7 +162,7 @@ def test_conflicts_are_logged_only_after_ten_in_a_row(caplog: pytest.LogCaptureF
         assert times[-1] > 30, "many in a row slow the key down"
 
     virtually(reconcile_times)(None)  # type: ignore[arg-type]
-    assert [record.getMessage()[:22] for record in caplog.records] == ["10 conflicts in a row:"]
+    assert [record.getMessage()[:28] for record in caplog.records] == ["10 write conflicts in a row,"]
 
 
 def test_already_exists_error_is_logged_as_failure(caplog: pytest.LogCaptureFixture) -> None:

@@ -170,7 +170,7 @@ async def _persist(access: ApiAccess, work: Work) -> None:
             except StatusError as error:
                 if str(error) != said:
                     said = str(error)
-                    log.warning("cannot reach the API: %s", said)
+                    log.warning("cannot reach the API server of this cluster: %s", said)
                 if error.code >= 500:
                     await access.failed(error)
         await asyncio.sleep(_AGAIN_SECONDS)

@@ -18,7 +18,7 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Again, Outcome, Retryable
 from remuda.runtime.steps import step
 
-RESTART = step("simulatedremediation.restart-server", "restarts the server of an unhealthy Machine")
+RESTART = step("simulatedremediation.restart-server", "reboots the simulated server of an unhealthy Machine")
 PUBLISH = step("simulatedremediation.publish", "says that the server was restarted")
 
 
