@@ -138,7 +138,7 @@ def _copying(answer: aiohttp.ClientResponse) -> Callable[[Sink], Awaitable[None]
                 sink.write(piece)
                 await sink.drain()
         except aiohttp.ClientError as error:
-            log.info("watch of a host ended: %s", error)
+            log.info("a watch that a node agent had opened was cut off: %s", error)
         finally:
             answer.close()
 

@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
 @click.command(name="kubeconfig", context_settings=HELP)
 @click.argument("cluster", shell_complete=shell_completion.clusters)
-@click.option("--user", default="", help="User that the kubeconfig authenticates as. Default: your own user on the management plane.")
+@click.option(
+    "--user",
+    default="",
+    help="User that the kubeconfig authenticates as. Default: your own user on the management plane.",
+)
 @click.option("--embed-token", is_flag=True, help="Embed a token, instead of a command that requests one.")
 @ttl_option(default="12h")
 @click.option("--server", default="", metavar="URL", help="URL of the proxy. Default: that of the management plane.")

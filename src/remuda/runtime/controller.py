@@ -232,7 +232,7 @@ class Controller:
     def _waits_for_nothing(self, key: Key, recovered: bool) -> None:
         waited = self.waits.pop(key, None)
         if recovered:
-            log.info("done, after a failure")
+            log.info("done, after a failed attempt")
         elif waited is not None:
             on = "" if waited.blocked.reason == _TIME else f", no longer waiting for {waited.blocked.on}"
             log.log(_outcome_level(waited.blocked), "done%s", on)
@@ -248,7 +248,9 @@ class Controller:
         """Requeue a key after a conflict without logging. Many conflicts in a row slow it down, and are logged."""
         self._queue.failed(key, forgiven=_FORGIVEN_CONFLICTS)
         if self._queue.failures(key) % _LOUD_CONFLICTS == 0:
-            log.warning("%d write conflicts in a row, still retrying; the last one: %s", self._queue.failures(key), error)
+            log.warning(
+                "%d write conflicts in a row, still retrying; the last one: %s", self._queue.failures(key), error
+            )
         return "requeue"
 
     def _failed(self, key: Key, error: Exception) -> str:

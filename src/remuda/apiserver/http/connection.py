@@ -377,10 +377,10 @@ class Connection(asyncio.Protocol):
             pass  # the client left, or `end_stream` says that this answer is over
         except CutShort as reason:
             whole = False
-            log.info("stream of %s %s was cut short: %s", request.method, request.path, reason)
+            log.info("the streamed response to %s %s was cut short: %s", request.method, request.path, reason)
         except Exception:
             whole = False
-            log.exception("stream of %s %s failed", request.method, request.path)
+            log.exception("the response to %s %s failed while it was streamed", request.method, request.path)
         self._task = None
         if self._transport.is_closing() or self._active is not request:
             return

@@ -34,11 +34,11 @@ from remuda.providers.shared.drivers.spi import (
 )
 from remuda.runtime.steps import step
 
-CLAIM = step("processdriver.claim-name", "the driver process creates the directory of a host")
-WRITE = step("processdriver.write-script", "the driver process writes a host's bootstrap script")
-START = step("processdriver.start-script", "the driver process starts a host's bootstrap script")
-STOP = step("processdriver.stop-processes", "the driver process ends the processes of a host")
-DELETE = step("processdriver.delete-directory", "the driver process deletes the directory of a host")
+CLAIM = step("processdriver.claim-name", "the `process` driver creates the directory of a host")
+WRITE = step("processdriver.write-script", "the `process` driver writes a host's bootstrap script")
+START = step("processdriver.start-script", "the `process` driver starts a host's bootstrap script")
+STOP = step("processdriver.stop-processes", "the `process` driver ends the processes of a host")
+DELETE = step("processdriver.delete-directory", "the `process` driver deletes the directory of a host")
 
 _LABEL = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _LOOK_SECONDS = 0.05

@@ -28,9 +28,9 @@ from remuda.providers.shared.drivers.spi import (
 )
 from remuda.runtime.steps import step
 
-CLAIM = step("processcluster.claim-name", "the driver process creates the directory of a cluster's load balancer")
+CLAIM = step("processcluster.claim-name", "the `process` driver creates the directory of a cluster's load balancer")
 DELETE = step(
-    "processcluster.delete-directory", "the driver process deletes the directory of a cluster's load balancer"
+    "processcluster.delete-directory", "the `process` driver deletes the directory of a cluster's load balancer"
 )
 
 _LABEL = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
