@@ -54,10 +54,14 @@ class Attempts:
     async def make(self, job: Job, raw: bytes, index: int) -> Pod:
         """Create the Pod of an attempt, or find it. Raises NotRunnable if another owner's Pod has its name."""
         made = pods.make(job, msgspec.json.decode(raw), index)
+        # The name depends only on the Job's uid and the index, so a Pod that exists is usually from an earlier run of
+        # this runner that stopped after the create.
         with contextlib.suppress(AlreadyExists, Conflict):
             async with CREATE_POD:
                 return POD.decode(await self._client.create(POD.target, job.metadata.namespace, made))
+        # Read from the API server: the cache may not have the Pod yet.
         present = POD.decode(await self._client.get(POD.target, job.metadata.namespace, made["metadata"]["name"]))
+        # The name is predictable, so a user can create a Pod with it first.
         if not any(owner.uid == job.metadata.uid for owner in present.metadata.owner_references):
             raise NotRunnable(
                 f"cannot create Pod {present.key}: a Pod of that name exists and belongs to another object"
@@ -113,6 +117,8 @@ class Attempts:
 
     async def ended(self, job: Job, pod: Pod, child: Child) -> Pod:
         end = self._end(job, child)
+        # Save before the files are removed: the termination message is in one of them. A crash in between leaves files,
+        # which `sweep` removes at the next start.
         pod = await self._save(pod, lambda status: pods.ended(status, job, end))
         await self._launcher.tidy(pod.metadata.uid)
         return pod
@@ -123,6 +129,7 @@ class Attempts:
         policy = job.spec.template.spec.containers[0].termination_message_policy
         if not message and code and policy == "FallbackToLogsOnError":
             message = last_lines(self._launcher.log(child.pod_uid), _FALLBACK_LINES, _FALLBACK_BYTES)
+        # A program that ends with 0 after SIGTERM has done its work, so its Pod succeeds.
         stopped = child.stopping if code else ""
         return pods.End(
             code=code,
@@ -135,6 +142,7 @@ class Attempts:
 
     async def _save(self, pod: Pod, change: Callable[[dict[str, Any]], None]) -> Pod:
         value = self._cache.raw(*pod.key)
+        # `make` may have read the Pod from the API server before the watch reported it.
         if value is None:
             value = await self._client.get(POD.target, *pod.key)
         draft = Draft(POD.target, value)
@@ -151,6 +159,7 @@ async def _kubeconfig(client: Client, server_url: str, ca_pem: bytes, job: Job, 
     account = spec.service_account_name or "default"
     deadline = job.spec.active_deadline_seconds
     seconds = _USUAL_SECONDS if deadline is None else max(_SHORTEST_SECONDS, deadline + _SPARE_SECONDS)
+    # The token is bound to the Pod: it becomes invalid when the Pod is deleted, even before it expires.
     bound = {"apiVersion": "v1", "kind": "Pod", "name": pod.metadata.name, "uid": pod.metadata.uid}
     request = {
         "apiVersion": "authentication.k8s.io/v1",

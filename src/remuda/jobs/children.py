@@ -12,7 +12,7 @@ from remuda.kube import clock
 from remuda.kube.objects import Key
 from remuda.runtime.tasks import Tasks
 
-_LONGEST_GRACE_SECONDS = 30.0
+_LONGEST_GRACE_SECONDS = 30.0  # also the default of terminationGracePeriodSeconds
 _END_SECONDS = 5.0  # of grace when the runner itself ends
 
 
@@ -65,6 +65,7 @@ class Children:
 
     def stop(self, child: Child, why: str) -> None:
         """Ask the program to end, and kill it after its grace period."""
+        # Reconciles repeat the request: only the first one starts the grace period, and its reason is the one reported.
         if child.code is None and not child.stopping:
             child.stopping = why
             self._stopping.spawn(f"end job {child.key}", _stop(child, child.grace))
@@ -96,7 +97,7 @@ class ConcurrencyLimit:
     """Limit of the programs that run at once. Namespaces take turns; each namespace's Jobs run first in, first out."""
 
     def __init__(self, most: int, wake: Callable[[Key], None]) -> None:
-        """`wake` is called for each that has waited and whose turn has come."""
+        """`wake` is called with each queued Job that gets a slot."""
         self._most = most
         self._wake = wake
         self._holders: set[Key] = set()
@@ -133,9 +134,12 @@ class ConcurrencyLimit:
         while self._waiting and len(self._holders) < self._most:
             namespace, queue = next(iter(self._waiting.items()))
             key, _ = queue.popitem(last=False)
+            # The next free slot goes to another namespace, so that many Jobs of one tenant do not delay the Jobs of
+            # others.
             self._waiting.move_to_end(namespace)
             if not queue:
                 del self._waiting[namespace]
             self._holders.add(key)
+            # The asking reconcile continues with its slot; waking it would only run it a second time.
             if key != asking:
                 self._wake(key)

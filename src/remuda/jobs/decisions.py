@@ -32,7 +32,7 @@ START_ERROR = "StartError"  # reason of a Pod whose program could not be started
 
 CANNOT_START = 127  # exit code of a program that could not be started, as shells have it
 
-_DISRUPTIONS = 3
+_DISRUPTIONS = 3  # attempts that the runner lost by a restart and retries, before it fails the Job
 _FIRST_WAIT_SECONDS = 10.0
 _LONGEST_WAIT_SECONDS = 600.0
 _LONGEST_NAME = 63
@@ -40,7 +40,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names, as the API serve
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """A new Pod is to be made, or the program of this one, which waits, to be started."""
+    """Decision to create a Pod, or with `pod` to start the program of that Pod, which has not started yet."""
 
     index: int
     pod: Pod | None = None
@@ -55,7 +55,7 @@ class Finish(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Until something happens; at the latest in so many seconds, where time itself is what is waited for."""
+    """Decision to wait for an event; with `seconds`, for that long at most."""
 
     why: str
     seconds: float | None = None
@@ -91,6 +91,7 @@ class Tally(msgspec.Struct, frozen=True):
 def decide(job: Job, pods: Sequence[Pod], now: float) -> Decision:
     """`pods`: all of the Job, their status as true as the runner knows."""
     tally = Tally.of(pods)
+    # Success comes first: work that is done stays done, even if the Job was suspended or its deadline passed meanwhile.
     if tally.succeeded:
         return Finish(True, "CompletionsReached", "Reached expected number of succeeded pods")
     if job.spec.suspend:
@@ -105,6 +106,7 @@ def decide(job: Job, pods: Sequence[Pod], now: float) -> Decision:
 
 
 def _next_attempt(job: Job, pods: Sequence[Pod], tally: Tally, now: float, left: float | None) -> Decision:
+    # The status remembers failed Pods that were deleted: deleting them does not reset the back-off limit.
     failed = max(tally.failed, job.status.failed)
     if failed > job.spec.backoff_limit:
         return Finish(False, BACKOFF_LIMIT, f"Job has reached the specified backoff limit{_start_error(pods)}")
@@ -155,7 +157,8 @@ def _index(pod: Pod) -> int:
 
 
 def pod_name(job: Job, index: int) -> str:
-    """The same for the same attempt, so that one that was made and not noted is found rather than made twice."""
+    """Return the name of an attempt's Pod. It is the same in each run, so that a Pod created just before a crash is
+    found and not created twice."""
     digest = hashlib.sha256(f"{job.metadata.uid}/{index}".encode()).digest()
     ending = "".join(_LETTERS[byte % len(_LETTERS)] for byte in digest[:5])
     return f"{job.metadata.name[: _LONGEST_NAME - len(ending) - 1].rstrip('-.')}-{ending}"
@@ -176,6 +179,7 @@ def refusal(job: Job) -> str:
     command = (*container.command, *container.args)
     if command != COMMAND:
         return f"the command must be {' '.join(COMMAND)}, not {' '.join(command) or 'the command of the image'}"
+    # A variable such as PYTHONPATH could make the program run code from a mounted Secret or ConfigMap.
     if container.env or container.env_from:
         return "environment variables are not supported: env and envFrom must be empty"
     return ""
@@ -189,6 +193,8 @@ def derive_status(status: Json, job: Job, tally: Tally, finish: Finish | None, s
     _count(status, "succeeded", max(tally.succeeded, job.status.succeeded))
     _count(status, "failed", max(tally.failed, job.status.failed))
     if suspended:
+        # As in Kubernetes, a resumed Job gets a new startTime: the time before the suspension does not count against
+        # the deadline.
         status.pop("startTime", None)
         _put(status, SUSPENDED, "True", "JobSuspended", "Job suspended")
         return
@@ -200,12 +206,14 @@ def derive_status(status: Json, job: Job, tally: Tally, finish: Finish | None, s
         return
     if finish.succeeded:
         status.setdefault("completionTime", clock.now())
+    # Kubernetes sets both conditions too: the first one announces the result, the second one says that no Pod runs any
+    # more.
     for type in (SUCCESS_CRITERIA_MET, COMPLETE) if finish.succeeded else (FAILURE_TARGET, FAILED):
         _put(status, type, "True", finish.reason, finish.message)
 
 
 def _count(status: Json, name: str, value: int) -> None:
-    """Zero is as good as absent, and is not written where it was."""
+    """Set a counter. A zero is not written where the counter is absent: both mean the same."""
     if value or status.get(name):
         status[name] = value
 

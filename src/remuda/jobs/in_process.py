@@ -59,8 +59,10 @@ class TaskStarted:
 
     async def wait(self) -> int:
         try:
+            # The shield keeps the program running when only the task that waits for it is cancelled.
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:
+            # Only the cancellation of the program is an exit code. A cancellation of the waiting task must be raised.
             if self._task.cancelled():
                 return _TERMINATED
             raise

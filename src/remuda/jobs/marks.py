@@ -157,11 +157,13 @@ def verify(key: JobKey, job: Json) -> Mark:
         age = clock.parse(metadata["creationTimestamp"]) - clock.parse(mark.issued)
     except (msgspec.MsgspecError, ValueError, KeyError):
         raise BadMark("the manager did not make this Job: its mark is malformed") from None
+    # In constant time: the duration of the check must not reveal how much of a forged MAC is right.
     if not hmac.compare_digest(mark.mac.encode(), _mac(key, job, mark).encode()):
         raise BadMark(
             "the manager did not make this Job: its mark is for another namespace, name, owner or spec, or another "
             "manager made it"
         )
+    # After the MAC, which covers `issued`. A Job that was deleted and created again with an old mark is refused here.
     if abs(age) > _SKEW_SECONDS:
         raise BadMark(f"the manager did not make this Job: its mark of {mark.issued} was used before, or is too old")
     return mark
@@ -241,6 +243,7 @@ def _volume(volume: Json) -> Json:
 
 
 def _without(fields: Json, defaults: Json, *ignored: str) -> Json:
+    # Types are compared too: in Python True equals 1, so `completions: true` would pass for the default.
     missing = object()
     return {
         name: value

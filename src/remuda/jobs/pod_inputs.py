@@ -73,6 +73,8 @@ class _Source:
         found = self._read[target, name]
         if found is None and not optional:
             raise NotReady(f"{target.plural.removesuffix('s')} {name!r} not found")
+        # An optional object that was absent when the manager signed the Job must still be absent: a user may
+        # have created it since.
         signed = self._mark.inputs.get(input_name(target.plural, name), "")
         if signed != ("" if found is None else digest(found)):
             raise NotRunnable(

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 LABEL = "remuda.dev/job-runner"  # on every Pod of the runner, so that it need not keep those of others
 LONGEST_MESSAGE = 4096
 _SIGNALS = 128
-_KILLED = 137
+_KILLED = 137  # 128 and SIGKILL
 
 
 class End(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,6 +85,7 @@ def ended(status: Json, job: Job, end: End) -> None:
         status["reason"], status["message"] = end.reason, end.why
     _conditions(status, "False", "PodCompleted" if succeeded else "PodFailed", end)
     terminated = {
+        # A program that never ran has the code 0. In a failed Pod that would look like success.
         "exitCode": end.code or (_KILLED if end.reason else 0),
         "reason": "Completed" if succeeded else end.reason or "Error",
         "message": end.message or end.why,

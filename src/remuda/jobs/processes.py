@@ -57,6 +57,8 @@ _MAIN = (
     "import json, runpy, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
+# The trial opens its kubeconfig and imports what Jobs import: the user may not be able to read an interpreter or
+# packages below /root.
 _TRY = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); open(sys.argv[2]).close(); "
     "import remuda.cli.main, remuda.kube.http, remuda.providers.machine.job, remuda.providers.shared.jobs.ssh"
@@ -89,7 +91,8 @@ class Processes:
             "command": command,
             "log": str(place / "log"),
             "memory": max(work.memory, _LEAST_MEMORY) if work.memory else 0,
-            "nice": _NICE if os.geteuid() == 0 else 0,  # nobody else could take it back
+            # The Job of a local driver resets its priority before it starts hosts, which only root may do.
+            "nice": _NICE if os.geteuid() == 0 else 0,
             "confine": {"user": user, "hide": str(self._directory.parent), "show": str(place)} if user else None,
         }
         complaints = await asyncio.to_thread((place / _COMPLAINTS).open, "wb")
@@ -186,6 +189,8 @@ class ProcessStarted:
             self._process.terminate()
 
     def kill(self) -> None:
+        # Close the lifeline instead of sending SIGKILL: only the supervisor can kill the whole process group, so it
+        # must not be killed itself.
         if self._process.stdin is not None:
             self._process.stdin.close()
 
@@ -227,15 +232,19 @@ def _open_inside(root: Path, path: str) -> int:
     if not parts or ".." in parts:
         raise OSError(errno.EINVAL, "not a path of a file")
     *folders, name = parts
+    # Each folder is opened relative to the previous one and without following links: the program may have replaced any
+    # of them.
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for one in folders:
             inner = os.open(one, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
             os.close(folder)
             folder = inner
+        # O_NONBLOCK: the open of a FIFO would block until another process opens it for writing.
         found = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     finally:
         os.close(folder)
+    # Check the open file, not the path: processes that the program left behind could exchange the file in between.
     if not stat.S_ISREG(os.fstat(found).st_mode):
         os.close(found)
         raise OSError(errno.EINVAL, "not a regular file")
@@ -265,6 +274,8 @@ def _lay_out(place: Path, work: Work, user: int) -> None:
 
 
 def _give(place: Path, user: int) -> None:
+    # The user passes through the directory without listing it. The log stays the runner's, so that the program cannot
+    # change it.
     place.chmod(0o711)
     for path in (place / "kubeconfig", *(place / name for name in ("root", "home", "tmp"))):
         os.chown(path, user, user)

@@ -109,6 +109,7 @@ class JobRunner:
             self._manager.tasks.spawn(f"forget {before.key}", self._forget(before))
 
     async def _forget(self, pod: Pod) -> None:
+        # The program may still write to the directory of its attempt.
         await self._children.ended(pod.metadata.uid)
         await self._launcher.forget(pod.metadata.uid)
 
@@ -128,6 +129,8 @@ class JobRunner:
     async def reconcile(self, key: Key) -> Outcome:
         job = self._jobs.get(*key)
         child = self._children.of(key)
+        # A child with another uid belongs to a deleted Job of the same name: its program ends before the new Job starts
+        # one.
         if job is None or job.metadata.deleting or (child is not None and child.job_uid != job.metadata.uid):
             return self._abandon(key, child, job)
         if job.spec.managed_by != MANAGED_BY:
@@ -136,6 +139,7 @@ class JobRunner:
             self._slots.give_back(key)
             return await self._expire(job)
         found = self._pods.select(_OF_JOB, job.metadata.uid)
+        # The Pod of the program was deleted. The program ends first, so that two attempts never run at once.
         if child is not None and child.pod_uid not in {pod.metadata.uid for pod in found}:
             if child.code is None:
                 return self._end_first(child, "its Pod was deleted")
@@ -150,6 +154,7 @@ class JobRunner:
         if child is None or child.code is not None:
             self._children.drop(key)
             self._slots.give_back(key)
+            # A new Job of the same name has waited for the program of the deleted one.
             if job is not None and not job.metadata.deleting:
                 self._controller.enqueue(key)
             return DONE
@@ -187,6 +192,8 @@ class JobRunner:
             if pod is None:
                 pod = await self._attempts.make(job, raw, attempt.index)
                 found = [*found, pod]
+            # Start the program before the Pod says Running: after a crash in between, the Pod is still Pending and the
+            # attempt is repeated. The other way around, it would count as lost.
             started = clock.time()
             child = self._children.add(job, pod, await self._attempts.start(job, pod, mark), started)
         except NotReady as error:
@@ -196,6 +203,7 @@ class JobRunner:
         except OSError as error:
             return await self._cannot_start(job, found, pod, error)
         except BaseException:
+            # Also after a cancellation: a slot that is not returned is lost for all Jobs.
             self._slots.give_back(job.key)
             raise
         pod = await self._attempts.runs(job, pod, child)
@@ -215,7 +223,7 @@ class JobRunner:
         return await self._act(job, found, decisions.decide(job, found, clock.time()))
 
     def _follows(self, job: Job) -> Key | None:
-        """Return the Job that this one follows, while its program runs: two never work on one server."""
+        """Return the Job that this one follows while its program runs: two programs never work on one server."""
         before = Key(*job.metadata.annotations.get(FOLLOWS, "/").split("/", 1))
         child = self._children.of(before)
         return before if child is not None and child.code is None else None
@@ -223,6 +231,7 @@ class JobRunner:
     def _authenticate(self, raw: bytes, job: Job) -> tuple[Job, Mark]:
         """Decode the bytes that were verified, so that what runs is what was signed. Raises NotRunnable."""
         content = msgspec.json.decode(raw)
+        # The reconcile has written to the API since it read the Job; the cache may hold a new Job of that name.
         if (content.get("metadata") or {}).get("uid") != job.metadata.uid:
             raise Retryable(f"Job {job.key} was deleted")
         try:
@@ -230,6 +239,7 @@ class JobRunner:
         except BadMark as error:
             raise NotRunnable(str(error)) from None
         verified = JOB.decode(raw)
+        # Check the verified bytes again: the struct that `reconcile` checked may be of an older revision.
         if why := decisions.refusal(verified):
             raise NotRunnable(why)
         return verified, mark
@@ -249,8 +259,10 @@ class JobRunner:
         if child is not None and child.pod_uid == pod.metadata.uid:
             if child.code is None:
                 return pod if pod.ended else await self._attempts.runs(job, pod, child)
+            # `_suspend` deletes the Pod instead: a program stopped by a suspension must not count against backoffLimit.
             if not pod.ended and not job.spec.suspend:
                 pod = await self._attempts.ended(job, pod, child)
+            # Only when the end is written: after a failed write the next reconcile needs the exit code again.
             self._children.drop(job.key)
         elif pod.status.phase == "Running":
             pod = await self._attempts.lost(job, pod)
@@ -277,6 +289,7 @@ class JobRunner:
         if child is not None:
             return self._end_first(child, finish.message)
         self._slots.give_back(job.key)
+        # Pods before the Job: `reconcile` does not look at the Pods of a finished Job again.
         for pod in found:
             if not pod.ended:
                 await self._attempts.given_up(job, pod, finish.reason, finish.message)
@@ -298,6 +311,7 @@ class JobRunner:
 
     async def _delete(self, target: Any, key: Key, uid: str) -> None:
         with ignore_not_found():
+            # With the uid as a precondition, a new object of the same name is never deleted.
             await self._client.delete(target, *key, uid=uid, propagation="Background")
 
     async def _save(self, job: Job, found: list[Pod], *, finish: Finish | None = None, suspended: bool = False) -> None:

@@ -66,13 +66,16 @@ def _run_program(order: dict[str, Any], output: int, supervisor: int) -> NoRetur
         if order.get("nice"):
             os.nice(order["nice"])
         if order.get("memory"):
-            _, most = resource.getrlimit(resource.RLIMIT_DATA)  # kept: a host started here has limits of its own
+            # The hard limit stays: the Job of a local driver raises the soft limit again for the hosts that it starts.
+            _, most = resource.getrlimit(resource.RLIMIT_DATA)
             limit = order["memory"] if most == resource.RLIM_INFINITY else min(order["memory"], most)
             resource.setrlimit(resource.RLIMIT_DATA, (limit, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core would hold credentials
         if order.get("confine"):
             _confine(**order["confine"])
         _die_with_parent()  # after the change of user, which takes this back
+        # The supervisor may have died before the prctl took effect. Then nobody would kill the program, so it is not
+        # started.
         if os.getppid() == supervisor:
             os.execvp(order["command"][0], order["command"])  # noqa: S606
     except Exception as error:  # the log is the only place where this error can be seen
@@ -86,15 +89,19 @@ def _confine(user: int, hide: str, show: str) -> None:
     """Become this user in a mount namespace of its own. Raises OSError."""
     folder = os.path.relpath(os.getcwd(), show)
     _call("unshare", _CLONE_NEWNS)
+    # Without this, the mounts below would propagate to the namespace of the host.
     _mount("none", "/", None, _MS_REC | _MS_PRIVATE)
+    # Open the directory before the tmpfs covers it: its path then leads to an empty file system.
     shown = os.open(show, os.O_RDONLY | os.O_DIRECTORY)
     _mount("remuda", hide, "tmpfs", _MS_NOSUID | _MS_NODEV, "mode=755,size=64k")
     os.umask(0o022)
     os.makedirs(show)
     _mount(f"/proc/self/fd/{shown}", show, None, _MS_BIND)
     os.close(shown)
-    os.chdir(os.path.join(show, folder))  # the same directory, now seen from inside
+    # The old working directory is hidden below the tmpfs; this is the same directory in the bind mount.
+    os.chdir(os.path.join(show, folder))
     os.umask(0o077)
+    # Groups before the user: after setresuid the process may not change its groups any more.
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
