@@ -77,6 +77,7 @@ class CachingClient:
         self, target: Target, namespace: str = "", **options: Unpack[DeleteCollectionArguments]
     ) -> None:
         await self._client.delete_collection(target, namespace, **options)
+        # The response names no objects, so the caches learn of these deletions from the watch.
         self._written("deletecollection", target, namespace, "", "")
 
     async def raw_get(self, path: str) -> bytes:
@@ -91,6 +92,7 @@ class CachingClient:
         subresource = options.get("subresource", "")
         if not options.get("dry_run"):
             self._written(verb, target, namespace, name, subresource)
+            # Other subresources answer with objects of other kinds, such as Scale, TokenRequest or a Status.
             if subresource in ("", "status"):
                 self._caches.observe(target, value)
         return value

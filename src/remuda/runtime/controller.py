@@ -111,15 +111,18 @@ class Controller:
         def changed(before: T | None, after: T | None, initial: bool) -> None:
             if facts is not None and before is not None and after is not None and facts(before) == facts(after):
                 return
-            keys = dict.fromkeys(to_keys(before) if before is not None else ())  # in a fixed order: runs repeat
+            # An object that moved to another owner concerns the old owner too.
+            keys = dict.fromkeys(to_keys(before) if before is not None else ())  # ordered: simulations repeat
             if after is not None:
                 keys.update(dict.fromkeys(to_keys(after)))
             running = current.get()
             for key in keys:
+                # The run in progress has decided with its own write in mind: reconciling the key at once would find
+                # nothing to do.
                 own = running is not None and running.key == key and running.controller == self.name
                 wait = SECOND_LOOK_SECONDS if own else settle
                 if after is None:
-                    wait = 0.0 if own else min(settle, SETTLE_SECONDS)  # a controller waits for the deletion
+                    wait = 0.0 if own else min(settle, SETTLE_SECONDS)  # a controller may be waiting for it
                 if wait and not initial:
                     self.enqueue(key, min(wait, self._longest_settling))
                 else:
@@ -155,6 +158,7 @@ class Controller:
         """Accept no further keys, and let running reconciles finish within `seconds`."""
         for informer, listeners in self._watched.items():
             for listener in listeners.values():
+                # Before the queue closes: an informer outlives its controllers, and would keep calling a stopped one.
                 informer.unlisten(listener)
         self._queue.close()
         await self._tasks.finish(seconds)
@@ -190,7 +194,8 @@ class Controller:
 
     def _finished(self, key: Key, outcome: Outcome) -> str:
         self._queue.forget(key)
-        current_step.set("")  # an error that the reconcile has handled is no part of its outcome
+        # An error inside a step that the reconcile caught must not name the step in the log line of the outcome.
+        current_step.set("")
         recovered = key in self._failing
         self._failing.discard(key)
         if isinstance(outcome, Blocked):
@@ -223,6 +228,7 @@ class Controller:
     def _keep_wait(self, key: Key, blocked: Blocked) -> bool:
         """Record what the key waits for. Return whether that differs from what it waited for before."""
         before = self.waits.get(key)
+        # A new message for the same object, such as another count, does not restart `since`.
         if before is None or (before.blocked.reason, before.blocked.on) != (blocked.reason, blocked.on):
             self.waits[key] = Wait(blocked, clock.time())
             return True

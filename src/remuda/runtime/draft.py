@@ -106,6 +106,7 @@ class Draft:
         """Return the merge patches for everything but status, and for status; empty where nothing has changed."""
         if _encode(self.obj) == self.value:  # as most drafts end, and much cheaper to find out this way
             return {}, {}
+        # The properties create a missing part when it is only read. An empty one is no change.
         for part in ("spec", "status"):
             if not self.obj.get(part) and part not in self.base:
                 self.obj.pop(part, None)
@@ -133,6 +134,7 @@ async def _write(client: Client, draft: Draft, patch: Json, status: Json) -> byt
         if draft.deleting and not draft.metadata.get("finalizers"):
             return value
     if status:
+        # The first patch has changed the resourceVersion: with the draft's own one, this patch would always conflict.
         value = await _send(client, draft, status, _resource_version(value), "status")
     return value
 
@@ -146,7 +148,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def _decode(value: bytes) -> Json:
-    """Without managedFields: they are the server's, and half of many objects."""
+    """Decode an object without managedFields, which only the server writes and which are half of many objects."""
     obj: Json = msgspec.json.decode(value)
     obj["metadata"].pop("managedFields", None)
     return obj

@@ -47,6 +47,7 @@ LEASE = Kind("coordination.k8s.io/v1", "Lease", "leases", Lease)
 
 
 class ElectionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    # The defaults are those of kube-controller-manager.
     lease_seconds: float = 15.0  # a follower waits this long after the last renewal
     renew_seconds: float = 10.0  # the leader stops if it could not renew for this long
     retry_seconds: float = 2.0  # between two attempts, of either
@@ -110,7 +111,11 @@ class Election:
         try:
             while True:
                 await asyncio.sleep(min(self._settings.retry_seconds, self._seconds_left()))
+                # The process may have been suspended during the sleep. An attempt may take no longer than the time that
+                # is left.
                 left = self._seconds_left()
+                # A failed renewal is retried until the time is up. A Lease that another replica holds ends the
+                # leadership at once.
                 if not left or (not await self._attempt(left) and self.holder != self.identity):
                     return f"lease {self._key} could not be renewed; it is {self._describe_holder()}"
         finally:
@@ -138,6 +143,7 @@ class Election:
                 lease = await self._read_lease()
                 if lease is not None and lease.spec.holder_identity == self.identity:
                     async with RELEASE:
+                        # As client-go does: 1 is the shortest duration that the API server accepts.
                         await self._patch(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
         except (StatusError, OSError, TimeoutError) as error:
             log.info("cannot release lease %s, it will expire: %s", self._key, error)
@@ -156,7 +162,9 @@ class Election:
             return False
         self._answered_at = _now()
         if taken:
-            self._renewed_at = began  # other replicas count from this moment or a later one
+            # From the start of the request: other replicas see the renewal at this moment or later, so their wait ends
+            # after this process has stopped.
+            self._renewed_at = began
         return taken
 
     async def _take(self) -> bool:
@@ -188,6 +196,7 @@ class Election:
 
     def _remember(self, value: bytes) -> Lease:
         lease = LEASE.decode(value)
+        # Only a change of the spec is a renewal: a change of a label or of managedFields must not prolong the Lease.
         if self._seen is None or lease.spec != self._seen.spec:
             self._seen_at = _now()
         self._seen = lease

@@ -28,11 +28,12 @@ EVENTS = Target("v1", "events")
 
 _WAITING = 1000  # unwritten events at most
 _KNOWN = 4096  # series and rate limits kept
-_BURST = 25.0  # events of one object at once…
-_REFILL_SECONDS = 300.0  # …and then one per so long
+# Rate limit per object, with the numbers of client-go's spam filter: a burst, then one event per refill time.
+_BURST = 25.0
+_REFILL_SECONDS = 300.0
 _ATTEMPTS = 5
 _FLUSH_SECONDS = 2.0
-_LONGEST_MESSAGE = 1024
+_LONGEST_MESSAGE = 1024  # the API server refuses longer ones
 
 
 class Reference(msgspec.Struct, frozen=True):
@@ -139,10 +140,12 @@ class Events:
             self.dropped += 1
             log.info("dropped event %s of %s: %s", key.reason, key.about.name, error)
             return
+        # The event may have been recorded again meanwhile; then it is queued already.
         self._waiting.setdefault(key, series)
         await asyncio.sleep(self._backoff.seconds(series.attempts))
 
     async def _write(self, key: _EventKey, series: _Series) -> None:
+        # Events are namespaced. As in client-go, those of cluster-scoped objects are in `default`.
         namespace = key.about.namespace or "default"
         if series.written:
             patch = {"count": series.count, "lastTimestamp": series.last}
@@ -187,6 +190,7 @@ def reference(about: Object | Reference) -> Reference:
 
 
 def _event_name(name: str) -> str:
+    # 236 characters, a dot and 16 digits make 253, the longest name of an object.
     return f"{name[:236]}.{random_source.letters('0123456789abcdef', 16)}"
 
 

@@ -78,7 +78,7 @@ class Informer(Generic[T]):
         """Calls it with (before, after, initial) for every change from now on, and for what is there already.
 
         `initial`: this is from a list, nothing has just happened."""
-        self._listeners = [*self._listeners, listener]  # never in place: somebody may be telling them right now
+        self._listeners = [*self._listeners, listener]  # a new list: `_tell` may be iterating over the old one
         for entry in list(self._entries.values()):
             self._call(listener, None, self._decode(entry.value), True)
 
@@ -119,11 +119,13 @@ class Informer(Generic[T]):
             listed[head.key] = head.metadata.uid
             self._put(head, item, initial=True)
         for key, entry in list(self._entries.items()):
+            # An entry newer than the list is one of our own writes, made while the list was on its way.
             if key not in listed and entry.revision <= revision:
                 self._drop(key)
         for key in self.unreadable.keys() - listed.keys():
             del self.unreadable[key]
         for key, grave in list(self._graves.items()):
+            # The list is newer than the deleted object and no longer has it: no later event can show that object again.
             if grave.revision <= revision and listed.get(key) != grave.uid:
                 del self._graves[key]
         self._revision = max(self._revision, revision)
@@ -136,6 +138,7 @@ class Informer(Generic[T]):
             self._unbury(head)
             self.unreadable.pop(head.key, None)
             entry = self._entries.get(head.key)
+            # A newer entry is a new object of the same name, whose creation is already known from our own write.
             if entry is not None and entry.revision <= head.revision:
                 self._drop(head.key)
         elif change.type != "BOOKMARK":
@@ -156,7 +159,8 @@ class Informer(Generic[T]):
             self._put(head, value, initial=False)
 
     def bury(self, key: Key, uid: str) -> None:
-        """The object is gone for good. Of one not shown nothing is kept: its end may have been told already."""
+        """Remove an object that was deleted, and remember it until the watch reports the deletion. An object that is
+        not in the cache is not remembered: the watch may have reported its deletion before."""
         entry = self._entries.get(key)
         if entry is not None and entry.uid == uid:
             self._graves[key] = entry
@@ -182,6 +186,7 @@ class Informer(Generic[T]):
     def _put(self, head: Head, value: bytes, *, initial: bool) -> None:
         key = head.key
         present = self._entries.get(key)
+        # The response to our own write and the watch event of it arrive in any order, and both come here.
         if present is not None and head.revision <= present.revision:
             return
         if self._graves and self._is_past(head):

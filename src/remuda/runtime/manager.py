@@ -116,6 +116,7 @@ class Manager:
         """Wrap a reconcile function so that its steps check the Lease, if there is one."""
 
         async def run(key: Key) -> Outcome:
+            # Set in each run, because each run is a task with its own context; steps and writes then read it there.
             permit.set(self._permit)
             return await reconcile(key)
 
@@ -147,6 +148,7 @@ class Manager:
             pass
         else:
             await self._lead_while(stop, election)
+        # Only after all reconciles have ended. LeadershipLost skips this: the Lease may belong to another replica.
         await election.resign()
 
     async def _lead_while(self, stop: asyncio.Event, election: Election) -> None:
@@ -159,6 +161,7 @@ class Manager:
         try:
             await asyncio.wait((held, stopped), return_when=asyncio.FIRST_COMPLETED)
             if held.done():
+                # Without grace: another replica may lead already, so no reconcile may write any more.
                 await ended(stopped)
                 await self._end_controllers(0.0)
                 raise LeadershipLost(held.result())
@@ -194,6 +197,7 @@ class Manager:
         await self._end_controllers(_GRACE_SECONDS)
         for close in self._closing:
             await close()
+        # Events and caches last: what ends above still records events and reads caches.
         await self.tasks.close()
         await self.events.close()
         await self.caches.close()

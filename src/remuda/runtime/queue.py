@@ -36,7 +36,7 @@ _LONGEST_REST = 3.0
 
 
 class _Timer(NamedTuple):
-    """With its time: uvloop's handles of what is due at once do not know theirs."""
+    """Timer of a key, with its time: a uvloop handle that is due at once has no `when()`."""
 
     when: float
     handle: asyncio.Handle
@@ -119,6 +119,7 @@ class Queue(Generic[K]):
 
     def _enqueue(self, key: K, priority: int) -> None:
         present = self._waiting.get(key)
+        # A key that is queued already keeps its place, unless the new request has a higher priority.
         if present is None or priority > present[0]:
             since = present[1] if present is not None else asyncio.get_running_loop().time()
             self._waiting[key] = (priority, since)  # an entry of lower priority stays in the heap and is skipped
@@ -160,6 +161,7 @@ class Queue(Generic[K]):
 
     def done(self, key: K) -> None:
         self._working.pop(key, None)
+        # Start the rest before the key is added again below: `add` then holds it until the rest ends.
         if self._interval and self._open:
             loop = asyncio.get_running_loop()
             self._finished[key] = loop.call_later(self._rest_seconds(), self._rested, key)
@@ -192,7 +194,7 @@ class Queue(Generic[K]):
                     continue
                 del self._waiting[key]
                 if (timer := self._timers.pop(key, None)) is not None:
-                    timer.handle.cancel()  # this run sees what it was for, and says itself when to look again
+                    timer.handle.cancel()  # this run handles what the timer was for, and requeues the key itself
                 now = asyncio.get_running_loop().time()
                 self._working[key] = now
                 if self._waited is not None:

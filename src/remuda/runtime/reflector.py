@@ -69,7 +69,9 @@ class Reflector:
                 await self._follow()
             except Exception as error:
                 if _is_cancelled():
-                    raise  # the error is of the clearing up
+                    # The error was raised while the cancelled task closed its watch. Handling it here would undo the
+                    # cancellation.
+                    raise
                 await self._failed(error)
 
     async def _failed(self, error: Exception) -> None:
@@ -79,7 +81,7 @@ class Reflector:
             self._revision = ""
         self._failures += 1
         if lost and self._failures == 1:
-            return  # history passes: nothing is wrong, list again at once
+            return  # the server compacts its history regularly: list again at once, without an error
         if unreadable:
             self._unreadable += 1
         level = logging.WARNING if unreadable and not self.unreadable else logging.INFO
@@ -108,6 +110,8 @@ class Reflector:
             metadata_only=self._metadata_only,
         )
         self._picture.replace(list(listing.items), int(listing.resource_version))
+        # Only after the copy has taken the list: if `replace` fails, the resource is listed again and not watched from
+        # here.
         self._revision = listing.resource_version
         if not self.unreadable:  # a list does not make the watch readable
             self.error = None
@@ -131,6 +135,8 @@ class Reflector:
                 if not brought:
                     brought = True
                     self._worked()
+        # A server that shuts down, or a proxy without watches, ends each watch at once: back off instead of asking in a
+        # loop.
         if not brought and loop.time() - began < _SHORT_SECONDS:
             raise ConnectionError("the watch ended immediately")
         self._worked()

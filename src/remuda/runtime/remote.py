@@ -258,7 +258,9 @@ class _Link:
             await _probe(client)
             tasks.spawn(f"nodes of {self._cluster}", reflector.run())
             await reflector.attempted.wait()
-        if reflector.error is not None and not informer.synced.is_set():  # its watch may have failed already
+        # The list may have succeeded and the watch failed already: the Nodes are known, and the reflector retries the
+        # watch.
+        if reflector.error is not None and not informer.synced.is_set():
             raise reflector.error
         return informer
 
@@ -269,6 +271,8 @@ class _Link:
                 async with asyncio.timeout(self._settings.answer_seconds):
                     await _probe(client)
             except Exception as error:
+                # A 401 ends the connection at once: more probes with the same credentials cannot succeed, and a new
+                # connection reads the current kubeconfig.
                 if _refused(error) or self.connection.failures + 1 >= self._settings.probes:
                     raise
                 self._failed(error)
@@ -294,6 +298,7 @@ class _Link:
             return False
 
     def _node_changed(self, before: Any, after: Any, initial: bool) -> None:
+        # The Nodes of the first list are reported by one notification when the cluster counts as connected.
         if self.connection.connected and not (before and after and _same(before, after)):
             self._notify(self._cluster, after or before)
 
@@ -333,6 +338,7 @@ async def _probe(client: Client) -> None:
 
 
 def _refused(error: Exception) -> bool:
+    # Not 403: a server that denies access to the probe's path still answers, and counts as ready.
     return isinstance(error, Unauthorized)
 
 

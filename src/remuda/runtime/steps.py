@@ -52,6 +52,7 @@ class Step:
         self.taken = 0
 
     async def __aenter__(self) -> None:
+        # A process that lost the Lease must not begin another step, even if it does not know of the loss yet.
         ask_permit()
         if _log_enabled(_INFO):
             current_step.set(self.name)
@@ -108,6 +109,7 @@ class CrashPlan:
         if not self._once:
             return True
         try:
+            # O_EXCL: of several processes that reach the point at the same time, one dies.
             os.close(os.open(os.path.join(self._once, point), os.O_CREAT | os.O_EXCL, 0o600))
         except FileExistsError:
             return False

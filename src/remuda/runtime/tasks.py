@@ -22,6 +22,8 @@ class Tasks:
         self._tasks: set[asyncio.Task[Any]] = set()
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        # A detached context: a background task must not appear as part of the reconcile that started it. The set keeps
+        # a reference, because the event loop itself holds tasks only weakly.
         task = asyncio.get_running_loop().create_task(work, name=name, context=detached())
         self._tasks.add(task)
         task.add_done_callback(self._ended)

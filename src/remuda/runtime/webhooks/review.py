@@ -161,6 +161,7 @@ async def answer(
     review = _review(request, lookup, select, own)
     if call == "mutate":
         return _response(request, _mutated(request, webhook.function(review)))
+    # The rights are those of the user who writes: the manager would let users refer to objects that they cannot read.
     for access in webhook.needs(review) if webhook.needs is not None else ():
         if not await permits(review.subject, access):
             return _response(request, _validated(request, Verdict(denied=denial(access))))
@@ -191,6 +192,7 @@ def _review(request: _Request, lookup: Lookup, select: Select, own: str) -> Revi
         groups=request.user_info.groups or (),
         uid=request.user_info.uid,
         extra=request.user_info.extra or {},
+        # Without a known user of the manager nobody is the manager; an empty user name must not match.
         by_manager=bool(own) and request.user_info.username == own,
         old=request.old_object,
         new=request.object,
