@@ -11,7 +11,7 @@ import math
 
 _BURST = 30.0
 _PER_SECOND = 1.0
-_ENOUGH = 0.999  # whoever waits as told finds a whole one, whatever adding up has lost
+_ENOUGH = 0.999  # not 1: rounding errors must not refuse a client that has waited as long as it was told
 _ADDRESSES = 10_000  # remembered; the one that was seen longest ago is forgotten first
 
 

@@ -124,6 +124,8 @@ def refusal(chain: Chain, host: str, authorities: bytes, *, strict: bool = False
     there, here = ssl.MemoryBIO(), ssl.MemoryBIO()
     asking = client.wrap_bio(here, there, server_hostname=asked)
     answering = server.wrap_bio(there, here, server_side=True)
+    # The client's hello, the server's answer with its chain, the client's verification: no more of the handshake is
+    # needed.
     for end in (asking, answering, asking):
         try:
             end.do_handshake()

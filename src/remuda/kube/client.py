@@ -136,7 +136,7 @@ class Client(Protocol):
         """Gives back connections. Watches that still run end."""
 
 
-PAGE = 500
+PAGE = 500  # kubectl's default --chunk-size
 
 
 async def list_all(
@@ -168,6 +168,8 @@ async def list_all(
         except Gone:
             if not token:
                 raise
+            # Items of the expired moment must not be mixed with a newer one. A list in one piece has no token that can
+            # expire.
             items, token, page = [], "", 0
             continue
         items += found.items

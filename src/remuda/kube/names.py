@@ -187,7 +187,7 @@ def label_name(name: str, is_prefix: bool = False) -> list[str]:
     return dns1123_label(_masked(name, is_prefix))
 
 
-_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # upstream's: no vowels, so that no words appear
 _LONGEST_BASE = 63 - 5
 
 

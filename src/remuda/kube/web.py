@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote
 from remuda.kube import KubeError
 from remuda.kube.errors import bad_request
 
-MAX_BODY = 3 * 1024 * 1024
+MAX_BODY = 3 * 1024 * 1024  # the limit of the real API server
 
 Headers = dict[bytes, bytes]
 Query = dict[str, list[str]]

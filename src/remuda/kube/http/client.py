@@ -34,7 +34,8 @@ _JSON_BODY = {**_JSON, "Content-Type": "application/json"}
 _METADATA_LIST = {"Accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}
 _METADATA = {"Accept": "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"}
 
-_WATCH_SECONDS = (300.0, 600.0)  # in between, so that all watches of a process do not end together
+# As in client-go: a random time in between, so that the watches of a process do not all end together.
+_WATCH_SECONDS = (300.0, 600.0)
 
 
 class HttpClient:
@@ -123,6 +124,8 @@ class HttpClient:
             "resourceVersionMatch": "NotOlderThan" if send_initial_events else "",
         }
         path = _collection(target, namespace) + _query(query)
+        # The server ends the watch after `seconds`. A connection that is silent for longer has no server at its other
+        # end.
         longest = seconds + self._watch_grace_seconds
         events = EventReader()
         try:
@@ -133,6 +136,8 @@ class HttpClient:
         except TimeoutError:
             text = f"{self.access.server} has sent nothing for {longest:g} seconds in a watch of {seconds:g}"
             raise Unreachable(f"{text}: the connection is dead", code=504) from None
+        # A proxy may end the body cleanly in the middle of an event. To take that for the end of the watch would hide
+        # the loss.
         if not events.is_between_events:
             raise Unreachable(f"the connection to {self.access.server} was lost in the middle of a watch event")
 
@@ -174,7 +179,7 @@ class HttpClient:
             obj,
             _JSON_BODY,
             self._options(field_manager, dry_run),
-            # A disruption budget says 429 too: that wait is the drain's, who has other pods to look after meanwhile.
+            # A disruption budget answers 429 too. The drain does that wait itself, and evicts other Pods meanwhile.
             patient=subresource != "eviction",
         )
 
@@ -290,7 +295,7 @@ def _collection(target: Target, namespace: str) -> str:
 
 def _object(target: Target, namespace: str, name: str, subresource: str = "") -> str:
     if name in ("", ".", ".."):
-        # Without a name the same path means the whole collection, which would be quite another thing to delete.
+        # Without a name the path is that of the whole collection: a DELETE would remove all objects.
         raise bad_request(f"a request for one of {target.plural} needs its name, not {name!r}")
     path = f"{_collection(target, namespace)}/{quote(name, safe=':')}"
     return f"{path}/{subresource}" if subresource else path

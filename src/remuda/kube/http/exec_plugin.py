@@ -73,8 +73,10 @@ class PluginCredentials:
     def discard(self, token: str, certificate_pem: bytes) -> bool:
         """The server refused these. True when the program is worth asking again, or has already been."""
         known = self._known
+        # Another request has discarded these credentials, or has fetched new ones: the caller may try again.
         if known is None or known.token != token or known.certificate_pem not in (b"", certificate_pem):
             return True
+        # The plugin has just run. A server that refuses fresh credentials must not make it run for each request.
         if clock.time() - self._ran_at < _SECONDS_BETWEEN_REFUSALS:
             return False
         self._known = None
@@ -110,7 +112,7 @@ class PluginCredentials:
         except FileNotFoundError:
             raise self._failed("is not installed", hint=True) from None
         except OSError as error:
-            # Where a folder of the PATH may not be read, what is nowhere is said to be forbidden.
+            # If a folder of the PATH cannot be read, the system reports a missing program as forbidden.
             found = shutil.which(plugin.command, os.F_OK, environ.get("PATH"))
             forbidden = found is not None or not isinstance(error, PermissionError)
             why = f"cannot be started: {error.strerror}" if forbidden else "is not installed"
@@ -145,6 +147,7 @@ class PluginCredentials:
             end = clock.parse(expires)
         except ValueError:
             raise self._failed(f"printed an invalid expirationTimestamp: {expires!r}") from None
+        # A share, because credentials that live for less than a minute would never be fresh with a fixed margin.
         return end - min(_EARLY_SECONDS, max(end - clock.time(), 0.0) * _EARLY_SHARE)
 
     def _failed(self, why: str, *, hint: bool = False) -> KubeconfigError:

@@ -117,6 +117,7 @@ class _Watched:
     def read(self) -> bytes:
         if self._path is None:
             return self._content
+        # Stamp before content: a file that is replaced between the two is read again by the next request.
         stamp = _stamp(self._path)
         if stamp is not None and stamp != self._stamp:
             content = _content(self._path)
@@ -132,6 +133,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
         found = path.stat()
     except OSError:
         return None
+    # With the inode: a file that replaces another may have the same size and time.
     return found.st_mtime_ns, found.st_size, found.st_ino
 
 

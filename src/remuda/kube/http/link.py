@@ -43,7 +43,7 @@ class _Request(aiohttp.ClientRequest):
     async def write_bytes(
         self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
     ) -> None:
-        """A body, and the head before it, leave by a task of their own, which has its turn later."""
+        """Check once more: aiohttp sends a head with a body from a task of its own, which may run much later."""
         try:
             self._ask()
         except Exception as refusal:
@@ -84,6 +84,7 @@ class Link:
 
 
 def _proof(identity: Identity) -> tuple[bytes, bytes, bytes]:
+    # Without the Authorization header, which goes with each request: a new token does not need new connections.
     return identity.certificate_pem, identity.key_pem, identity.ca_pem
 
 

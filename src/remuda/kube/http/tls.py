@@ -24,7 +24,8 @@ def client_context(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # As Go has it: whatever stands in the list of authorities is trusted, be it a root or signed by another.
+    # As in Go: every certificate of the CA file is trusted, also an intermediate one. STRICT is the default since
+    # Python 3.13 and refuses CAs that kubectl accepts.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if insecure:

@@ -88,6 +88,7 @@ class Transport:
         deadline = loop.time() + self.timeout_seconds
         attempt = 0
         try:
+            # The wait for a slot counts against the deadline: the caller's timeout bounds everything.
             async with asyncio.timeout_at(deadline), self._slots:
                 while True:
                     async with self._exchange(method, path, body, sent) as (answer, identity):
@@ -136,6 +137,7 @@ class Transport:
         code, answered = NO_ANSWER, False
         link, identity = await self._linked()
         who = [("Authorization", identity.authorization)] if identity.authorization else []
+        # No await since `_linked`: a link without users is closed when it is replaced, and this request would lose it.
         link.users += 1
         try:
             answer = await self._send(link, method, path, body, [*headers, *who])
@@ -175,6 +177,8 @@ class Transport:
                     server_hostname=self.access.tls_server_name or None,
                 )
         except TimeoutError as error:
+            # aiohttp's own timeouts are TimeoutErrors as well. They mean that no connection was made, not that the
+            # answer is late.
             if isinstance(error, aiohttp.ClientError):
                 raise
             raise self._late(method, path) from None
@@ -220,8 +224,10 @@ class Transport:
     ) -> float | None:
         """Return the seconds to wait before the request is retried; None if it is not retried."""
         if error.code == HTTPStatus.UNAUTHORIZED:
+            # Once: if the server refuses the renewed credentials too, a third attempt cannot help.
             return 0.0 if attempt == 1 and self._identities.refused(identity) else None
         busy = error.code == HTTPStatus.TOO_MANY_REQUESTS
+        # Only reads: after a 503 the server may have executed a write.
         down = error.code == HTTPStatus.SERVICE_UNAVAILABLE and method == "GET" and "Retry-After" in error.headers
         if not patient or not (busy or down) or attempt == _ATTEMPTS:
             return None
@@ -262,7 +268,7 @@ class Transport:
         except KubeconfigError as error:
             if old is None:
                 raise
-            # A certificate that was replaced a moment before its key: they fit again soon.
+            # The certificate file was replaced a moment before its key file. They match again soon.
             log.warning("%s; still using the previous credentials", error)
             return
         self._link = Link(identity, context, self._connector)

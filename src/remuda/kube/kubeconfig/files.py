@@ -15,7 +15,7 @@ import yaml
 from remuda.kube import untrusted_yaml
 from remuda.kube.kubeconfig.access import KubeconfigError
 
-_MOST_ALIASES = 64
+_MOST_ALIASES = 64  # the conversion below visits an aliased value each time it is named
 
 
 class _Kebab(msgspec.Struct, kw_only=True, rename="kebab"):

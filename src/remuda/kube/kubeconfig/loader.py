@@ -60,6 +60,7 @@ def parse(
 ) -> Access:
     """A kubeconfig that is no file of this machine. Unless `allow_exec`, it may neither run programs nor name files."""
     merged = Merged(origin)
+    # A stanza without a folder is untrusted: `_Stanza` refuses its files and its exec plugin.
     merged.add(read_config(text, origin), Path.cwd() if allow_exec else None)
     return _access(merged, context, environ)
 

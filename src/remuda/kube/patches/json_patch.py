@@ -20,7 +20,7 @@ from remuda.kube.go_text import json_type
 from remuda.kube.patches.json_copy import copy_json, same_json
 
 MAX_OPERATIONS = 10_000
-_MAX_COPIED_BYTES = 3 * 1024 * 1024
+_MAX_COPIED_BYTES = 3 * 1024 * 1024  # as upstream: copies of copies double an object with each operation
 _MAX_SEGMENTS = 500
 
 _is_index = re.compile(r"[+-]?[0-9]{1,18}").fullmatch
