@@ -209,6 +209,8 @@ class ApiServer:
         await bootstrap(self.registry)
         await self._upkeep.start()
         try:
+            # Only now: the first request must find the default roles and the definitions. The kubeconfig needs the
+            # port.
             await self._listen()
             self._write_kubeconfig()
         except BaseException:
@@ -283,6 +285,7 @@ class ApiServer:
             self._renewing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._renewing
+        # Requests end before the store closes: until then they still write to it.
         await self.front.stop(STOP_GRACE_SECONDS)
         await self._close()
 

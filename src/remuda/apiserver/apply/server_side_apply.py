@@ -167,6 +167,7 @@ class _Application:
             return self.config
         merged = merge(self.live, self.config, self.shape)
         last = self.last.fields if self.last else LEAF
+        # The common case: the manager applies at least what it applied last time, so nothing has to be pruned.
         if last == self.owned or not difference(last, self.applied):
             return merged  # type: ignore[no-any-return]  # a map merged with a map
         managed = self.applied
@@ -194,6 +195,8 @@ class _Application:
         entries = self.others
         entry = self.applier.with_fields(self.owned)
         if is_same:
+            # An apply that changes nothing keeps its time, so that the registry finds the object unchanged and writes
+            # nothing.
             entry.time = self.last.time if self.last else ""
         if entry.fields:
             entries[entry.key] = entry

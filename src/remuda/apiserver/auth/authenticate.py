@@ -133,6 +133,7 @@ class Authenticator:
             known = self._certificates[der] = _CertificateUser(der)
             if len(self._certificates) > _MOST_CERTIFICATES:
                 self._certificates.popitem(last=False)
+        # Parsing is remembered, validity is not: a long-lived connection outlives the certificate it began with.
         return known.at(self._clock())
 
     def authenticate_token(self, token: str, audiences: tuple[str, ...]) -> Authenticated:

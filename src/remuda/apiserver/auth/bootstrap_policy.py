@@ -64,6 +64,7 @@ def reconcile(table: str, existing: Obj | None, expected: Obj) -> Change | None:
         return Change("create", table, _copied(expected))
     if (existing["metadata"].get("annotations") or {}).get(AUTO_UPDATE) == "false":
         return None
+    # The roleRef of a binding is immutable, so a wrong one can only be replaced with its binding.
     if "roleRef" in expected and existing.get("roleRef") != expected["roleRef"]:
         return Change("recreate", table, _copied(expected))
     mended = _copied(existing)

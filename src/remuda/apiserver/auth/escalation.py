@@ -65,6 +65,8 @@ def _check_role(
     problem = missing_permissions(resource, user, namespace, rules_from(new.get("rules")), authorizer)
     if problem:
         raise errors.forbidden_request(GROUP, resource, name, problem)
+    # An aggregationRule grants the rules of roles that others create later. Nobody can check those now, so it needs all
+    # rights.
     aggregates = _aggregates(new) or (old is not None and _aggregates(old))
     if resource == "clusterroles" and aggregates and missing_permissions(resource, user, "", _EVERYTHING, authorizer):
         why = "must have cluster-admin privileges to use the aggregationRule"

@@ -250,6 +250,7 @@ def _sane_groups(mode: _Mode, user: User, wanted: User) -> None:
     if "" in wanted.groups:
         question = Attributes(verb=mode.verb, group=GROUP, version="v1", resource="groups")
         raise forbidden(user, question, "impersonating the empty string group is not allowed")
+    # The authoriser allows this group everything, so a constrained mode with it would not be constrained.
     if MASTERS in wanted.groups:
         question = Attributes(verb=mode.verb, group=GROUP, version="v1", resource="groups", name=MASTERS)
         raise forbidden(user, question, "impersonating the system:masters group is not allowed")

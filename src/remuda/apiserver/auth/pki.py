@@ -89,6 +89,7 @@ def prepare(data_dir: Path, *, listen_address: str = "", extra_names: Iterable[s
     """Makes or renews everything under data_dir/pki. Raises PkiError, OSError."""
     folder = data_dir / "pki"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # `_write` creates its temporary file with O_EXCL, so one that a crash left would stop it for good.
     _remove_half_written(folder)
     authority = _authority(folder)
     names = serving_names(listen_address, extra_names)
@@ -148,7 +149,7 @@ def _authority(folder: Path) -> certificates.Authority:
     key = _load_ec_key(key_path)
     certificate = _load_certificate(certificate_path)
     if certificate is None:
-        # Same key, same name: who trusts an earlier certificate of this CA also trusts what it signs from now on.
+        # With the same key and name, clients that trust an earlier certificate of this CA trust its new leaves too.
         certificate = certificates.make_ca(key, "kubernetes", CA_DAYS, _now())
         _write(certificate_path, certificates.certificate_pem(certificate))
     if not certificates.belongs_to(certificate, key):
@@ -168,7 +169,7 @@ def _ensure_leaf(
         return
     key = certificates.new_key()
     certificate = issue(key)
-    # Never a fresh certificate beside an old key, nor the reverse, without the check above noticing.
+    # Remove the old certificate first: after a crash at any point, `_is_good_leaf` finds no matching pair.
     certificate_path.unlink(missing_ok=True)
     _write(key_path, certificates.key_pem(key), secret=True)
     _write(certificate_path, certificates.certificate_pem(certificate))

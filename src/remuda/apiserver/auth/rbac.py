@@ -60,6 +60,7 @@ class RbacAuthorizer:
                 (self._index.drop if event.type == "DELETED" else self._index.put)(event.entry)
         if changed:
             self.generation += 1
+            # All of them: one role or binding may concern any user.
             self._answers.clear()
             self._remembered = 0
 

@@ -172,6 +172,7 @@ class RbacIndex:
                 self._scope(entry.namespace).put(binding)
         except (msgspec.MsgspecError, RecursionError) as problem:
             _log.warning("%s %s/%s grants nothing: %s", entry.table, entry.namespace, entry.name, problem)
+            # Dropped, so that an unreadable object does not keep the rights of its previous version.
             self.drop(entry)
 
     def drop(self, entry: Entry) -> None:

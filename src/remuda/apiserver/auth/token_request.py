@@ -21,6 +21,7 @@ from remuda.kube.schema import OBJECT_META, Schema
 
 GROUP = "authentication.k8s.io"
 KIND = "TokenRequest"
+# The limits of upstream's validation.
 SHORTEST = 600
 LONGEST = 1 << 32
 DEFAULT_SECONDS = 3600

@@ -233,6 +233,8 @@ def _check_legacy(claims: Claims, token: str, lookup: Lookup) -> None:
     stored = _decode_secret(secret.value) if secret is not None else None
     if stored is None or stored.metadata.deletion_timestamp is not None:
         raise TokenRejected("Token has been invalidated")
+    # The Secret must hold this very token, so that replacing it revokes the old one. Compared in constant time, as any
+    # secret.
     if not hmac.compare_digest(_kept_token(stored), token.encode()):
         raise TokenRejected("Token does not match server's copy")
     account = lookup("serviceaccounts", namespace, name)

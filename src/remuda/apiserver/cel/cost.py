@@ -12,6 +12,7 @@ from typing import Any
 
 from remuda.apiserver.cel.values import size_of
 
+# The limits and factors are upstream's: with others, a CRD that Kubernetes accepts could be refused here.
 PER_CALL_LIMIT = 1_000_000  # one rule, once
 OBJECT_BUDGET = 10_000_000  # all rules on one object
 RULE_ESTIMATE_LIMIT = 10_000_000  # one rule's worst case, when a CRD is written

@@ -18,7 +18,7 @@ from remuda.kube.errors import DUPLICATE, FORBIDDEN, INVALID, OMITTED, REQUIRED,
 from remuda.kube.go_text import quoted
 from remuda.kube.schema import Rule, Schema
 
-_MAX_MESSAGE = 5 * 1024
+_MAX_MESSAGE = 5 * 1024  # upstream's limit for the result of a messageExpression
 _NO_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 _TOO_EXPENSIVE = "operation cancelled: actual cost limit exceeded"
 

@@ -24,9 +24,9 @@ from remuda.apiserver.resource import Resource
 from remuda.kube.errors import StatusError
 from remuda.kube.web import Request, Response, header_block
 
-COMPRESS_FROM = 128 * 1024
+COMPRESS_FROM = 128 * 1024  # upstream's threshold
 
-_WARNINGS_TOTAL = 4096  # characters, above which each warning is cut
+_WARNINGS_TOTAL = 4096  # characters, above which each warning is cut; both numbers are upstream's
 _WARNING_CUT = 256
 _CONTENT_TYPES = {
     "json": header_block([("Cache-Control", "no-cache, private"), ("Content-Type", "application/json")]),
@@ -87,6 +87,7 @@ async def _compressed(status: int, body: bytes, headers: bytes) -> Response:
 
 
 def gzipped(body: bytes) -> bytes:
+    # Level 1, as upstream: 31 means a gzip header with the largest window.
     squeeze = zlib.compressobj(1, zlib.DEFLATED, 31)
     return squeeze.compress(body) + squeeze.flush()
 

@@ -124,6 +124,7 @@ class Presented:
         seen = self._look()
         if seen == self._seen:
             return
+        # Also if the files turn out to be unfit: they are then reported once, and not at every handshake.
         self._seen = seen
         try:
             chain = self._read()

@@ -72,6 +72,7 @@ def target_of(resource: Resource, subresource: str) -> Target:
 def decode_json(body: bytes, *, custom: bool = False, budget: Budget | None = None) -> Any:
     """Raises Unreadable, and a 413 of the budget (a new one if none is given)."""
     budget = budget or Budget()
+    # By its text first: decoding a body of a million values would take a second.
     is_large = budget.charge_text(body)
     try:
         value = decode_numbers(body) if custom else _decode(body)
@@ -85,6 +86,7 @@ def decode_json(body: bytes, *, custom: bool = False, budget: Budget | None = No
         raise Unreadable(_nests_too_deeply(body)) from None
     if is_large:
         budget.charge_object(value)
+    # A body with fewer brackets than the limit cannot be too deep, so most bodies are not walked.
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and too_deep(value):
         raise Unreadable(_nests_too_deeply(body))
     return value

@@ -50,6 +50,7 @@ class FlowControl:
         """Return the turn of one request, not entered yet. `user` is whom `sender` acts as."""
         if MASTERS in user.groups:
             return Turn(None, "", 0, self._limits)
+        # An administrator acts for the impersonated user, who then waits; other senders wait as themselves.
         flow = user if MASTERS in sender.groups else sender
         is_account = SERVICE_ACCOUNTS in flow.groups or (info.group, info.resource) == _LEASES
         return Turn(self._accounts if is_account else self._users, flow.name, _body_bytes(request, info), self._limits)

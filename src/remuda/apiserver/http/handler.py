@@ -131,6 +131,7 @@ class HttpFront:
             user = sender = self._authenticate(request.peer.certificate, headers)
             if asks_to_impersonate(request):
                 user = self._impersonate(sender, headers, attributes_of(info))
+            # The turn counts for the sender: impersonating many users must not give one client many shares.
             turn = self._flows.turn(request, info, sender, user)
             if info.is_resource:
                 answer = self._resources.serve(request, info, user, turn)

@@ -113,6 +113,7 @@ class RequestReader:
         headers, limits = self._headers, self._limits
         if len(headers) > limits.header_count:
             raise Malformed(431)
+        # The last chunk may hold a body too, so the head itself is measured, but only where the sum exceeds the limit.
         if self._head_bytes + self._chunk_size > limits.head_bytes and self._measured_head() > limits.head_bytes:
             raise Malformed(431)
         parser = self._parser

@@ -16,7 +16,8 @@ from remuda.apiserver.http.table import Tabler, included_object
 from remuda.apiserver.registry.calls import Call, Watch, WatchLine
 from remuda.kube.web import Request, Sink, Stream, frame_chunk, header_block
 
-_SHORTEST_SECONDS = 1800.0  # a watch without a timeout of its own ends after 30 to 60 minutes, so that all move on
+# As upstream (min-request-timeout): a watch without a timeout of its own ends after 30 to 60 minutes.
+_SHORTEST_SECONDS = 1800.0
 _LINES_PER_WRITE = 128  # a watch may begin with ten thousand objects: its reader sets the pace
 _BYTES_PER_WRITE = 256 * 1024  # of objects that are large
 _HEADERS = header_block([("Cache-Control", "no-cache, private"), ("Content-Type", "application/json")])

@@ -253,7 +253,7 @@ JOBS = declare(
     ),
     categories=("all",),
     has_status=True,
-    default_propagation="Orphan",
+    default_propagation="Orphan",  # as upstream, for old clients: kubectl asks for Background itself
     selectable={"status.successful": ("status", "succeeded")},
     selectable_zero={"status.successful": "0"},
     columns=(
@@ -288,6 +288,7 @@ def _validate_cron_job(cron_job: Obj) -> list[FieldError]:
         found.append(errors.invalid(f"{path}.selector", job["selector"], "`selector` will be auto-generated"))
     if job.get("manualSelector"):
         found.append(errors.not_supported(f"{path}.manualSelector", True, ("nil", "false")))
+    # The controller appends 11 characters to name a Job, whose own name has at most 63.
     if len(cron_job["metadata"].get("name", "")) > 52:
         why = "must be no more than 52 characters"
         found.append(errors.invalid("metadata.name", cron_job["metadata"]["name"], why))

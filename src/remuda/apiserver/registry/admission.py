@@ -65,6 +65,7 @@ class AdmissionChain:
                 groups=call.user.groups,
                 uid=call.user.uid,
                 extra=call.user.extra,
+                # The group is required as well: a user who may impersonate the name must not pass for the manager.
                 by_manager=call.user.name == MANAGER and MASTERS in call.user.groups,
                 old=old,
                 new=new,
@@ -72,6 +73,7 @@ class AdmissionChain:
                 lookup=self.lookup,
                 select=self.select,
             )
+            # Asked of the user, not of the manager, who later acts on what the object refers to with rights of its own.
             for access in registration.needs(review) if registration.needs is not None else ():
                 if not self._permits(call, access):
                     raise forbidden_request(resource.group, resource.plural, call.name, denial(access))

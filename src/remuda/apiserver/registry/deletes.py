@@ -26,7 +26,7 @@ ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 
 _ATTEMPTS = 8
-_IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")
+_IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")  # as upstream's NamespaceLifecycle plugin
 
 
 class Deleter:
@@ -125,6 +125,7 @@ class Deleter:
                 with ignore_not_found():
                     await self.delete(one, options)
 
+        # All deletes end before an error is raised: otherwise the rest would go on after the answer.
         results = await asyncio.gather(*(delete_one(e) for e in entries), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
@@ -163,11 +164,13 @@ def _grace(resource: Resource, obj: Obj, options: DeleteOptions) -> str | int | 
     meta = metadata(obj)
     asked = options.grace_period_seconds
     if asked is not None and asked < 0:
+        # As upstream: a negative grace period means the shortest one, not none.
         asked = 1
     if meta.get("deletionTimestamp"):
         running = meta.get("deletionGracePeriodSeconds") or 0
         if running == 0:
             return None
+        # A second delete can shorten the grace period, never prolong it.
         if asked is None or asked >= running:
             return "pending"
         started = datetime.fromisoformat(meta["deletionTimestamp"]) - timedelta(seconds=running)

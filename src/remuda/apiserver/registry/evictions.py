@@ -27,7 +27,7 @@ from remuda.kube.errors import (
 from remuda.kube.selectors import SelectorError, label_selector_from
 
 PODS, BUDGETS = "pods", "poddisruptionbudgets.policy"
-_MOST_DISRUPTED = 2000  # pods on their way that whoever keeps the budget has not yet seen to go
+_MOST_DISRUPTED = 2000  # evicted pods that the budget's controller has not confirmed yet; upstream's limit
 _ATTEMPTS = 20
 _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 _VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -86,6 +86,7 @@ class Evictions:
         resource = self._registry.resources.of_table(BUDGETS)
         assert resource is not None
         meta = budget["metadata"]
+        # As the server itself: a user who may evict pods need not have the right to write budgets.
         call = self._registry.system_call("update", resource, meta["namespace"], meta["name"], "status")
         options = WriteOptions(field_manager="kube-apiserver", dry_run=dry_run)
         await self._registry.modify(call, lambda live: _with_disruption(live, pod_name), options)
@@ -94,6 +95,7 @@ class Evictions:
         """Says in the pod why it goes, then deletes it."""
         if not wanted.dry_run:
             wanted = await self._announce(call, wanted)
+        # Not authorised again: the right to create an eviction is the right to this delete.
         await self._registry.delete(Call(call.user, "delete", call.resource, call.namespace, call.name), wanted)
 
     async def _announce(self, call: Call, wanted: DeleteOptions) -> DeleteOptions:
@@ -106,6 +108,7 @@ class Evictions:
         written = await self._registry.modify(status, announced, WriteOptions(), own=False)
         if wanted.precondition_resource_version is None:
             return wanted
+        # The condition has changed the resourceVersion that the delete below must match.
         version = decode(written.value)["metadata"]["resourceVersion"]
         return msgspec.structs.replace(wanted, precondition_resource_version=version)
 

@@ -152,7 +152,7 @@ class Reader:
         exact = options.resource_version_match == "Exact" or (
             asked > 0 and options.limit > 0 and not options.resource_version_match
         )
-        # From the cache of "any" state the real server ignores limits; so do we.
+        # As upstream: a list of any state (revision 0) comes from the watch cache, which ignores the limit.
         limit = 0 if options.resource_version == "0" else options.limit
         try:
             entries = self._entries(resource, selection, None, asked if exact else None)
@@ -172,6 +172,7 @@ class Reader:
         try:
             entries = self._entries(resource, selection, token.key, revision)
         except Compacted:
+            # As upstream: with this token a client can continue behind the last key, at the present revision.
             rest = Continuation(0, token.namespace, token.name)
             raise gone(_STALE_PAGE, continue_token=rest.encode()) from None
         return self._page(resource, selection, entries, options.limit, revision)

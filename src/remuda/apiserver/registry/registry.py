@@ -88,6 +88,8 @@ class Registry:
     ) -> Call:
         asked_name = name
         if not name and field_selector:
+            # As upstream: a list or watch of one name is authorised for that name, so that rules with resourceNames can
+            # allow it.
             asked_name = parse_field_selector(field_selector).exact("metadata.name") or ""
         attributes = Attributes(
             verb=verb,
@@ -105,6 +107,7 @@ class Registry:
         return Call(user, verb, resource, namespace if resource.namespaced else "", name, subresource)
 
     def _to_create(self, call: Call) -> Call:
+        # An apply or an update that finds nothing creates, for which the caller needs another right.
         created = self.authorize(call.user, "create", call.resource, call.namespace, call.name)
         created.warnings = call.warnings
         created.budget = call.budget

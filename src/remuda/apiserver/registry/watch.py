@@ -21,7 +21,7 @@ from remuda.apiserver.storage.protocol import Feed, Store
 from remuda.apiserver.storage.types import Compacted, Entry, Event, EventType, FeedOverflow, Revision
 from remuda.kube.errors import StatusError, gone
 
-BOOKMARK_SECONDS = 60.0
+BOOKMARK_SECONDS = 60.0  # upstream's frequency
 Render = Callable[[Resource, Entry], bytes]
 
 
@@ -58,8 +58,10 @@ class RegistryWatch:
         self._feed: Feed | None = None
         self._ready: list[WatchLine] = []
         try:
+            # The feed and the scan below are made without an await in between: no event is missed and none comes twice.
             self._feed = store.watch(resource.table, selection.namespace, selection.name, since=since)
         except Compacted as compacted:
+            # As upstream: the 410 is an event of the stream and not the status of the response.
             self._ready.append(error_line(gone(str(compacted))))
             self._ended = True
             return
@@ -127,6 +129,8 @@ class RegistryWatch:
             return self._line(event.type, event) if matches else None
         before = event.before
         if not isinstance(before, Entry):
+            # Without the state before, ADDED and MODIFIED cannot be told apart; a wrong guess would stay with the
+            # client.
             raise _PastUnknown(event.revision)
         if self._selection.matches(before):
             return self._line("MODIFIED", event) if matches else self._left(before, event.revision)

@@ -80,6 +80,7 @@ class Writer:
             if generated:
                 metadata(obj)["name"] = generate_name(metadata(obj)["generateName"])
             try:
+                # Each attempt gets a copy, because the steps of a create change the object.
                 return await self._create(call, dict(obj, metadata=dict(metadata(obj))), options)
             except WriteConflict:
                 if generated and attempt + 1 < _ATTEMPTS:
@@ -94,6 +95,7 @@ class Writer:
         self._decode(call, obj, options)
         meta = metadata(obj)
         if meta.get("resourceVersion"):
+            # Upstream answers this with a plain error too: code 500, no reason.
             raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
         self._begin(resource, call, obj)
         drop_repeated_owners(call, obj)
@@ -133,6 +135,7 @@ class Writer:
             call.schema_checked = False
         resource.behaviour.prepare_create(obj)
         obj = await self._admitted(call, "CREATE", obj, None, options)
+        # After admission, which may change the object: the caller needs the rights for what is stored.
         self._guard(call, obj, None)
         structural = self._served.shape(resource).structural
         await _validated(call, structural, obj, None)
@@ -274,6 +277,7 @@ class Writer:
         been decoded."""
         resource = call.resource
         for _ in range(_ATTEMPTS):
+            # Not the committed state: a write that is still on its way to disk would make this one conflict.
             entry = self._store.latest(resource.table, call.namespace, call.name)
             if entry is None:
                 if missing is not None:
@@ -321,6 +325,7 @@ class Writer:
         keeps_rules = await _validated(call, structural, new, live)
         managed.keep_times(live, new)
         if same_json(new, live):
+            # The answer shows `entry`, which may not be on disk yet: a crash would undo what the client was told.
             await self._store.settle(entry.revision)
             return Written(self._reader.render(resource, entry))
         if options.dry_run:

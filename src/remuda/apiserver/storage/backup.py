@@ -81,6 +81,8 @@ def backup(
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         manifest = Manifest(FORMAT, created, revision, members, damaged)
         _pack(scratch / "archive", manifest, sources)
+        # The content is synced by `_pack`. The rename then makes the backup appear whole, and the sync makes the rename
+        # durable.
         os.rename(scratch / "archive", file)
         sync_directory(file.parent)
     return manifest
@@ -97,6 +99,7 @@ def restore(file: Path, data_dir: Path) -> Manifest:
             manifest = _unpack(file, home)
             _start_over(home / DATABASE)
             _sync_tree(home)
+            # The lock file of an earlier start may be all that is there, and `rename` replaces only an empty directory.
             (data_dir / LOCK).unlink(missing_ok=True)
             os.rename(home, data_dir)  # takes the place of an empty directory, and of no other
             sync_directory(data_dir.parent)
@@ -207,6 +210,7 @@ def _check_unused(data_dir: Path) -> None:
     if not data_dir.is_dir():
         raise ArchiveError(f"{data_dir} is not a directory")
     present = {path.name for path in data_dir.iterdir()}
+    # A server that is starting holds the lock before it has written a database.
     if LOCK in present:
         try:
             DirectoryLock(data_dir).release()
@@ -237,6 +241,7 @@ def _read_manifest(tar: tarfile.TarFile) -> Manifest:
         raise ArchiveError(f"the manifest of {tar.name!s} is too large")
     content = tar.extractfile(header)
     text = content.read() if content else b""
+    # Read the format alone first: the manifest of another format may not fit the type below.
     version = msgspec.json.decode(text, type=dict[str, object]).get("format")
     if version != FORMAT:
         raise ArchiveError(f"{tar.name!s} has backup format {version}; this version reads format {FORMAT}")
@@ -248,6 +253,7 @@ def _read_manifest(tar: tarfile.TarFile) -> Manifest:
 
 def _unpack_one(tar: tarfile.TarFile, header: tarfile.TarInfo, expected: Member | None, home: Path) -> None:
     name = header.name
+    # A hostile archive could name `../x` or contain links: only regular files that the manifest names are written.
     if expected is None or header.type != tarfile.REGTYPE or not _PLAIN_NAME.fullmatch(name):
         raise ArchiveError(f"{tar.name!s} has an unexpected member: {name}")
     content = tar.extractfile(header)

@@ -53,6 +53,7 @@ class DirectoryLock:
         deadline = time.monotonic() + _ORPHAN_SECONDS
         while not self._is_taken():
             holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
+            # If the named process has ended, the lock is held by a child that it was starting, which drops it soon.
             if time.monotonic() > deadline or not _has_ended(holder):
                 os.close(self._descriptor)
                 who = f"process {holder}" if holder else "another process"

@@ -121,7 +121,7 @@ class Loaded(NamedTuple):
 
 
 class Disk:
-    """An open database. Not thread-safe: whoever holds it, holds it alone."""
+    """An open database. It is not thread-safe: one thread uses it at a time."""
 
     def __init__(self, path: Path, *, vfs: str | None = None) -> None:
         """Opens or creates the database; raises StoreCorrupt, StoreTooNew or StoreUnusable."""
@@ -130,7 +130,7 @@ class Disk:
         self._wal_pages = 0
         self._commits = 0
         self._is_full = False
-        self._log_is_long = True  # for all we know: the last life may have ended before it was trimmed
+        self._log_is_long = True  # until known: the last process may have ended before it trimmed the log
         self._trimmed_to = Revision(0)
         _create_private(path)
         _refuse_stump(path)
@@ -150,6 +150,7 @@ class Disk:
         """Everything, as memory wants it."""
         with _explained(self.path):
             objects = rows.read_objects(self._connection)
+            # With damaged rows the index stays as it is: it may hold the only intact copy of their keys.
             if objects.index_is_wrong and not objects.damaged:
                 _log.warning("the index of %s was damaged; rebuilt it from the objects", self.path)
                 self._connection.execute("REINDEX objects_by_key")
@@ -171,7 +172,7 @@ class Disk:
         except apsw.FullError as error:
             self._abandon()
             raise DiskFull(f"cannot write {self.path}: {error}") from error
-        except Exception as error:  # whatever it was, nothing was promised yet
+        except Exception as error:  # any error: no writer has been told of a success yet
             self._abandon()
             raise StorageFailed(f"cannot write {self.path}: the write could not be made durable: {error}") from error
 
@@ -181,7 +182,7 @@ class Disk:
 
     @property
     def connection(self) -> apsw.Connection:
-        """For those who repair what this class expects to be whole."""
+        """Return the connection, for `fsck`, which repairs what this class expects to be intact."""
         return self._connection
 
     def make_index(self) -> None:
@@ -258,7 +259,7 @@ class Disk:
 
     def _configure(self) -> None:
         connection = self._connection
-        connection.set_busy_timeout(10_000)  # a backup's last connection closing, never another server
+        connection.set_busy_timeout(10_000)  # for a backup that closes its connection; the lock excludes other servers
         if not connection.pragma("page_count"):
             connection.pragma("page_size", _PAGE_BYTES)
             connection.pragma("auto_vacuum", 2)  # incremental; only takes before the first table
@@ -319,12 +320,13 @@ class Disk:
             else:
                 history.append(event)
         if damaged:
+            # The damaged rows may be the newest ones; objects remember revisions too.
             newest = max(newest, *(entry.revision for held in tables.values() for entry in held.walk("", None)))
             return self._give_up_history(Revision(newest + REVISIONS_SKIPPED), max_events, max_bytes)
         return history, Revision(newest)
 
     def _give_up_history(self, start: Revision, max_events: int, max_bytes: int) -> tuple[History, Revision]:
-        """A log with a damaged row may have lost its newest revision: whoever knew that one lists anew."""
+        """Start a new history. A damaged log may have lost its newest revision: clients that know it list again."""
         _log.warning("the log of changes in %s was damaged; watches start over at revision %d", self.path, start)
         self.start_history(start)
         return History(max_events, max_bytes, floor=start), start

@@ -79,7 +79,8 @@ class BufferedFeed:
     def push(self, events: list[Event], size: int) -> bool:
         """Takes a batch; False when the feed is full and has been given up."""
         if not self._buffer and not self._backlog:
-            # Up to here nothing was held back; said so, the feed's revision never goes back.
+            # Everything before this batch has been handed out. Recording that keeps `revision` from going back while
+            # the batch is buffered.
             self._handed = max(self._handed, Revision(events[0].entry.revision - 1))
         self._bytes += size
         if len(self._buffer) + len(events) > self._feeds.max_events or self._bytes > self._feeds.max_bytes:
@@ -149,6 +150,7 @@ class Feeds:
         if self._by_topic:
             for topic, matching in self._sorted_by_topic(events).items():
                 size = sum(len(event.entry.value) for event in matching)
+                # A list first: `remove` changes the mapping that is iterated here.
                 for feed in [feed for feed in self._by_topic[topic] if not feed.push(matching, size)]:
                     self.remove(feed)
 

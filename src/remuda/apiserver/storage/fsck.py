@@ -116,11 +116,12 @@ def _repair(disk: Disk, saved: Disk | None, forget: Collection[str]) -> list[Rep
             if copy is not None or damage.row in forgotten:
                 connection.execute("DELETE FROM objects WHERE id = ?", (damage.row,))
             elif damage.row not in kept:
-                # Under the key that the index had, lest it is forgotten.
+                # Write the key that only the dropped index had into the row: the object is still reported under it.
                 key_of_row = "UPDATE objects SET resource = ?, namespace = ?, name = ? WHERE id = ?"
                 connection.execute(key_of_row, (*damage.key, damage.row))
         disk.make_index()
         if not log_is_intact or forgotten:  # no watcher can be told what has gone
+            # Before the copies are appended below: `start_history` empties the log.
             newest += REVISIONS_SKIPPED
             disk.start_history(Revision(newest))
         for copy in filter(None, found.values()):

@@ -3,8 +3,8 @@
 Nothing here knows of disks or of writes on their way: `apply` takes a batch that is already durable. Everything runs
 on the event loop, so a reader never sees half a batch.
 
-Objects that are damaged on disk are not among the entries. Whoever asks for one of them, or for all of a table or
-namespace that has one, gets ObjectsDamaged: an answer without it would say that it was deleted.
+Objects that are damaged on disk are not among the entries. A request for one of them, or for a whole table or namespace
+that has one, raises ObjectsDamaged: an answer without it would say that the object was deleted.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Memory:
         return list(islice(heapq.merge(kept, restored, key=entry_position), limit or None))
 
     def watch(self, table: str, namespace: str, since: Revision, name: str = "") -> BufferedFeed:
-        # One that is ahead is from another life of the server: what it has seen is not what is here.
+        # A client with a revision above ours has seen another history, such as that of another data directory.
         if not self.history.floor <= since <= self.revision:
             raise Compacted(since, self.history.floor, self.revision)
         backlog = self.history.select(table, namespace, since)
@@ -118,5 +118,6 @@ class Memory:
                 continue
             if before is not None and not isinstance(before, Entry):
                 raise Compacted(at, entry.revision)  # lost with a restart, and no older event tells it
+            # Newest first, so that the oldest change since `at` is the one that remains.
             undone[entry.key] = before
         return undone

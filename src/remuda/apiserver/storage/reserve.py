@@ -62,6 +62,7 @@ class Reserve:
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
+                # Allocated, because a sparse file would reserve nothing.
                 os.posix_fallocate(descriptor, 0, self._size)
             finally:
                 os.close(descriptor)
@@ -69,6 +70,7 @@ class Reserve:
             self._path.unlink(missing_ok=True)
             if error.errno in _FULL:
                 return False
+            # Other errors, such as a file system that cannot allocate, do not mean that the disk is full.
             _log.warning("cannot reserve disk space in %s: %s", self._path, error.strerror)
         return True
 

@@ -2,7 +2,7 @@
 
 A write gets its revision and its place in the queue at once, on the loop; from then until it is on disk only `latest`
 shows it. When the disk reports back, the loop makes the whole batch visible in one step: memory, feeds, listeners,
-and last whoever waits for the write. Revisions only grow: those of a failed batch are skipped, and after a restart
+and last the writers that wait. Revisions only grow: those of a failed batch are skipped, and after a restart
 the counter goes on behind the newest that is on disk, which is the newest anyone has ever seen.
 """
 
@@ -118,6 +118,8 @@ class SqliteStore:
         self._closed = True
         self._send()
         await self._writer.stop()
+        # Feeds after the writer: watchers still get the last events. The lock last: the next server must find a closed
+        # database.
         self._memory.feeds.close()
         if self._lock is not None:
             self._lock.release()
@@ -249,6 +251,7 @@ class SqliteStore:
             revision = self._memory.revision if newest is None else newest.event.entry.revision
         while self._memory.revision < revision:
             self._settling = self._settling or self._loop.create_future()
+            # Many callers share this future: a cancelled caller must not cancel it for the others.
             if not await asyncio.shield(self._settling):
                 raise StorageFailed("a write that the answer depends on was not stored")
 
@@ -272,6 +275,7 @@ class SqliteStore:
             raise StorageFailed("the store is closed")
         if self.refusing is not None and (why := self.refusing()):
             raise StorageFailed(why)
+        # Nothing is awaited from this check to the overlay, so no other write of this key can come in between.
         current = self.latest(table, namespace, name)
         if current is not expect and (current is None or expect is None or current.revision != expect.revision):
             raise WriteConflict(f"{table} {namespace}/{name} is not as expected")
@@ -279,6 +283,7 @@ class SqliteStore:
         entry = Entry(table, namespace, name, revision, encode(revision))
         if self._is_full() and not leads_to_delete(kind, entry) and (why := self.lack_of_room()):
             raise DiskFull(why)
+        # Only now: `encode` and the check above may raise, and must leave nothing behind.
         self._assigned = revision
         write = Write(Event(kind, entry, current), self._loop.create_future())
         self._overlay[table, namespace, name] = write
@@ -301,6 +306,7 @@ class SqliteStore:
         self._writer.floor = self.revision if self._is_full() else self._memory.history.floor
         for write in writes:
             self._forget(write)
+        # Listeners before the writers are told: the RBAC index, for instance, is never behind an acknowledged write.
         for listener in tuple(self._listeners):
             try:
                 listener(events)
@@ -315,6 +321,7 @@ class SqliteStore:
         del self._in_flight[write]
         entry = write.event.entry
         key = (entry.table, entry.namespace, entry.name)
+        # A newer write of the same key may be on its way; `latest` must keep showing that one.
         if self._overlay.get(key) is write:
             del self._overlay[key]
 
@@ -327,6 +334,7 @@ class SqliteStore:
         lost, self._in_flight = self._in_flight, {}
         self._overlay.clear()
         self._unsent.clear()
+        # After everything on its way is forgotten: what is submitted behind this signal does not build on a lost write.
         self._writer.resume()
         for write in lost:
             if not write.waiter.done():

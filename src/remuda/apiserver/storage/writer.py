@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 class Write:
-    """One change on its way to disk, and whoever waits for it."""
+    """One change on its way to disk, and the future of the writer that waits for it."""
 
     __slots__ = ("event", "waiter")
 
@@ -139,6 +139,7 @@ class Writer:
             try:
                 self._disk.commit(events, self.floor)
             except DiskFull:
+                # The released space is for deletes: they are retried with it. A batch with any other write fails.
                 self._reserve.release()
                 self._disk.save_space(True)
                 if not all(leads_to_delete(event.type, event.entry) for event in events):
@@ -160,7 +161,7 @@ class Writer:
         try:
             self._loop.call_soon_threadsafe(function, argument)
         except RuntimeError:
-            pass  # the loop is closed: nobody is left to tell
+            pass  # the loop is closed, so no writer waits any more
 
 
 class Unwritten:

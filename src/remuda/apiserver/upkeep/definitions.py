@@ -97,6 +97,7 @@ class DefinitionsDuty(KeyedDuty):
         before = self._names.get(name, (group, {}))
         taken = [names for other, (of, names) in self._names.items() if of == group and other != name]
         accepted, refused = accept_names(crd["spec"]["names"], before[1], taken)
+        # Before the write is awaited: another definition that is judged meanwhile must not get the same names.
         self._names[name] = (group, accepted)
         if refused:
             self._refused[name] = group
@@ -105,6 +106,7 @@ class DefinitionsDuty(KeyedDuty):
         try:
             await self._report(name, _about_names(refused, is_established(crd)), accepted)
         except BaseException:
+            # The write failed: give the names back.
             self._names[name] = before
             raise
         if before[1] and before[1] != accepted:

@@ -82,6 +82,7 @@ class ExpiryDuty:
         if resource is None:
             return
         call = self._registry.system_call("delete", resource, entry.namespace, entry.name)
+        # An Event may be counted up between the sweep and the delete; it then lives on.
         unchanged = DeleteOptions(precondition_resource_version=str(entry.revision))
         with contextlib.suppress(NotFound, Conflict):  # gone, or written meanwhile
             await self._registry.delete(call, unchanged)

@@ -85,6 +85,8 @@ class GarbageDuty(KeyedDuty):
         for start in range(0, len(dependents), _AT_ONCE):
             chunk = dependents[start : start + _AT_ONCE]
             await asyncio.gather(*(self._drop_owners(dependent, {uid}) for dependent in chunk))
+        # The finalizer last: if the owner went first, its dependents would be collected. A crash in between repeats the
+        # release.
         await self._drop_finalizer(key, ORPHAN)
 
     async def _check_owners(self, key: Key, meta: Obj) -> None:
@@ -98,12 +100,14 @@ class GarbageDuty(KeyedDuty):
         elif "ending" not in states.values() or not self._ownership.dependents(meta["uid"]):
             await self._delete(key, meta, _own_policy(meta))
         elif self._ownership.closes_circle(meta["uid"]) and any(map(_blocks, meta["ownerReferences"])):
+            # Objects that own each other would wait for each other for ever.
             await self._unblock_owners(key)
             self.worker.add(key)
         else:
             await self._delete(key, meta, "Foreground")
 
     def _owner_state(self, key: Key, ref: dict[str, Any]) -> OwnerState:
+        # First, because the kind of an owner that was seen to go may not be served any more.
         if self._ownership.is_gone(ref.get("uid", "")):
             return "gone"
         group, _, _ = str(ref.get("apiVersion", "")).rpartition("/")
@@ -114,6 +118,7 @@ class GarbageDuty(KeyedDuty):
         if resource.namespaced and not key[1]:
             return "unknown"  # in which namespace? No reference of a cluster-scoped object can say
         owner = self.registry.read(resource.table, key[1] if resource.namespaced else "", str(ref.get("name", "")))
+        # An object of the same name with another uid is a new one, and not the owner.
         if owner is None or owner["metadata"]["uid"] != ref.get("uid"):
             return "gone"
         meta = owner["metadata"]

@@ -70,6 +70,7 @@ class NamespacesDuty(KeyedDuty):
             return  # released; it may still wait for finalizers of its own
         self._ending.add(name)
         remaining, failures = await self._empty(name)
+        # Report before a failure is raised, so that a namespace that hangs says why.
         await self._report(name, [*_about_deletes(failures), *self._about_contents(name, remaining)])
         if failures:
             raise failures[0]
@@ -89,6 +90,7 @@ class NamespacesDuty(KeyedDuty):
                 if (resource.table == _PODS) == first:
                     failures += await self._delete_all(name, resource)
             remaining = [r for r in resources if self.registry.store.scan(r.table, name, limit=1)]
+            # Programs in these pods may still use the Secrets and ConfigMaps of the namespace.
             if first and any(r.table == _PODS for r in remaining):
                 break
         return remaining, failures

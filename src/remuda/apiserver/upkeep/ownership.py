@@ -91,6 +91,7 @@ class Ownership:
         self._link(key, before, _NONE)
         self._stop_waiting(uid)
         if uid in self._dependents:
+            # Only owners with dependents are remembered, until the last dependent drops them: the set stays small.
             self._gone.add(uid)
         return self._waiting_among(before) + self.dependents(uid)
 
