@@ -31,7 +31,7 @@ class Log(Protocol):
 
 class Started(Protocol):
     async def wait(self) -> int:
-        """The program's exit code; 128 and the number for a signal. Nothing of it is left running then."""
+        """Return the exit code when the program and its process group have ended; 128 plus the number for a signal."""
 
     def terminate(self) -> None:
         """Ask the program to end."""

@@ -1,10 +1,10 @@
 """A log of bounded size on disk, in the format of a kubelet's: `time stdout F text`, or P where a line goes on.
 
-It is kept in segments named by where they begin. The first one and the last ones stay, what is between them goes: how
-a program began and how it ended is what people look for. Positions count every byte ever written, so a reader notices
-what has gone.
+The log is kept in segments named by the position at which they begin. The first one and the last ones stay and those in
+between are deleted, because people look for how a program began and how it ended. Positions count every byte ever
+written, so a reader notices deleted parts.
 
-Standard library only: the supervisor imports this and nothing else of ours.
+Standard library only: the supervisor imports this and no other module of Remuda.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def stamp(seconds: float) -> bytes:
 
 
 def lines(data: bytes, time: bytes) -> tuple[bytes, bytes]:
-    """Output as lines of the log, and what is left over: a line that has not ended yet, and is not too long."""
+    """Return output as lines of the log, and the rest: the beginning of a line that has not ended yet."""
     *whole, rest = data.split(b"\n")
     written = [_line(time, text) for text in whole]
     while len(rest) > _LONGEST_LINE:
@@ -69,7 +69,7 @@ class Writer:
         os.close(self._descriptor)
 
     def _append(self, data: bytes) -> None:
-        """A segment ends with a line, so it may be a little longer than it should."""
+        """Append whole lines. A segment ends with a line, so it may be a little longer than its limit."""
         while data:
             room = self._starts[-1] + self._segment_bytes - self._position
             if room <= 0:
@@ -91,15 +91,15 @@ class Writer:
 
 
 class Reader:
-    """Reads while it is written, from any position."""
+    """Reader of a log that may still be written, from any position."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
     def read(self, position: int) -> tuple[bytes, int]:
-        """Whole lines from a position on, a piece at a time, and where they end; nothing when there is no more yet.
+        """Return some whole lines from a position on, and the position behind them; nothing if there is no more yet.
 
-        What has been thrown away is stepped over."""
+        Deleted segments are skipped."""
         for start, path in self._segments():
             try:
                 with path.open("rb") as file:
@@ -110,7 +110,7 @@ class Reader:
                     file.seek(begin - start)
                     piece = file.read(_PIECE)
             except FileNotFoundError:
-                continue  # thrown away at this very moment
+                continue  # the writer has just deleted it
             cut = piece.rfind(b"\n") + 1
             return piece[:cut], begin + cut
         return b"", position

@@ -1,6 +1,6 @@
 """The Pod of one attempt, as the API shows it: made from the Job's template, and its status from what is known.
 
-It is never given to a node: its scheduler is the runner itself.
+No node gets it, because its schedulerName is the runner's own.
 """
 
 from __future__ import annotations

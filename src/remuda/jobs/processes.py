@@ -119,7 +119,7 @@ class Processes:
         return self._confines
 
     async def _try_to_confine(self) -> str:
-        """Return why it cannot be done; nothing if it can."""
+        """Return why programs cannot be confined; empty if they can."""
         work = Work(uid=_TRIAL, name=_TRIAL, materials=Materials(files={}, directories=()))
         place, user = self._directory / _TRIAL, _user(_TRIAL)
         try:
@@ -134,7 +134,8 @@ class Processes:
         return output or f"the test program exited with code {code}" if code else ""
 
     def _isolated(self, code: str, *arguments: str) -> list[str]:
-        """Never with relative entries, which mean the working directory, nor with places that Jobs write to."""
+        """Return the command of an isolated interpreter. Its module path has no relative entries, which mean the
+        working directory, and no directories that Jobs write to."""
         written = (self._directory, self._hosts)
         path = [entry for entry in sys.path if os.path.isabs(entry) and not _is_below(Path(entry), written)]
         return [sys.executable, "-I", "-u", "-c", code, msgspec.json.encode(path).decode(), *arguments]

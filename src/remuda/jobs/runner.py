@@ -213,7 +213,7 @@ class JobRunner:
         return Again(job.spec.active_deadline_seconds, "the program is running")
 
     async def _cannot_start(self, job: Job, found: list[Pod], pod: Pod | None, error: OSError) -> Outcome:
-        """No disk, no processes, no interpreter: a failed attempt, which leaves its error in Pod and Job."""
+        """Record a failed attempt with its error in Pod and Job: no disk space, no process or no interpreter."""
         self._slots.give_back(job.key)
         if pod is None:
             raise error
