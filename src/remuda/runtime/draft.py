@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 class Draft:
-    """Spent once saved."""
+    """One object as read, with the changes made to it. Use it for one `save` only."""
 
     def __init__(self, target: Target, value: bytes) -> None:
         self.target = target
@@ -72,7 +72,7 @@ class Draft:
         return True
 
     def set_owner(self, owner: OwnerReference) -> None:
-        """Adds the owner, or brings its entry up to date; the order of the others stays."""
+        """Add the owner reference, or update the one with the same uid; the order of the others stays."""
         entry = msgspec.to_builtins(owner)
         owners = self.metadata.setdefault("ownerReferences", [])
         for place, present in enumerate(owners):

@@ -58,7 +58,7 @@ class Informer(Generic[T]):
         self.namespace = namespace
         self._selector = selector
         self._entries: dict[Key, _Entry] = {}
-        self._graves: dict[Key, _Entry] = {}  # last states of objects we know to be gone and the watch does not yet
+        self._graves: dict[Key, _Entry] = {}  # deleted objects whose deletion the watch has not reported yet
         self._index_functions: dict[str, IndexFunction[T]] = {}
         self._indexes: dict[str, dict[str, set[Key]]] = {}
         self._listeners: list[Listener[T]] = []
@@ -112,7 +112,7 @@ class Informer(Generic[T]):
     # being told by the watch
 
     def replace(self, items: Sequence[bytes], revision: int) -> None:
-        """Everything there is at `revision`. What is missing has been deleted, unless it was written later."""
+        """Replace the content by a list of objects at `revision`. Objects that it lacks are dropped, unless newer."""
         listed: dict[Key, str] = {}
         for item in items:
             head = decode_head(item)
@@ -132,7 +132,7 @@ class Informer(Generic[T]):
         self.synced.set()
 
     def change(self, change: Change) -> int:
-        """Takes in one line of a watch; returns its revision."""
+        """Apply one event of a watch; return its revision."""
         head = decode_head(change.value)
         if change.type == "DELETED":
             self._unbury(head)
@@ -149,12 +149,12 @@ class Informer(Generic[T]):
     # being told by our own writes
 
     def observe(self, value: bytes) -> None:
-        """The answer to one of our own writes."""
+        """Put the response to one of our own writes into the cache."""
         head = decode_head(value)
         if head.ended and self.target.plural != "namespaces":  # a Namespace waits for finalizers in its spec
             self.bury(head.key, head.metadata.uid)
         elif head.key not in self._entries and head.revision <= self._revision:
-            return  # the watch is past it and the object is gone
+            return  # the watch has passed this revision, and the object was deleted since
         elif self._holds(head.key, value):
             self._put(head, value, initial=False)
 

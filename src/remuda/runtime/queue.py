@@ -127,7 +127,7 @@ class Queue(Generic[K]):
             self._pump()
 
     def add_after(self, key: K, seconds: float, priority: int = NORMAL) -> None:
-        """The earlier of several wishes wins."""
+        """Add the key after some seconds. Of several timers of a key, the earliest wins."""
         if self._closed:
             return
         loop = asyncio.get_running_loop()
@@ -171,7 +171,7 @@ class Queue(Generic[K]):
         self._pump()
 
     def _rest_seconds(self) -> float:
-        """The more there is to do, the more may happen to a key before its next turn: less is done twice."""
+        """Return the pause after a run of a key. It grows with the backlog, so that more changes share one run."""
         busy = 1 + (len(self._waiting) + len(self._working)) / _BUSY
         return max(self._interval, min(self._interval * busy, _LONGEST_REST))
 
@@ -182,7 +182,7 @@ class Queue(Generic[K]):
             self.add(key, priority)
 
     def _pump(self) -> None:
-        """Starts what may start. Not re-entrant: `start` may add keys."""
+        """Start the keys that may start. Not re-entrant, because `start` may add keys."""
         if self._pumping:
             return
         self._pumping = True
