@@ -1,6 +1,6 @@
 """Connections to one server with one identity.
 
-An idle one is given up before the server does, and one whose other end has vanished is noticed by TCP itself.
+An idle connection is closed before the server closes it. TCP keepalives detect a peer that has vanished.
 """
 
 from __future__ import annotations
