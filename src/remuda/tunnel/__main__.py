@@ -151,6 +151,7 @@ class _StatusReporter:
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(content)
+            # Replace the file in one step, so that a reader never sees half a status.
             os.replace(part, self._path)
         except OSError as error:
             sys.stderr.write(f"WARNING cannot write the status file {self._path}: {error.strerror}\n")

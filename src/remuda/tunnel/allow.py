@@ -40,6 +40,7 @@ class Allow:
 
     def target(self, network: str, address: str) -> Target | None:
         """Return the target to dial; None if it is not allowed. Raises ValueError for an invalid address."""
+        # Match first and replace loopback afterwards: rules contain the loopback address on all kinds of hosts.
         wanted = parse_target(network, address)
         return at(wanted, self._loopback) if any(_matches(rule, wanted) for rule in self._rules) else None
 
@@ -60,6 +61,7 @@ def parse_target(network: str, address: str) -> Target:
             raise ValueError("not an absolute path")
         return Target(network, address, 0)
     host, port = _split(address)
+    # isdecimal() also accepts digits of other scripts, and int() would convert them.
     if not port.isdecimal() or not port.isascii() or not 0 < int(port[:6]) < 65536:
         raise ValueError("not a port")
     if not host or not host.isascii() or any(character.isspace() or character == "\0" for character in host):

@@ -111,6 +111,7 @@ class Client:
                 settings = self._settings()
                 back_off = back_off or BackOff(settings.waits)
                 if not self._local_target_ready(settings.wait_for):
+                    # The manager did not fail, so the back-off stays as it is.
                     self._pause(_LOCAL_CHECK_SECONDS)
                     continue
                 lasted, retry_after = self._try_urls(settings)

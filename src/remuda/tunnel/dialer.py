@@ -77,6 +77,8 @@ class Dialer:
     def _work(self) -> None:
         while True:
             with self._lock:
+                # Check and count under one lock: otherwise `dial` could count on a thread that is about to end, and
+                # nobody would dial.
                 if not self._waiting:
                     self._threads -= 1
                     return

@@ -34,6 +34,8 @@ class HandshakeRefused(TunnelError):
 
 def accept_value(key: str) -> str:
     """Return the Sec-WebSocket-Accept value, which proves that a server has read the key as a WebSocket's."""
+    # RFC 6455 prescribes SHA-1, and the value is no security measure. The flag lets Python builds that block SHA-1
+    # for security purposes compute it.
     return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _GUID, usedforsecurity=False).digest()).decode()
 
 
@@ -52,6 +54,7 @@ class ClientHandshake:
             "Sec-WebSocket-Version: 13",
             *(f"{name}: {value}" for name, value in headers),
         ]
+        # A token or header value with a line break would add headers of its own to the request.
         if any("\r" in line or "\n" in line for line in lines):
             raise ValueError("a header of the tunnel's request contains a line break")
         self.request = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")

@@ -47,6 +47,7 @@ class Local:
             self._stream.flush()
             if not self._stream.held:
                 self._watch(self._interest & ~WRITE)
+        # The `flush` above may have closed the socket or the stream, and then nothing may be read.
         if events & READ and self._interest & READ:
             self._read()
 
@@ -60,6 +61,7 @@ class Local:
                 self._stream.fail(f"read: {describe_error(error)}")
                 self._close()
                 return
+            # The protocol has no half-closed streams: the end of one direction ends both.
             if not data:
                 self._stream.close()
                 self._close()

@@ -23,6 +23,8 @@ from remuda.tunnel import TunnelError, protocol, websocket
 from remuda.tunnel.protocol import Buffer, ProtocolError
 from remuda.tunnel.streams import Limits, Stream
 
+# remotedialer counts streams from 2 at servers and from 1 at clients, so its own numbers collide when both ends open
+# streams.
 _FIRST_NUMBER = 1 << 32
 _MAX_REPORTED = 1024  # stream numbers that were reported as unknown
 
@@ -34,6 +36,8 @@ class TunnelLost(TunnelError):
 class Timing(NamedTuple):
     """Seconds."""
 
+    # remotedialer renews its read deadline of 60 s only for pings and pongs, so data alone does not keep a session with
+    # a Go peer alive.
     ping_every: float = 10.0
     sync_every: float = 60.0
     heard_within: float = 30.0
@@ -104,6 +108,7 @@ class Mux:
         """End the session because its connection is lost. Each stream ends after its consumer has read its data."""
         if self._lost_reason:
             return
+        # Set the reason first: consumers that are told of the end below may call `open`, which must fail.
         self._lost_reason = reason
         streams = list(self.streams.values())
         self.closed += len(streams)
@@ -162,14 +167,18 @@ class Mux:
             self._handle_sync(protocol.read_sync(payload))
 
     def _handle_connect(self, number: int, payload: Buffer) -> None:
+        # Close the old stream if its number is reused: remotedialer replaces it silently, and its consumer would wait
+        # forever.
         known = self.streams.get(number)
         if known is not None:
             self.remove(known)
             known.over("the other end reused its number for another stream")
+        # The number is in use again: data for it is no longer a late message of a closed stream.
         self._reported_unknown.pop(number, None)
         try:
             network, address = protocol.read_connect(payload)
         except ProtocolError as error:
+            # Fail only this stream. remotedialer drops the whole tunnel for a connect message that it cannot accept.
             self._send_error(number, str(error))
             return
         if self._on_connect is None:
@@ -196,6 +205,8 @@ class Mux:
         """Close streams that are missing in the other end's list. A stream that may be too new for it gets a second
         chance."""
         for stream in list(self.streams.values()):
+            # A list that crosses a new CONNECT on the wire does not contain that stream. remotedialer closes such
+            # streams at once (remotedialer#150).
             if stream.number in known:
                 stream.missed = False
             elif stream.missed or stream.since < self._last_sync:
@@ -214,6 +225,7 @@ class Mux:
             return websocket.PONG, [payload]
         if self._ping_due:
             self._ping_due = False
+            # Go peers answer every ping with an empty pong, so an answer cannot be matched to a ping by its payload.
             return websocket.PING, []
         if self._control_queue:
             return self._control_queue.popleft()
@@ -296,6 +308,7 @@ class Mux:
             self._last_received += late
             self._last_sent += late
         self._now = self._last_tick = now
+        # A connection with nothing to send makes no progress either, and is not dead.
         if not blocked:
             self._last_sent = now
         self._check(now)
@@ -307,6 +320,8 @@ class Mux:
             if self._client or now - self._last_received >= self.timing.ping_every:
                 self._ping_due = True
                 self._signal_output()
+        # Only clients send lists, as in remotedialer. They free streams of the server whose closing ERROR was lost
+        # (rancher#44576).
         if self._client and now >= self._sync_at:
             self._sync_at = now + self.timing.sync_every
             self.urge(0, protocol.SYNC, protocol.sync_list(self.streams))

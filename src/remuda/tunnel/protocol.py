@@ -19,6 +19,8 @@ Buffer = Union[bytes, bytearray, memoryview]  # noqa: UP007  # Python 3.9
 
 DATA, CONNECT, ERROR, ADD, REMOVE, PAUSE, RESUME, SYNC = range(1, 9)
 
+# remotedialer reads 266 bytes of a connect message since version 0.5, and 100 bytes of an error. It cuts what is
+# longer, so a longer address would lead to another target.
 LONGEST_CONNECT = 266
 LONGEST_ERROR = 100
 END = "EOF"  # text of the error message that closes a stream in order
@@ -94,6 +96,7 @@ def decode(data: Buffer) -> Message:
     stream, at = _read_varint(data, at)
     kind, at = _read_varint(data, at)
     if kind in (DATA, CONNECT):
+        # Every known implementation sends this value, so most messages need no varint decoding here.
         if data[at : at + 3] == _DEADLINE:
             at += 3
         else:
@@ -136,6 +139,7 @@ def read_error(payload: Buffer) -> str:
 
 def read_client(payload: Buffer) -> tuple[str, int]:
     """Return key and session of a client that another server announces."""
+    # remotedialer reads 100 bytes of an announcement too.
     key, separator, session = _text(payload[:100]).rpartition("/")
     if not separator or not session.isdecimal() or len(session) > 19:
         raise ProtocolError("the announcement of a client is not <key>/<session>")

@@ -79,6 +79,7 @@ class AcceptRate:
 
     def wait(self, now: float, chance: Callable[[], float] = random.random) -> int:
         """Return 0 to admit the client, else the seconds after which it may retry."""
+        # The bound makes the first call finite, for which the time of the last call is minus infinity.
         passed = min(now - self._at, self._most / self._rate + 60.0)
         self._at = now
         self._left = min(self._most, self._left + passed * self._rate)
@@ -174,6 +175,7 @@ class ServerSession(asyncio.Protocol):
         self._transport = transport
         transport.set_write_buffer_limits(high=_HIGH_WATER)
         self._timer = self._loop.call_later(self.mux.timing.ping_every, self._tick)
+        # Register before the first bytes are processed: they may end the session, which removes it from the table.
         self._sessions.add(self)
         if rest:
             self.data_received(rest)
@@ -185,6 +187,7 @@ class ServerSession(asyncio.Protocol):
         self._ended = True
         if self._timer is not None:
             self._timer.cancel()
+        # Close the streams first: `remove` adds the counters of the mux to those of the key.
         self.mux.lost(reason)
         self._sessions.remove(self, reason)
         if self._full:
@@ -270,6 +273,8 @@ class ServerSession(asyncio.Protocol):
     def _tick(self) -> None:
         now = self._loop.time()
         buffered = self._transport.get_write_buffer_size()
+        # asyncio calls `resume_writing` only below its low-water mark. A slow peer that has taken some bytes is not
+        # dead.
         if buffered < self._buffered:
             self.mux.progressed(now)
         self._buffered = buffered
@@ -284,4 +289,5 @@ class ServerSession(asyncio.Protocol):
 
     def _on_connect_request(self, stream: Stream) -> None:
         if not answer(stream, self._allow):
+            # The client chooses these texts, and they are written to the audit log: bound their length.
             self._refused(self.key, self.address, f"{stream.network[:8]}/{stream.address[:256]}")

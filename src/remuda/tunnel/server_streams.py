@@ -14,6 +14,7 @@ from remuda.tunnel.dialer import SECONDS, describe_error
 from remuda.tunnel.protocol import Buffer
 from remuda.tunnel.streams import Stream
 
+# The event loop holds only weak references to tasks. Without this set a dial could be collected while it runs.
 _tasks: set[asyncio.Task[None]] = set()
 
 
@@ -55,6 +56,7 @@ class _DialledConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        # The session or the client may have ended the stream while the dial ran.
         if self._stream.is_gone:
             self._transport.abort()
             return

@@ -77,6 +77,7 @@ class Session:
         self._selector.register(self._wake, READ, self._on_wake)
         reason = ""
         try:
+            # The handshake may have read the first frames already. The selector does not report bytes that were read.
             self._process(self._rest, time.monotonic())
             while not self._stopping:
                 self._run_once()
@@ -194,6 +195,7 @@ class Session:
 
     def _on_dialled(self, stream: Stream, made: socket.socket | None, reason: str) -> None:
         """Take the result of a dial; called in a thread of the dialer."""
+        # The session may end while a dial runs. Nobody else would close the socket then.
         if self._ended:
             if made is not None:
                 made.close()
@@ -207,6 +209,7 @@ class Session:
         elif stream.is_gone:
             made.close()
         else:
+            # Data may arrive while the dial runs. The stream has buffered it, and `flush` passes it on.
             local = Local(self._selector, stream, made, self._locals.discard)
             self._locals.add(local)
             stream.confirm()
@@ -230,6 +233,8 @@ class Session:
                 pass
 
     def _end(self, reason: str) -> None:
+        # Set this first: a dial that finishes from now on closes its own socket, and all earlier results are closed
+        # below.
         self._ended = True
         self._dialer.drop()
         self.mux.lost(reason)
@@ -252,6 +257,7 @@ def prepare(wire: Wire) -> None:
         return
     wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    # Keep-alive probes give up after 15 + 3 * 5 s, and unacknowledged data after 30 s: the same 30 s as in `Timing`.
     for name, value in (
         ("TCP_KEEPIDLE", 15),
         ("TCP_KEEPINTVL", 5),

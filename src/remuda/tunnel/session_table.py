@@ -108,11 +108,15 @@ class Sessions:
 
     def add(self, session: Session) -> None:
         of_cluster = self._clusters.setdefault(session.key.cluster, {})
+        # Remove the key before it is added again, so that the session moves to the end of the dict, where the newest
+        # one is.
         displaced = of_cluster.pop(session.key.node, None)
         of_cluster[session.key.node] = session
         self._counts_of(session.key).values["add_websocket_session"] += 1
         log.info("tunnel of %s from %s is open", session.key, session.address)
         if displaced is not None:
+            # End the old session only when the new one is in the table: `remove` then leaves the new one there, and no
+            # listener sees the cluster without a tunnel.
             displaced.end(f"displaced by a new session from {session.address}")
         self._notify(Event(session.key, session.address, True, ""))
 
@@ -125,6 +129,7 @@ class Sessions:
         counts = self._counts_of(session.key)
         counts.add(_counters(session.mux))
         counts.values["remove_websocket_session"] += 1
+        # Remove and add again, so that the oldest end is the first in the dict and is dropped first.
         self._ended.pop(session.key, None)
         self._ended[session.key] = Ended(time.time(), reason)
         if len(self._ended) > _REMEMBERED:
@@ -193,6 +198,7 @@ class Sessions:
         loop = asyncio.get_running_loop()
         candidates = self._candidates(cluster, f"{network}/{address}", loop.time())
         if not candidates:
+            # The text is remotedialer's.
             raise DialError(f"failed to find Session for client {cluster}")
         until = loop.time() + seconds
         failures: list[str] = []
@@ -215,6 +221,7 @@ class Sessions:
             return str(error), None
         transport = StreamTransport(loop, stream, str(session.key))
         stream.consumer = transport
+        # Go clients confirm nothing, so a dial through them returns at once. A failure arrives on the stream later.
         if not session.confirms:
             transport.answered.add_done_callback(
                 lambda answer: self._record_outcome(session.key, network, address, answer)
@@ -229,6 +236,7 @@ class Sessions:
         except BaseException:
             transport.abort()
             raise
+        # END: the target accepted the connection and closed it at once, so the dial succeeded.
         return reason, transport if reason in ("", protocol.END) else None
 
     def _record_outcome(self, key: Key, network: str, address: str, answer: asyncio.Future[str]) -> None:

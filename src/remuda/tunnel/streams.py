@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 class Limits(NamedTuple):
     """Limits in bytes, except `streams` and `urgent`, which are counts."""
 
+    # remotedialer pauses and resumes at the same limits.
     pause_above: int = 2 * 1024 * 1024
     resume_below: int = 256 * 1024
     crowded_above: int = 8 * 1024 * 1024
@@ -174,6 +175,7 @@ class Stream:
             piece = self._pieces.popleft()
             taken = self.consumer.take(piece)
             self._held -= taken
+            # `take` may close the stream, which has then dropped its data: do not put the rest back.
             if taken < len(piece):
                 if self._state in (OPEN, DRAINING):
                     self._pieces.appendleft(memoryview(piece)[taken:])
@@ -192,6 +194,7 @@ class Stream:
     def arrived(self, payload: Buffer) -> None:
         if self._state != OPEN:
             return
+        # Data must not overtake pieces that the consumer has not taken yet.
         taken = self.consumer.take(payload) if self.consumer is not None and not self._pieces else 0
         if taken == len(payload) or self._state != OPEN:
             return
@@ -211,6 +214,7 @@ class Stream:
 
     def resumed(self) -> None:
         self._paused = False
+        # The first RESUME also confirms the connection, see `confirm`.
         if not self.confirmed:
             self.confirmed = True
             if self.consumer is not None:
@@ -274,6 +278,7 @@ class Stream:
         size = len(data)
         self._held += size
         last = self._pieces[-1] if self._pieces else None
+        # Join small pieces: otherwise a sender of one-byte messages could make the buffer take many times its size.
         if isinstance(last, bytearray) and len(last) + size <= _PIECE:
             last += data
         else:
@@ -289,6 +294,7 @@ class Stream:
 
     def _notify_end(self) -> None:
         if self._state == DRAINING and not self._pieces and self.consumer is not None:
+            # Forget the consumer before the call: it may call the stream again and must not be told of the end twice.
             consumer = self.consumer
             self._forget()
             consumer.ended(self._reason)

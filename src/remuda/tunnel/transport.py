@@ -100,6 +100,7 @@ class StreamTransport(asyncio.Transport):
     def write(self, data: Buffer) -> None:
         if self._closing or not data:
             return
+        # The stream keeps the buffer until it is sent, and the caller may reuse a bytearray or memoryview at once.
         kept = data if isinstance(data, bytes) else bytes(data)
         if not self._stream.write(kept) and not self._writing_paused and not self._closing:
             self._writing_paused = True
@@ -139,6 +140,7 @@ class StreamTransport(asyncio.Transport):
     def resume_reading(self) -> None:
         if not self._reading:
             self._reading = True
+            # Not at once: the protocol may call this from within `data_received`, which `flush` would call again.
             self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
