@@ -77,6 +77,8 @@ class Call:
         try:
             yield
         except asyncio.CancelledError:
+            # The task may also have been cancelled by its client or a stopping server. That cancellation must not be
+            # swallowed.
             if self.why and task.uncancel() == 0:
                 raise self.refusal() from None
             raise
@@ -142,6 +144,7 @@ class ActiveRequests:
         for call in calls:
             who = (call.caller.name, call.caller.token, call.cluster)
             try:
+                # A client often has many watches of one cluster: ask the authorizer once for all of them.
                 if who not in reasons:
                     reasons[who] = await self._why_not(call)
             except Exception as error:  # the authorizer does not answer
@@ -155,6 +158,7 @@ class ActiveRequests:
                 continue
             if reasons[who]:
                 call.end(reasons[who])
+            # The change may have been a new time of expiry of the token.
             elif call.lasting and call in self.calls:
                 call.schedule_check(self._expires(call.caller))
 

@@ -114,6 +114,7 @@ class Entry:
             line["impersonatedUser"] = self._impersonated
         if why:
             line["why"] = why
+        # Only lines of anonymous clients are limited. A user cannot hide a request behind many others.
         self._audit.write(line, bounded=not self.caller.name)
         attributes: tracing.Attributes = {
             "http.request.method": self._method,

@@ -54,6 +54,7 @@ def reaching(permits: Permits) -> MayReach:
     async def may_reach(caller: Caller, cluster: str) -> str:
         if caller.name.startswith(_SERVICE_ACCOUNT):
             raise forbidden_request("", "", "", f"service accounts cannot reach clusters, and you are {caller.name}")
+        # The limit of the token comes before RBAC, which knows only the user.
         if caller.clusters is not None and cluster not in caller.clusters:
             return f"the token {caller.token} is not for this cluster"
         if await permits(caller, cluster):

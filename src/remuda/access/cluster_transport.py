@@ -60,6 +60,7 @@ class ClusterTransport:
         self._close: Callable[[Coroutine[Any, Any, None]], object] | None = None  # set when it was replaced
         self._session = aiohttp.ClientSession(
             connector=connector,
+            # All callers share this session: a cookie that the cluster sets for one must not be sent for another.
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS),
             skip_auto_headers=_NOTHING_ADDED,
@@ -87,6 +88,7 @@ class ClusterTransport:
 
     def _close_if_unused(self) -> None:
         if self._users <= 0 and self._close is not None:
+            # Close only once: later users may still leave after `retire(now=True)`.
             close, self._close = self._close, None
             close(self._session.close())
 
@@ -110,6 +112,8 @@ class ClusterTransport:
     async def _request(
         self, method: str, target: str, headers: Sequence[tuple[str, str]], body: bytes | None
     ) -> aiohttp.ClientResponse:
+        # `encoded` and no redirects: the proxy has checked exactly this target, and the manager's credentials must not
+        # go to a host that the cluster names.
         return await self._session.request(
             method,
             URL(self.server + target, encoded=True),

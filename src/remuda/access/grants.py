@@ -104,6 +104,7 @@ class GrantController:
             outcome: Outcome = DONE
         except _Waits as waits:
             ready, outcome = waits.ready, waits.outcome
+            # `_give` may have saved a newer version before it stopped.
             value = self._grants.raw(*key) or value
         except Conflict:
             raise
@@ -129,6 +130,7 @@ class GrantController:
         draft.add_finalizer(FINALIZER)
         if owner is not None:
             draft.set_owner(owner)
+        # Write the finalizer before the first binding: a grant that is deleted in between would leave bindings behind.
         value = await save(self._client, draft, PREPARE)
         id = grant.cluster_name
         space = await bindings.find(self._client, NAMESPACES, id)
@@ -177,6 +179,7 @@ class GrantController:
     async def _take_back(self, value: bytes, grant: ClusterRoleTemplateBinding) -> Outcome:
         if FINALIZER not in grant.metadata.finalizers:
             return DONE
+        # Cut access on the management plane first: this works although the cluster may be unreachable.
         await bindings.remove(self._client, CLUSTER_ROLE_BINDINGS, bindings.binding_name(grant), UNREACH)
         await self._unbind(grant)
         draft = Draft(GRANT.target, value)
@@ -227,6 +230,7 @@ class CreatorController:
             return Again(_NAMESPACE_SECONDS, f"namespace {key.name} does not exist yet")
         except AlreadyExists:
             pass  # an earlier run created it and was stopped before it wrote the annotation
+        # Write the annotation after the grant: in the other order, a crash would leave the creator without one.
         draft = Draft(MANAGEMENT_CLUSTER.target, value)
         draft.set_annotation(CREATOR_GRANTED, user.metadata.name)
         await save(self._client, draft, NOTE_CREATOR)

@@ -20,7 +20,7 @@ Header = tuple[str, str]
 
 AUTHENTICATED = "system:authenticated"
 
-# What may take the place of HTTP on a connection. Anything else is asked for in vain: a server may ignore it.
+# Protocols that a connection may be upgraded to. The proxy ignores requests for others, as a server may.
 _UPGRADES = frozenset({"websocket", "spdy/3.1"})
 
 _OF_A_CONNECTION = frozenset(
@@ -31,17 +31,19 @@ _OF_A_CONNECTION = frozenset(
 )
 _SET_BY_US = frozenset({"audit-id", "content-length", "expect", "host"})
 _OF_THE_CALLER = frozenset({"authorization", "cookie", "cookie2", "forwarded", "via", "x-real-ip"})
+# An API server behind an authenticating proxy reads the user from X-Remote-*.
 _CLAIMS = ("impersonate-", "x-forwarded-", "x-original-", "x-remote-", "x-rewrite-")
+# A cookie would be sent to all clusters, because they share the host name of the manager.
 _NOT_BACK = frozenset({"audit-id", "content-length", "date", "set-cookie", "set-cookie2"})
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-# A browser's way to send a bearer token with a WebSocket, as one of the protocols it speaks.
+# Browsers cannot set Authorization for a WebSocket, so they send a bearer token as one of its sub-protocols.
 _TOKEN_IN_PROTOCOLS = "base64url.bearer.authorization.k8s.io."  # noqa: S105 - what stands before one
 
 
 def of(request: Request) -> list[Header]:
-    """All there are, names in lower case."""
+    """Return all headers, with names in lower case."""
     return [
         (name.decode("latin-1"), value.decode("utf-8", "replace"))
         for name, value in (*request.headers.items(), *request.repeated)

@@ -144,6 +144,7 @@ class KubeconfigController:
                 obj = grants.manifest(name, id, user.metadata, "cluster-owner")
                 await self._client.create(GRANT.target, id, obj)
         except NotFound:
+            # Provisioning creates the namespace of a declared cluster, which can take longer.
             return False
         except AlreadyExists:
             pass  # the cache does not have it yet
@@ -174,6 +175,7 @@ class KubeconfigController:
         if seen is None:
             await create_owned(self._client, plane, wanted, CREATE)
             return
+        # With its version: a Secret that somebody has changed or replaced since is not overwritten.
         metadata = {"annotations": notes, "resourceVersion": seen.metadata.resource_version}
         async with RENEW:
             await self._client.patch(SECRETS, *seen.key, {"metadata": metadata, "data": wanted["data"]})
@@ -186,6 +188,7 @@ class KubeconfigController:
             present = data.get(TOKEN_KEY, b"").decode(errors="replace")
             if tokens.is_of(present, token) and tuple(token.cluster_names) == (id,):
                 return present, token.hash
+            # The secret of a Token cannot be recovered and its hash is immutable, so the Token is replaced.
             async with DROP_TOKEN:
                 await self._client.delete(TOKEN.target, "", token.metadata.name, uid=token.metadata.uid)
         made = tokens.mint(
@@ -196,6 +199,8 @@ class KubeconfigController:
             labels={TOKEN_KIND: SYSTEM},
         )
         try:
+            # If the manager stops before it writes the Secret, the secret of this Token is lost. The next reconcile
+            # replaces the Token.
             async with MAKE_TOKEN:
                 await self._client.create(TOKEN.target, "", made.obj)
         except AlreadyExists as error:  # the cache does not have it yet

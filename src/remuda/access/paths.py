@@ -72,6 +72,7 @@ def _wrong_with(path: str) -> str:
     if "%" in path:
         if _ESCAPED_ESCAPE.search(path):
             return "has escapes of escapes"
+        # Plain slashes are removed first, so that each one found here was escaped.
         if not _NEVER.isdisjoint(unquote_to_bytes(path.replace("/", ""))):
             return "has escapes of slashes, semicolons or control characters"
     if any(unquote_to_bytes(segment) in (b".", b"..") for segment in path.split("/")):
@@ -99,7 +100,7 @@ def asked(method: str, wanted: Wanted) -> Asked:
 
 
 def _asks_to_watch(query: str) -> bool:
-    """As the API server reads booleans: a bare `?watch` is true."""
+    """Read the parameter `watch` as the API server reads booleans: a bare `?watch` is true."""
     if "watch" not in query:
         return False
     try:

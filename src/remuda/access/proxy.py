@@ -83,14 +83,19 @@ class Proxy:
     async def _forward(self, request: Request, entry: Entry) -> Result:
         with ExitStack() as held:
             async with _within(_DECIDE_SECONDS, "timed out while authorizing the request"):
-                entry.caller = await self._identify(
-                    request
-                )  # first, so that the audit line of a bad request names its caller
+                # Authenticate first, so that the audit line of a bad request names its caller.
+                entry.caller = await self._identify(request)
                 wanted, what = self._judge(request, entry)
+                # Register the request before it is authorized. A permission that is revoked between the two would
+                # otherwise stay in use.
                 call = held.enter_context(
                     self.active_requests.begin(entry.caller, wanted.cluster, lasting=what.open_ended)
                 )
+                # Add the impersonation headers after the filter, so that no header of the caller can remove or change
+                # them.
                 sent = headers.onward(headers.of(request)) + headers.caller_headers(entry.caller)
+                # Authorize before the cluster is looked up: without permission the answer is 403, whether or not the
+                # cluster exists.
                 await self._permit(entry)
                 way = held.enter_context(await self._ways.of(wanted.cluster))
             entry.through = way.through
@@ -195,6 +200,7 @@ def _not_reached(way: Transport, error: Exception) -> str:
 
 def _check(status: int, way: Transport) -> None:
     """Raise an error for a status that is the manager's fault and not the caller's."""
+    # A 401 would tell the caller that its own token is invalid.
     if status == 401:
         raise service_unavailable(f"the API of the cluster {way.cluster} does not accept this manager's credentials")
     if status not in STATUS_LINES:
@@ -227,6 +233,7 @@ async def _upgraded(
         entry.bytes = len(answer.body)
         entry.end(answer.status)
         return Response(answer.status, answer.body, _block(answer.headers, entry))
+    # The upgraded connection outlives this call, so it takes over what must be released at its end.
     joined = _Joined(far, entry, call, held.pop_all())
     agreed = next((value for name, value in answer.headers if name.lower() == "upgrade"), protocol)
     return Upgrade(joined.accept, header_block([("Upgrade", agreed)]) + _block(answer.headers, entry))
@@ -276,6 +283,7 @@ async def _relay(
     block = _block(answer.headers.items(), entry)
     length = answer.content_length
     no_body = request.method == "HEAD" or answer.status in (204, 304)
+    # A response that is read completely before it is relayed can still become a 503 if the connection is lost.
     if no_body or (length is not None and length <= _WHOLE_UP_TO):
         try:
             async with _within(_ANSWER_SECONDS, f"the API of the cluster {way.cluster} has stopped answering"):
@@ -289,8 +297,8 @@ async def _relay(
     return Stream(_Copy(answer, way, what, entry, call, held.pop_all()), block, answer.status)
 
 
-# An event is one line, or is indented and ends with a brace of its own line. In the middle of one there is no room for
-# another.
+# A watch event is one line, or several indented lines of which the last is a brace. An ERROR event can be added only
+# after a complete event.
 _BETWEEN_EVENTS = (b"", b"{}\n", b"}\n")
 
 
@@ -353,9 +361,8 @@ def _last_line(before: bytes, piece: bytes) -> bytes:
 
 def _cut_short(error: Exception) -> str:
     text = "the connection was lost while it answered"
-    return (
-        f"{text}: {plainly(error)}" if isinstance(error, OSError) else text
-    )  # other errors describe internals of aiohttp
+    # Other errors describe internals of aiohttp.
+    return f"{text}: {plainly(error)}" if isinstance(error, OSError) else text
 
 
 def _is_json(answer: aiohttp.ClientResponse) -> bool:

@@ -38,6 +38,7 @@ def cluster_quota(defaults: Quota) -> AdmissionFunction:
         new, old = review.new, review.old
         if review.subresource or new is None:
             return ALLOWED
+        # Read the creator from the stored object: the author of an update could write another name into the new one.
         owner = review.user if old is None else _creator(old)
         quota = _quota_of(review, owner, defaults)
         grows = _machines(new) - (_machines(old) if old is not None else 0)
@@ -125,7 +126,7 @@ def _quota_of(review: Review, name: str, defaults: Quota) -> Quota:
 
 
 def _refuse(review: Review, have: str, remedy: str) -> Verdict:
-    # Asked last: finding out who is an administrator reads all ClusterRoleBindings.
+    # Check this last: it reads all ClusterRoleBindings.
     return ALLOWED if _is_administrator(review) else Verdict(denied=f"{have}; {remedy}")
 
 
@@ -180,7 +181,7 @@ def _expired(token: Json) -> bool:
     try:
         return until is not None and clock.parse(str(until)) <= clock.time()
     except ValueError:
-        return True  # it is good for nothing
+        return True  # such a token is never accepted
 
 
 def _some(count: int, noun: str) -> str:

@@ -91,7 +91,7 @@ class SelfServiceApi:
 
 
 def _shown(token: Token) -> dict[str, Any]:
-    """Without its hash, which helps nobody."""
+    """Return what a user sees of a token: everything but its hash."""
     metadata = {"name": token.metadata.name, "creationTimestamp": token.metadata.creation_timestamp}
     said = {
         "metadata": metadata,

@@ -64,6 +64,7 @@ class SystemUserController:
         cluster = Key(namespace, name)
         if system_user(cluster) != key.name or self._planes_of(key.name):
             return DONE  # not a system user, or its cluster exists
+        # Delete the User last: its annotation is the only record of which cluster the namespace belonged to.
         await self._drop_namespace(cluster)
         async with DROP_USER:
             await self._client.delete(USER.target, "", key.name, uid=user.metadata.uid)

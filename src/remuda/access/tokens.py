@@ -29,6 +29,7 @@ from remuda.runtime.caches import Caches
 USERS = "remuda:users"  # the group of everybody who came with a token of ours
 AUTHENTICATED = "system:authenticated"
 
+# Kubernetes' alphabet for generated names.
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _FORM = re.compile(r"([a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?):([a-z2-7]{52})")
 _NOTHING = DIGEST_PREFIX + "0" * 64
@@ -51,6 +52,7 @@ def mint(
     labels: dict[str, str] | None = None,
 ) -> Minted:
     name = name or f"token-{random_source.letters(_ALPHABET, 8)}"
+    # Not from `random_source`, which a simulation can seed.
     secret = base64.b32encode(secrets.token_bytes(32)).decode().rstrip("=").lower()
     obj: dict[str, Any] = {
         "apiVersion": TOKEN.api_version,
@@ -108,6 +110,7 @@ class Tokens:
             return None
         name = read[1]
         token = self._tokens.get("", name)
+        # Compare in constant time, and also if no Token has this name, so that the time of the answer reveals neither.
         if not hmac.compare_digest(digest(read[2]).encode(), (token.hash if token else _NOTHING).encode()):
             raise _refused(name, "wrong secret" if token else "no token has this name")
         return self.again(name)

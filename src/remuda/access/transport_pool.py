@@ -1,15 +1,15 @@
-"""The way to a cluster: through its tunnel while it has one, else directly.
+"""Transports to clusters: through the tunnel of a cluster while it has one, else directly.
 
-Either way its API is asked as the cluster's administrator, with what the Secret `<name>-kubeconfig-admin` holds, and
-its certificate is checked against the cluster's own authority. The Secret is read when its version is another than
-what a way was made of, and not before: a request costs no reading.
+Both kinds authenticate as the cluster's administrator, with the Secret `<name>-kubeconfig-admin`, and verify the
+cluster's API by the cluster's own CA. The pool reads the Secret only when its version differs from the version that a
+transport was built from, so that most requests read nothing.
 
 What must stay true:
-- A way that another has replaced (new credentials, a tunnel that came or went) stays open for those who use it, and is
-  closed by the last of them.
-- When the first tunnel of a cluster comes, or the last one goes, those who keep connections are told at once.
-- A kubeconfig that leads through our own proxy is never used by ourselves.
-- Where a tunnel is to come back and the direct way swallows what is sent, nobody waits for that again and again.
+- A transport that was replaced (new credentials, a tunnel that opened or closed) stays open for requests that use it.
+  The last of them closes it.
+- When the first tunnel of a cluster opens, or the last one closes, listeners that keep connections are called at once.
+- The manager never uses a kubeconfig that leads through its own proxy.
+- If a cluster had a tunnel and direct connections to it time out, further requests do not wait for the timeout again.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ class TransportPool:
         except StatusError as error:
             raise Retryable(str(error)) from None
         if not self._sessions.has(id):
+            # The owner of the cluster decides what its API answers. The limit protects the memory of the manager.
             return HttpClient(access, most_bytes=MOST_ANSWER_BYTES)
         return HttpClient(self._through_tunnel(access), connector=self._tunnel(id), most_bytes=MOST_ANSWER_BYTES)
 
@@ -172,10 +173,12 @@ class TransportPool:
         )
 
     def _through_tunnel(self, access: Access) -> Access:
+        # The server name and the proxy of the kubeconfig are for the direct connection.
         return msgspec.structs.replace(access, server=f"https://{self._api}", tls_server_name="", proxy_url="")
 
     def _tunnel(self, cluster: str) -> Connector:
         def connector(context: ssl.SSLContext | None) -> aiohttp.BaseConnector:
+            # limit=0: aiohttp's default of 100 connections would let 100 watches block all other requests.
             return TunnelConnector(
                 self._sessions, cluster, tls=context, address=self._api, limit=0, keepalive_timeout=_KEEP_SECONDS
             )
@@ -210,6 +213,7 @@ class TransportPool:
         key = self._clusters.find(cluster)
         if key is None:
             self._connectivity.forget(cluster)
+        # Only the first tunnel that opens and the last one that closes change the transport.
         if self._sessions.has(cluster) == (cluster in self._tunnelled):
             return
         self._tunnelled ^= {cluster}

@@ -116,6 +116,7 @@ class Authorizer:
             current = seen.metadata.resource_version == kept.version if seen else now < kept.read + _UNWATCHED_SECONDS
             if current:
                 return kept.key
+        # Stored also if the read fails: if the Secret is not watched, this bounds the reads that denied clients cause.
         kept = _Kept(now, "", b"")
         try:
             found = SECRET.decode(await self._client.get(SECRETS, *place))
@@ -148,6 +149,7 @@ class Authorizer:
     def _plane_changed(self, before: RKEControlPlane | None, after: RKEControlPlane | None, initial: bool) -> None:
         if before is None or (after is not None and id_of(after) == id_of(before)):
             return
+        # Another control plane may have the same id. Its sessions stay.
         if self._clusters.plane(id_of(before)) is None:
             self._sessions.forget(id_of(before))
         self._keys.pop(_place(before), None)

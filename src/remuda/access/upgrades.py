@@ -93,6 +93,7 @@ class FarEnd(End):
     def join(self, near: End) -> None:
         """Join with the caller's connection, and copy bytes from now on."""
         self.other, near.other = near, self
+        # Resume before the early data is sent: sending may pause this end again, and that must stay.
         self.transport.resume_reading()
         if self._early:
             near.send(self._early)  # which may have this end pause again

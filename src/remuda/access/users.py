@@ -40,6 +40,7 @@ class TokenController:
         left = _seconds_left(token.expires_at)
         if left is not None and left <= 0:
             async with FORGET:
+                # With its uid: a new token that got the same name in the meantime is not deleted.
                 await self._client.delete(TOKEN.target, "", key.name, uid=token.metadata.uid)
             return DONE
         user = self._users.get("", token.user_id)
@@ -51,7 +52,8 @@ class TokenController:
 
 
 def _seconds_left(expires_at: str | None) -> float | None:
-    """Until it is removed. A time that cannot be read is no time to remove it: it is not good for anything already."""
+    """Return the seconds until the token is deleted; None: it is not deleted. A token whose time is unreadable is
+    invalid already, and stays."""
     if expires_at is None:
         return None
     try:
