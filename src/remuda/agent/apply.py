@@ -18,6 +18,7 @@ from remuda.agent.formats import Json, shortened
 from remuda.agent.plan import Instruction, Plan
 from remuda.agent.rules import MOST_MESSAGE, Result, recorded, seconds_until
 
+# system-agent keeps as many plans, in the same format.
 _HISTORY = 64
 _SUFFIX = "-applied.plan"
 
@@ -30,7 +31,7 @@ class Outcome(NamedTuple):
 def carry_out(
     plan: Plan, content: bytes, checksum: str, attempt: int, config: Config, stop: threading.Event
 ) -> Outcome:
-    """Raises instructions.Stopped when it was not allowed to finish."""
+    """Run the one-time part of a plan. Raises instructions.Stopped when it is interrupted."""
     with interlock.active(config.interlock_directory):
         _remember(content, checksum, config)
         outputs: dict[str, bytes] = {}
@@ -60,7 +61,7 @@ def _run(instruction: Instruction, folder: str, attempt: int, config: Config, st
 
 
 def _worth_saving(result: Result) -> bytes:
-    """Standard output, which others may parse; behind it, after a failure, what went to standard error."""
+    """Return standard output, which the manager may parse. After a failure, standard error follows it."""
     if not result.exit_code or not result.stderr:
         return result.stdout
     gap = b"" if not result.stdout or result.stdout.endswith(b"\n") else b"\n"
@@ -77,7 +78,7 @@ def _failure(index: int, instruction: Instruction, result: Result) -> str:
 
 
 class WorkDirectory:
-    """The folder the commands of one run work in, gone afterwards unless it is to be kept."""
+    """Working directory of the commands of one run. It is removed afterwards, unless the settings say otherwise."""
 
     def __init__(self, config: Config) -> None:
         self._keep = config.preserve_work_directory
@@ -115,7 +116,7 @@ def _clear(folder: str) -> None:
 
 
 def _remember(content: bytes, checksum: str, config: Config) -> None:
-    """The history of applied plans, for people to look into: the newest 64. Its loss stops nothing."""
+    """Add the plan to the history of applied plans, of which the newest 64 are kept. A failure is only logged."""
     folder = config.applied_plan_directory
     if not folder:
         return
@@ -145,7 +146,7 @@ def seconds_until_due(plan: Plan, records: Json, now: float) -> float | None:
 
 
 def run_due(plan: Plan, records: Json, checksum: str, config: Config, stop: threading.Event, *, every: bool) -> Json:
-    """The records afterwards. `every`: the plan has just been applied, so all of them are due.
+    """Run the instructions that are due, and return the records. `every`: the plan was just applied, so all are due.
 
     Raises instructions.Stopped.
     """

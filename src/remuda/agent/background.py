@@ -34,7 +34,7 @@ class Probing:
         self.period = rules.PROBE_SECONDS
 
     def anew(self, *, delayed: bool) -> None:
-        """At once, and whatever is being looked at says nothing any more: another plan is there, or it was applied."""
+        """Start a new round at once and ignore the running one: there is another plan, or the plan was applied."""
         self._round += 1
         self._busy = False
         self._delayed = delayed
@@ -64,6 +64,7 @@ class Probing:
 
     def ended(self, number: int) -> bool:
         """Record the end of a round and return whether its results still count: a newer round makes them obsolete."""
+        # `anew` does not stop the threads of the running round. Their results arrive later.
         if number != self._round:
             return False
         self._busy = False
@@ -116,7 +117,8 @@ class Periodic:
         self._tell(basis, found)
 
     def ended(self, basis: Basis, found: Records | None) -> None:
-        """Nothing found: they could not even be begun, as on a disk that is full. That is tried again, in a while."""
+        """Record the end of a run. Without results the instructions could not start, for example because the disk is
+        full; they are retried after a pause."""
         if basis != self._of:
             return
         self._of = None

@@ -146,11 +146,13 @@ class Channel:
             self._changed.wait_for(lambda: self._stale or self._pending or self._stopping.is_set())
             if self._stopping.is_set():
                 return secret
+            # Clear the flag before the read: a change that arrives during the read sets it again.
             stale, self._stale = self._stale, False
         if stale or secret is None:
             try:
                 found = api.get()
             except Exception as error:
+                # A missing Secret is not polled. The watch reports when it is created.
                 if not _is_missing(error):
                     self._read_again()
                 raise
@@ -175,6 +177,7 @@ class Channel:
 
     def _drop(self, changes: Mapping[str, bytes]) -> None:
         with self._changed:
+            # Newer values of these keys, queued during the write, stay pending.
             self._pending = {key: value for key, value in self._pending.items() if changes.get(key) != value}
             self._changed.notify_all()
 
@@ -210,6 +213,7 @@ class Channel:
                     version = reached
                     pauses.reset()
                     complaints.well()
+                    # An event with the version that was read or written last needs no further read.
                     if kind != "BOOKMARK" and version != self._version:
                         self._read_again()
                 self._stopping.wait(random.uniform(0, 0.2))  # noqa: S311

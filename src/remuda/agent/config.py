@@ -79,6 +79,7 @@ def parse(content: str) -> Config:
         if value is None:
             continue
         wanted = type(Config._field_defaults[name])
+        # Not isinstance: bool is a subclass of int, so `true` would pass for a number.
         if type(value) is not wanted:
             raise ConfigError(f"config.yaml: {key} is not of type {wanted.__name__}")
         values[name] = value
@@ -104,6 +105,7 @@ def read_private(path: str) -> bytes:
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     with os.fdopen(descriptor, "rb") as file:
+        # Check the open file and not its path, which could be replaced between the check and the read.
         found = os.fstat(descriptor)
         if stat.S_IMODE(found.st_mode) != 0o600:
             raise ConfigError(f"{path} must have mode 0600, not {stat.S_IMODE(found.st_mode):04o}; run chmod 0600")

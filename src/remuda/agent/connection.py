@@ -106,6 +106,7 @@ def with_more(identity: Identity, folder: str) -> Identity:
         try:
             found = formats.parse_json(read_private(path))
             server, authority = found.get("server") or "", _pem(found, "certificate-authority")
+            # All authorities are loaded as one PEM text: a bad one would make the others unusable.
             if authority:
                 web.context(authority)
             if server and web.parse(server).scheme != "https":

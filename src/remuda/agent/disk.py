@@ -6,9 +6,8 @@ import os
 
 
 def write(path: str, content: bytes, mode: int = 0o600, *, durable: bool = True) -> None:
-    """Atomic. The old file is replaced only by a new one that is complete; unless durable, a power cut may take either.
-
-    Bringing a file to disk takes milliseconds, which a plan that is to begin waits for."""
+    """Replace a file atomically. Unless `durable`, a power cut may lose the old and the new content: syncing takes
+    milliseconds, for which the start of a plan would wait."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name[:200]}.{os.getpid()}.new")
     try:
@@ -18,6 +17,7 @@ def write(path: str, content: bytes, mode: int = 0o600, *, durable: bool = True)
             file.flush()
             os.fchmod(descriptor, mode)
             if durable:
+                # Sync before the rename: after a power cut the name could otherwise refer to an empty file.
                 os.fsync(descriptor)
         os.replace(temporary, path)
     except BaseException:

@@ -57,9 +57,8 @@ class Follower:
         self._plan: Plan | None = None
         self._unreadable = ""
         self._records: formats.Json | None = None  # of periodic instructions; None: as the Secret has them
-        self._reported: formats.Json | None = (
-            None  # the records as last written to the Secret, before outputs were shortened
-        )
+        # The records as last written to the Secret, before outputs were shortened.
+        self._reported: formats.Json | None = None
 
         self._application: _Application | None = None
         self._periodic = Periodic(config, self._stop, lambda *found: self._post(self._on_periodic, *found))
@@ -113,6 +112,7 @@ class Follower:
             if self._results != self._written:
                 self._written = dict(self._results)
                 self._channel.write(self._basis, self._results)
+        # Never replace the program during a run: nobody would read the output and the end of its commands.
         if self._exchange is not None and self._application is None and not self._periodic.busy:
             act, self._exchange = self._exchange, None
             act()
@@ -144,6 +144,7 @@ class Follower:
             kept = (rules.PROBES, rules.PERIODIC_OUTPUT)
             self._results = {key: value for key, value in self._results.items() if key in kept}
         self._results = {key: value for key, value in self._results.items() if secret.data.get(key) != value}
+        # The channel still has these results, and writes them based on the new version of the Secret.
         self._written = dict(self._results)
         self._probing.period = rules.probe_period(secret.data, self._probing.period)
 
@@ -243,6 +244,7 @@ class Follower:
     def _carry_out(self, plan: Plan, content: bytes, run: Run, attempt: int, stop: threading.Event) -> None:
         outcome: apply.Outcome | None
         try:
+            # Raises if the disk is full. A run that cannot be recorded does not begin.
             self._journal.started(run)
             outcome = apply.carry_out(plan, content, run.checksum, attempt, self._config, stop)
         except instructions.Stopped:
@@ -280,6 +282,8 @@ class Follower:
             if view.get(rules.PROBES):
                 results.update(rules.probe_keys({}))  # components must prove again that they are healthy
         try:
+            # Write the journal before the Secret: after a crash in between, the agent reports these results and does
+            # not run the plan again.
             self._journal.finished(done.run, results)
         except OSError as error:
             log.error(f"cannot write the journal: {error.strerror}; a restart may run this plan again")

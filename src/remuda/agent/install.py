@@ -10,6 +10,7 @@ from remuda.agent import disk, interlock, layout, program, service, supervise
 from remuda.agent.config import Config, ConfigError, render
 from remuda.agent.registration import InstallError, Registration, flag, say, wanted
 
+# system-agent's installer waits as long: 59 times 5 s.
 _ACTIVE_SECONDS = 295.0
 
 
@@ -41,12 +42,14 @@ class _Installation:
         pending = os.path.join(self._layout.interlock, interlock.PENDING)
         disk.write(pending, b"")
         try:
+            # Register before anything is changed: if it fails, the present agent keeps running.
             info = self._register() if self._wanted.remote else None
             self._wait_for_plans()
             self._put(info)
             self._stop()
         finally:
             disk.remove(pending)
+        # Start after `restart-pending` is removed: the new agent would wait for it.
         self._start()
         say("the agent is installed and running")
 

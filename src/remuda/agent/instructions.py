@@ -60,6 +60,7 @@ def run(
         path = search_path(config.root, path)
     variables = _environment(instruction, folder, attempt, config, environment)
     variables["PATH"] = f"{path}:{folder}"
+    # As in system-agent: the folder is on the command's own PATH, but the command itself is not looked up there.
     program = _found(command, path)
     if program is None:
         found = os.path.exists(command)
@@ -182,6 +183,7 @@ class _Run:
         stderr = self._streams["stderr"].content()
         if late:
             stderr += f"\nended after {self._seconds:g} seconds, the time limit of instructions on this host\n".encode()
+        # 124 is the exit code of timeout(1).
         return Result(self._process.returncode or (124 if late else 0), self._streams["stdout"].content(), stderr)
 
     def _pause(self, selector: selectors.BaseSelector) -> float:

@@ -28,6 +28,7 @@ def seconds_to_wait(folder: str) -> float:
     if content is None:
         return 0.0
     now, since = time.time(), seconds_of(content.decode("ascii", "replace"))
+    # Installers create the file empty. The agent writes the time at which it first sees it.
     if since is None or since > now:
         disk.write(path, unix_date(now).encode())
         return _MAX_PENDING_SECONDS

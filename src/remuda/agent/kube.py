@@ -76,6 +76,7 @@ class Api:
         data = {key: base64.b64encode(value).decode() for key, value in changes.items()}
         path = f"{self._path}/{quote(self._identity.secret)}"
         if self._patches:
+            # With the uid: a Secret that was deleted and created again must not get results of the old one.
             patch = {"metadata": {"resourceVersion": base.version, "uid": base.uid}, "data": data}
             try:
                 return _secret(self._ask("PATCH", path, patch, "application/merge-patch+json"))
@@ -92,6 +93,7 @@ class Api:
 
         Ends when the server ends it, which it does every few minutes.
         """
+        # A random duration: the watches of many agents must not end at the same time.
         seconds = random.randint(*_WATCH_SECONDS)  # noqa: S311
         query = f"fieldSelector=metadata.name%3D{quote(self._identity.secret)}&watch=true&allowWatchBookmarks=true"
         query += f"&timeoutSeconds={seconds}" + (f"&resourceVersion={quote(version)}" if version else "")
@@ -119,6 +121,7 @@ class Api:
                 answer = web.exchange(connection, method, path, headers, content, _MOST)
             except (OSError, http.client.HTTPException) as error:
                 connection.close()
+                # Also a write is repeated safely: it names the version it is based on, so a second one gets a 409.
                 if kept is not None and not web.is_late(error):
                     continue
                 self._server_index += 1

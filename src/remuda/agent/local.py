@@ -60,6 +60,7 @@ def _follow_one(path: str, content: bytes, config: Config, stop: threading.Event
     after = dict(position)
     if changed:
         log.info(f"starting local plan {path}")
+        # As in system-agent: local plans have attempt 0, and the checksum is stored even if an instruction has failed.
         outcome = apply.carry_out(plan, content, checksum, 0, config, stop)
         if outcome.failure:
             log.error(f"local plan {path}: {outcome.failure}")

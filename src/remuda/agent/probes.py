@@ -80,6 +80,7 @@ def _ask(place: web.Place, trust: ssl.SSLContext | None, host: Host, seconds: fl
     sock: socket.socket = socket.create_connection((there, place.port), seconds)
     try:
         if trust is not None:
+            # Verify the host of the URL, although the connection may go to another address.
             sock = trust.wrap_socket(sock, server_hostname=place.host)
         connection = http.client.HTTPConnection(place.host, place.port)
         connection.sock = sock

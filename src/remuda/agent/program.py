@@ -12,7 +12,7 @@ import signal
 import sys
 from collections.abc import Mapping
 
-# Neither the environment nor packages of this host have a say in what is imported.
+# Import nothing from the environment or from packages of this host.
 _FLAGS = ("-I", "-S")
 
 _NOT_FOR_DAEMONS = ("CATTLE_TOKEN",)

@@ -104,6 +104,7 @@ class Registration:
                 raise InstallError(f"{self._wanted.server} refuses this host: {error}") from None
             say(f"the server refused the token ({error}); keeping the existing connection of this host, which works")
             return kept
+        # Test the new connection before it replaces the existing one.
         api = Api(connection.parse(info))
         try:
             self._retry("reading the plan Secret", lambda: _try(api))
@@ -150,6 +151,7 @@ class Registration:
         headers["X-Cattle-Internal-Address"] = given.get("CATTLE_INTERNAL_ADDRESS") or ""
         headers["X-Cattle-Labels"] = given.get("CATTLE_LABELS") or ""
         headers["X-Cattle-Taints"] = given.get("CATTLE_TAINTS") or ""
+        # A line break in a value would add headers to the request.
         for name, value in headers.items():
             if not value.isprintable() or not value.isascii():
                 raise InstallError(f"the value of {name} must be printable ASCII in one line")
@@ -160,6 +162,7 @@ class Registration:
         kept = (disk.read(self._layout.id_file) or b"").decode("ascii", "replace").strip()
         found = self._environment.get("CATTLE_ID") or kept
         found = found or hashlib.sha256(secrets.token_bytes(512)).hexdigest()[:63]
+        # Store the ID before it is sent: the server recognizes by it a host that registers again.
         if found != kept:
             disk.write(self._layout.id_file, f"{found}\n".encode())
         return found

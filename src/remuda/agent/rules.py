@@ -46,6 +46,7 @@ RESULT_KEYS = frozenset((
     FAILURES, SUCCESSES, LAST_APPLY, PROBES,
 ))  # fmt: skip
 
+# The periods and the limit of six pauses are the same as in system-agent.
 RETRY_SECONDS = 30.0
 PROBE_SECONDS = 5.0
 RETELL_SECONDS = 3600.0  # a periodic instruction that comes to the same is told of again after so long
@@ -53,6 +54,7 @@ _PERIOD_SECONDS = 600
 _MOST_PAUSES = 6
 
 MOST_MESSAGE = 4 << 10
+# Kubernetes limits a Secret to 1 MiB.
 _MOST_SECRET = (1 << 20) - (64 << 10)  # of all values together; the rest is room for others
 
 
@@ -78,7 +80,7 @@ class Result(NamedTuple):
 
 
 def checksum(plan: bytes) -> str:
-    """Over the very bytes."""
+    """Return the SHA-256 of the exact bytes. The manager compares it with its own, over the bytes that it stored."""
     return hashlib.sha256(plan).hexdigest()
 
 
@@ -110,7 +112,7 @@ def _by_checksum(data: Data, now: float) -> Verdict:
 
 
 def _failures_of_this_plan(data: Data) -> int:
-    """Failures of another plan do not count any more."""
+    """Return how often this plan has failed. Failures of another plan do not count."""
     same = text(data, FAILED_CHECKSUM) == checksum(data[PLAN])
     return max(0, number(data, FAILURES, 0)) if same else 0
 
@@ -119,11 +121,12 @@ def _failures_of_this_plan(data: Data) -> int:
 
 
 def claimed(data: Data) -> dict[str, bytes]:
-    """The keys that say: now it runs."""
+    """Return the keys that report the start of a run."""
     return {STATE: IN_PROGRESS.encode(), REVISION: str(number(data, REVISION, 0) + 1).encode()}
 
 
 def succeeded(data: Data, outputs: Mapping[str, bytes], now: float) -> dict[str, bytes]:
+    # Outputs of earlier plans stay under their names, as in system-agent.
     kept = dict(unpack(data.get(APPLIED_OUTPUT, b"")))
     kept.update(_encoded(outputs))
     keys = {
@@ -161,7 +164,8 @@ def failed(data: Data, outputs: Mapping[str, bytes], now: float, message: str = 
 
 
 def settled(data: Data) -> dict[str, bytes]:
-    """The keys of a plan that is the applied one: the failures of others, tried in between, are over."""
+    """Return the keys that clear the failures of other plans, once the Secret has the applied plan again."""
+    # Not with plan-state: system-agent clears the failure of a plan there in its next pass, and the reason is lost.
     if data.get(STATE) or text(data, APPLIED_CHECKSUM) != checksum(data[PLAN]):
         return {}
     over = {FAILED_CHECKSUM: b"", FAILED_OUTPUT: b"", FAILED_MESSAGE: b"", FAILURES: b"0"}
@@ -169,7 +173,7 @@ def settled(data: Data) -> dict[str, bytes]:
 
 
 def is_superseded(data: Data, results: Mapping[str, bytes]) -> bool:
-    """The result of a run is not written over the request for another one."""
+    """Return whether the manager has requested another run meanwhile: a result must not overwrite `pending`."""
     ended = results.get(STATE) in (SUCCEEDED.encode(), FAILED.encode())
     return ended and data.get(STATE) == PENDING.encode()
 

@@ -58,6 +58,7 @@ WantedBy=multi-user.target
 def _quoted(word: str) -> str:
     if all(sign.isalnum() or sign in "/._-=:," for sign in word):
         return word
+    # In commands of units, systemd expands % and $ also within quotes.
     return '"' + word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$") + '"'
 
 

@@ -127,9 +127,11 @@ def started(pid: int) -> str:
     """Return the start time of a process, in the kernel's units; "-" when there is no such process."""
     try:
         with open(f"/proc/{pid}/stat") as file:
+            # The second field, the name of the program, may contain blanks and parentheses.
             fields = file.read().rsplit(")", 1)[1].split()
     except (OSError, IndexError):
         return "-"
+    # Index 19 after the name is field 22 of proc(5), the start time.
     return "-" if fields[0] in ("Z", "X") else fields[19]
 
 
@@ -139,6 +141,7 @@ def stop(var: str) -> None:
     if not pid:
         return
     os.kill(pid, signal.SIGTERM)
+    # The supervisor itself gives the agent `_END_SECONDS`.
     until = time.monotonic() + _END_SECONDS + 5
     while running(var) == pid:
         if time.monotonic() > until:

@@ -85,6 +85,7 @@ def exchange(path: str, content: bytes) -> None:
     trial = f"{path}.trial"
     try:
         disk.write(trial, content, 0o755)
+        # Run the new program once: one that does not run on this host could not replace itself again.
         tried = subprocess.run(  # noqa: S603
             program.command(trial, "version"), capture_output=True, timeout=60, check=False
         )
@@ -99,4 +100,5 @@ def exchange(path: str, content: bytes) -> None:
     finally:
         disk.remove(trial)
     log.info("restarting as the newer agent")
+    # The pid stays the same, so neither systemd nor the supervisor sees an end.
     os.execv(sys.executable, program.command(path, *sys.argv[1:]))  # noqa: S606

@@ -23,7 +23,7 @@ from remuda.tunnel.proxies import is_exempt
 USER_AGENT = "remuda-agent"
 _NOTABLE_SKEW_SECONDS = 60
 _CHUNK = 1 << 16
-_NOT_YET_VALID, _EXPIRED = 9, 10  # how OpenSSL counts
+_NOT_YET_VALID, _EXPIRED = 9, 10  # OpenSSL's codes
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 

@@ -30,6 +30,7 @@ class Credentials(NamedTuple):
     password: str
     identity_token: str = ""
 
+    # Credentials must not appear in logs or tracebacks.
     def __repr__(self) -> str:
         return "<credentials>"
 

@@ -65,6 +65,7 @@ class Registry:
                 self._wait(again, "")
             headers = {"Range": f"bytes={got}-"} if got else {}
             with self._get(f"blobs/{quote(layer.digest)}", headers, f"its blob {layer.digest}") as answer:
+                # A server may ignore Range and send the whole blob again.
                 if got and not answer.header("Content-Range").startswith(f"bytes {got}-"):
                     into.seek(0)
                     into.truncate()
@@ -91,6 +92,7 @@ class Registry:
             url += f"?ns={quote(self.endpoint.namespace)}"
         challenged, redirects, again, allowed = False, 0, 0, dict(headers)
         while True:
+            # Registries redirect to storage on other hosts, which must not get the credentials.
             if self._is_here(url) and self._authorization:
                 allowed["Authorization"] = self._authorization
             try:

@@ -60,6 +60,7 @@ def _place(directory: str) -> Iterator[tuple[str, str]]:
         os.mkdir(root, 0o755)
         os.chmod(root, 0o755)  # noqa: S103 - whatever the umask is: the instruction may run as someone else
         yield root, scratch
+        # The image appears at its place by one rename, so an instruction never sees a part of it.
         if os.path.lexists(directory):
             os.rename(directory, os.path.join(work, "before"))
         os.rename(root, directory)

@@ -91,6 +91,7 @@ class Tree:
     def file(self, name: str, mode: int, content: IO[bytes]) -> None:
         path = self._place(_named(name))
         self._remove(path, _look(path))
+        # O_EXCL and O_NOFOLLOW: the file is new, and no link leads out of the tree.
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with open(handle, "wb") as file:
             while piece := content.read(_PIECE):
@@ -105,6 +106,7 @@ class Tree:
         path = self._place(parts)
         self._remove(path, _look(path))
         os.symlink(target, path)
+        # A new link may change where the cached paths lead.
         self._folders.clear()
 
     def hard_link(self, name: str, target: str) -> None:
