@@ -44,7 +44,7 @@ class Probing:
         self._next = time.monotonic() + self.period
 
     def look(self, wanted: Mapping[str, Probe]) -> float | None:
-        """Starts a round if it is time; else in how many seconds it will be, unless one is under way."""
+        """Start a round if one is due. Otherwise return the seconds until then; None while a round is running."""
         if self._busy or not wanted:
             return None
         left = self._next - time.monotonic()
@@ -90,7 +90,7 @@ class Periodic:
         return self._of is not None
 
     def run_due(self, plan: Plan, basis: Basis, records: Records) -> float | None:
-        """Starts what is due; else in how many seconds something will be."""
+        """Start the instructions that are due. Otherwise return the seconds until one is."""
         if basis == self._of or not plan.periodic_instructions:
             return None
         due = 0.0 if self.all_due else apply.seconds_until_due(plan, records, time.time())

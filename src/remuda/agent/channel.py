@@ -1,9 +1,8 @@
-"""The agent's two lines to its Secret, each a thread: one watches for changes, one reads and writes.
+"""Channel of the agent to its Secret, with two threads: one watches for changes, the other reads and writes.
 
-All reads and writes go one after the other through one thread, so what it has seen last is never older than what it saw
-before; a watch only tells that there is something to read. What is to be written is kept until the server has it,
-however long the server is away, and is dropped as soon as it belongs to a plan that is no longer there. Nothing here
-ever ends the agent.
+One thread makes all reads and writes, one after the other, so the agent never sees an older state than before. A watch
+event only causes a read. Results stay pending until the server has stored them, however long it is unreachable. They
+are dropped when the Secret has another plan. No error here ends the agent.
 """
 
 from __future__ import annotations

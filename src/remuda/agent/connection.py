@@ -93,7 +93,7 @@ def _pem(part: dict[str, Any], key: str) -> str:
 
 
 def with_more(identity: Identity, folder: str) -> Identity:
-    """With the servers and authorities delivered since; what cannot be read is said, and left out."""
+    """Add the servers and authorities that plans have delivered. Unreadable files are logged and ignored."""
     servers, authorities = list(identity.servers), [identity.ca_pem]
     try:
         names = sorted(os.listdir(folder)) if folder else []
@@ -117,6 +117,6 @@ def with_more(identity: Identity, folder: str) -> Identity:
         authorities.append(authority)
         if server and server.rstrip("/") not in servers:
             servers.append(server.rstrip("/"))
-    # With no authority of its own the kubeconfig trusts the system's: one that is added would replace them all.
+    # A kubeconfig without authorities trusts those of the system. Added ones would replace all of them.
     ca_pem = "\n".join(part for part in authorities if part) if identity.ca_pem else ""
     return identity._replace(servers=tuple(servers), ca_pem=ca_pem)

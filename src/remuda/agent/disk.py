@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, brought to disk, then put into it."""
+"""Atomic files: written beside their place, synced to disk, then renamed. A reader never sees part of one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def write(path: str, content: bytes, mode: int = 0o600, *, durable: bool = True)
 
 
 def sync_folder(path: str) -> None:
-    """Brings to disk what a folder's names stand for."""
+    """Sync a folder, so that renames in it survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -37,7 +37,7 @@ def sync_folder(path: str) -> None:
 
 
 def remove(path: str) -> None:
-    """A file that may not be there."""
+    """Remove a file if it exists."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def remove(path: str) -> None:
 
 
 def remove_tree(path: str) -> None:
-    """A folder with everything below it; links are removed, not followed."""
+    """Remove a folder with everything below it. Links are removed, not followed."""
     with os.scandir(path) as entries:
         found = list(entries)
     for entry in found:

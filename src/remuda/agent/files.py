@@ -16,7 +16,7 @@ _FOLDER_MODE = 0o755
 
 
 class FileError(AgentError):
-    """A file of the plan cannot be had; names it and says why."""
+    """Error for a file of the plan; the text has its path and the cause."""
 
 
 def bring(file: File, root: str = "") -> None:
@@ -84,7 +84,7 @@ def _holds(path: str, content: bytes) -> bool:
 
 
 def _make_folders(path: str, mode: int) -> None:
-    """Parents that are missing get the mode too, whatever the umask is."""
+    """Create a folder and its missing parents with this mode, regardless of the umask."""
     missing = []
     while not os.path.isdir(path):
         missing.append(path)
@@ -95,7 +95,7 @@ def _make_folders(path: str, mode: int) -> None:
 
 
 def _remove(wanted: str, root: str) -> None:
-    """A link is removed itself, not what it points to."""
+    """Remove a file or folder. A link is removed itself, not its target."""
     place(wanted, root)
     folder, name = os.path.split(wanted.rstrip("/"))
     if name in ("", "."):

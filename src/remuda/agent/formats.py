@@ -14,7 +14,7 @@ Json = dict[str, Any]
 MOST_OUTPUT = 256 << 10  # bytes of one stream that are kept
 _LEAST_OUTPUT = 64
 _MOST_UNPACKED = 64 << 20  # bytes; far above what this agent writes
-_GZIP = 31  # how zlib is told to read and write it
+_GZIP = 31  # wbits of zlib for the gzip format
 
 
 class TooLarge(ValueError):
@@ -31,7 +31,7 @@ def parse_json(content: bytes | str) -> Any:
 
 
 def pack(value: Json) -> bytes:
-    """As outputs are kept: the same value gives the same bytes."""
+    """Return gzip of JSON, as outputs are stored. The same value gives the same bytes."""
     packer = zlib.compressobj(wbits=_GZIP)
     content = json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
     return packer.compress(content) + packer.flush()
@@ -64,7 +64,7 @@ def inflate(value: bytes, most: int) -> bytes:
 
 
 def fitted(outputs: Json, room: int) -> bytes:
-    """Packed into so many bytes: the longest outputs are shortened, as often as that takes."""
+    """Pack outputs into at most `room` bytes. The longest outputs are shortened until they fit."""
     packed, most = pack(outputs), MOST_OUTPUT
     while len(packed) > room and most >= _LEAST_OUTPUT:
         outputs = {name: _shorter(output, most) for name, output in outputs.items()}
@@ -84,7 +84,8 @@ def _shorter(output: Any, most: int) -> Any:
 
 
 def shortened(output: bytes, most: int, left_out: int = 0) -> bytes:
-    """The beginning and the end, and between them how much is missing; `left_out` went missing before."""
+    """Return the beginning and the end of an output, with the number of bytes left out between them. `left_out`: bytes
+    that were left out before."""
     if len(output) <= most and not left_out:
         return output
     half = min(most, len(output)) // 2
@@ -104,7 +105,7 @@ def unix_date(seconds: float) -> str:
 
 
 def seconds_of(date: str) -> float | None:
-    """Seconds since the epoch, whatever the zone is called: its abbreviation says nothing certain."""
+    """Return the seconds since the epoch. The zone is read as UTC, because abbreviations of zones are ambiguous."""
     words = date.split()
     try:
         _, month, day, clock, _, year = words

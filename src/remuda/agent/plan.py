@@ -79,7 +79,7 @@ def parse(content: bytes) -> Plan:
 
 
 class _Reader:
-    """A JSON object at a place that has a name."""
+    """Reader of one JSON object. Errors name its place in the plan."""
 
     def __init__(self, place: str, found: Any) -> None:
         if not isinstance(found, dict):

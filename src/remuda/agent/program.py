@@ -1,7 +1,7 @@
-"""The agent as a program: the file it runs from, how it is started, and the signals that arrive, none missed.
+"""The agent as a program: the file it runs from, how it is started, and the signals it receives.
 
-A signal handler runs only when the main thread gets to it, and one that is about to block does not: it would sleep
-through the request to stop. So arrivals go into a pipe, which whoever waits for them reads.
+Python runs a signal handler only when the main thread executes bytecode. A main thread that is about to block would
+miss the request to stop. So each signal is written to a pipe, and a waiting thread reads the pipe.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ def command(path: str, *arguments: str) -> list[str]:
 
 
 def environment(base: Mapping[str, str]) -> dict[str, str]:
-    """For what keeps running: without secrets of the installation, and with a bound on what threads set aside."""
+    """Return the environment for long-running processes: without secrets of the installation, and with a limit on the
+    memory that malloc reserves per thread."""
     kept = {name: value for name, value in base.items() if name not in _NOT_FOR_DAEMONS}
     kept.setdefault("MALLOC_ARENA_MAX", "2")
     return kept
 
 
 class Signals:
-    """Made in the main thread; waited for in any one."""
+    """Signals of this process. Create it in the main thread; any thread may wait."""
 
     def __init__(self, *numbers: int) -> None:
         self._arrivals, write = os.pipe()
@@ -46,12 +47,12 @@ class Signals:
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
 
     def wait(self, seconds: float | None = None) -> int:
-        """The next one; 0 when none came in this time."""
+        """Return the next signal; 0 if none arrives in this time."""
         found, _, _ = select.select([self._arrivals], [], [], seconds)
         return os.read(self._arrivals, 1)[0] if found else 0
 
     def fileno(self) -> int:
-        """Readable when one has come."""
+        """Return a descriptor that is readable when a signal has arrived."""
         return self._arrivals
 
 

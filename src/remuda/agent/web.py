@@ -56,7 +56,7 @@ def parse(url: str) -> Place:
 
 
 def context(ca_pem: str | None) -> ssl.SSLContext:
-    """Trusts these authorities and no others; without any, those of this system."""
+    """Return a TLS context that trusts these authorities only, or those of the system if there are none."""
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
     if ca_pem:
@@ -70,7 +70,7 @@ def context(ca_pem: str | None) -> ssl.SSLContext:
 
 
 def connect(place: Place, trust: ssl.SSLContext, seconds: float) -> http.client.HTTPSConnection:
-    """An open connection; every wait on it is bounded by `seconds`."""
+    """Open a connection. Each wait on it is limited to `seconds`."""
     proxy = proxy_for(place, os.environ)
     if proxy is None:
         connection = http.client.HTTPSConnection(place.host, place.port, timeout=seconds, context=trust)
@@ -87,7 +87,7 @@ def connect(place: Place, trust: ssl.SSLContext, seconds: float) -> http.client.
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """A peer that is gone without a word is noticed within half a minute, also when nothing is to be sent."""
+    """Make the kernel detect a dead peer within half a minute, also while nothing is sent."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
@@ -103,12 +103,12 @@ def exchange(
     body: bytes | None = None,
     most: int = 16 << 20,
 ) -> Answer:
-    """One request on an open connection; leaves it ready for the next."""
+    """Send one request on an open connection, which can be used again afterwards."""
     connection.request(method, path, body=body, headers={"User-Agent": USER_AGENT, **headers})
     response = connection.getresponse()
     content = bytearray()
     while len(content) <= most:
-        chunk = response.read(_CHUNK)  # Python 3.9 sets aside as much as is asked for
+        chunk = response.read(_CHUNK)  # Python 3.9 allocates the requested size at once
         if not chunk:
             headers_there = {name.lower(): value for name, value in response.getheaders()}
             return Answer(response.status, headers_there, bytes(content))
@@ -118,7 +118,7 @@ def exchange(
 
 
 def get(url: str, trust: ssl.SSLContext, headers: Mapping[str, str], *, seconds: float, most: int = 16 << 20) -> Answer:
-    """One GET on a connection of its own."""
+    """Send one GET request on a new connection."""
     place = parse(url)
     if place.scheme != "https":
         raise Unreachable(f"{url} is not https")
@@ -154,13 +154,13 @@ def is_late(error: BaseException) -> bool:
 
 
 def skew(answer_headers: Mapping[str, str], now: float) -> float | None:
-    """By how many seconds this host's clock is ahead of the server's."""
+    """Return by how many seconds this host's clock is ahead of the server's; None if that is unknown."""
     there = http_date(answer_headers.get("date", ""))
     return None if there is None else now - there
 
 
 def skew_in_words(seconds: float | None) -> str:
-    """Empty when there is nothing to tell."""
+    """Describe the skew; empty if it is too small to matter."""
     if seconds is None or abs(seconds) < _NOTABLE_SKEW_SECONDS:
         return ""
     return f"the clock of this host is {_duration(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} the server's"

@@ -362,5 +362,5 @@ def _unescaped(text: str) -> str:
             pieces.append(_ESCAPES[part[1]])
         else:
             raise YamlError("an unknown escape within quotes")
-    # JSON writes what lies beyond the first plane as a pair
+    # JSON escapes characters outside the Basic Multilingual Plane as a pair of surrogates.
     return "".join(pieces).encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -37,7 +37,7 @@ class ImageSettings(Protocol):
 
 
 def stage(reference: str, directory: str, config: ImageSettings) -> None:
-    """The file system of the image becomes `directory`, or ImageError says why not."""
+    """Unpack the file system of the image to `directory`. Raises ImageError."""
     from remuda.agent.images.store import stage as really
 
     really(reference, directory, config)

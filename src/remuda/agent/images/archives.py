@@ -38,7 +38,7 @@ class Found(NamedTuple):
 
 
 def find(reference: Reference, directory: str) -> tuple[Found | None, list[str]]:
-    """The first archive that holds the image, and what was wrong with those that could not be read."""
+    """Return the first archive that contains the image, and the errors of unreadable archives."""
     notes: list[str] = []
     for path in _archives(directory):
         try:
@@ -86,7 +86,7 @@ def _lists(file: IO[bytes]) -> dict[str, Any]:
             if len(found) == len(_LISTS):
                 break
     while file.read(_PIECE):
-        pass  # so that damage is noticed, and a program that unpacks comes to its end
+        pass  # read to the end, to detect damage and to let an external decompressor finish
     return found
 
 
@@ -133,7 +133,7 @@ def _plain_name(name: str) -> str:
 
 @contextlib.contextmanager
 def _opened(path: str, scratch: str, limit: int) -> Iterator[IO[bytes]]:
-    """The archive as a file one can jump about in."""
+    """Yield the archive as a seekable file. A compressed one is decompressed to a temporary file."""
     with open(path, "rb") as file:
         if not streams.compression(file):
             yield file

@@ -36,7 +36,7 @@ class Credentials(NamedTuple):
 
 
 def from_auth(auth: Any) -> Credentials | None:
-    """From an `auth` of registries.yaml or of Docker's config.json; the latter spells one key otherwise."""
+    """Read an `auth` of registries.yaml or of Docker's config.json, which differ in the spelling of one key."""
     if not isinstance(auth, dict):
         return None
     username, password = _text(auth.get("username")), _text(auth.get("password"))
@@ -72,7 +72,7 @@ def from_docker(host: str, environment: Mapping[str, str] = os.environ) -> Crede
 
 
 class Plugins:
-    """The plugins of a CredentialProviderConfig. A file that is not there means there are none."""
+    """Plugins of a CredentialProviderConfig; none if the file does not exist."""
 
     def __init__(self, config: str, directory: str) -> None:
         self._directory = directory
@@ -90,7 +90,7 @@ class Plugins:
         self._providers = providers
 
     def credentials(self, image: str) -> Credentials | None:
-        """For `host[:port]/repository`, by the first plugin that is for such images and knows some."""
+        """Return the credentials for `host[:port]/repository` from the first matching plugin that has some."""
         for provider in self._providers:
             patterns = provider.get("matchImages")
             if any(matches(str(pattern), image) for pattern in patterns or ()):
@@ -111,7 +111,8 @@ class Plugins:
         auth = answer.get("auth") or {}
         if answer.get("kind") != "CredentialProviderResponse" or not isinstance(auth, dict):
             raise ImageError(f"credential provider {name} did not answer with a CredentialProviderResponse")
-        for pattern in sorted(auth, reverse=True):  # the longest, most particular first, as kubelet does
+        # Reverse order, as in the kubelet: of two patterns with a common prefix, the longer one comes first.
+        for pattern in sorted(auth, reverse=True):
             if matches(pattern, image):
                 return from_auth(auth[pattern])
         return None

@@ -23,7 +23,7 @@ _PADDING = 256 << 20  # what may follow the end of an archive
 
 
 class _Hashed(io.RawIOBase):
-    """Reads on behalf of tarfile and keeps the checksum of all that went through."""
+    """Reader for tarfile that computes the checksum of everything it reads."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
@@ -60,7 +60,7 @@ def _apply(entry: tarfile.TarInfo, content: IO[bytes] | None, tree: Tree) -> Non
     if name == _OPAQUE:
         tree.hide_content(folder)
     elif name.startswith(_WHITEOUT + _WHITEOUT):
-        pass  # notes of one storage driver to itself
+        pass  # metadata of the AUFS storage driver
     elif name.startswith(_WHITEOUT):
         hidden = name[len(_WHITEOUT) :]
         if hidden in ("", ".", ".."):
@@ -77,7 +77,7 @@ def _apply(entry: tarfile.TarInfo, content: IO[bytes] | None, tree: Tree) -> Non
 
 
 def _drain(stream: _Hashed) -> None:
-    """To the end, so that checksums are of all of it."""
+    """Read to the end, so that the checksum covers all of the layer."""
     left = _PADDING
     while piece := stream.read(_PIECE):
         left -= len(piece)

@@ -52,6 +52,7 @@ def offered(manifests: Any) -> str:
         of = entry.get("platform") if isinstance(entry, dict) else None
         if isinstance(of, dict):
             found.add(f"{of.get('os')}/{of.get('architecture')}")
+    # Indexes list attestations as images with this platform.
     return ", ".join(sorted(found - {"unknown/unknown"})) or "nothing"
 
 
@@ -59,4 +60,5 @@ def _fits(of: Any, host: Platform) -> bool:
     if not isinstance(of, dict) or (of.get("os"), of.get("architecture")) != (host.os, host.architecture):
         return False
     variant = of.get("variant") or ""
+    # Variants compare as text: v6 is older than v7.
     return isinstance(variant, str) and (not variant or variant <= host.variant)

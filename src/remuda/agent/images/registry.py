@@ -48,7 +48,7 @@ class Registry:
         self._authorization = ""
 
     def manifest(self, wanted: str) -> bytes:
-        """By tag or digest; a digest is checked."""
+        """Fetch a manifest by tag or digest. Content that does not match its digest is refused."""
         accept = ", ".join((*manifests.INDEXES, *manifests.IMAGES))
         with self._get(f"manifests/{quote(wanted)}", {"Accept": accept}, "the image") as answer:
             content = _whole(answer)
@@ -57,7 +57,7 @@ class Registry:
         return content
 
     def blob(self, layer: manifests.Layer, into: IO[bytes]) -> None:
-        """Into a file that is empty, with its digest checked on the way."""
+        """Fetch a blob into an empty file and verify its digest. An interrupted transfer is resumed."""
         algorithm, _, expected = layer.digest.partition(":")
         found, got = hashlib.new(algorithm), 0
         for again in range(_TRIES):
@@ -86,7 +86,7 @@ class Registry:
 
     @contextlib.contextmanager
     def _get(self, path: str, headers: Mapping[str, str], what: str) -> Iterator[Answer]:
-        """The answer with the content, after redirects, challenges and further tries."""
+        """Yield the response with the content, after redirects, authentication and retries."""
         url = f"{self.endpoint.base}/{self.endpoint.repository}/{path}"
         if self.endpoint.namespace:
             url += f"?ns={quote(self.endpoint.namespace)}"

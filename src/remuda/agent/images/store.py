@@ -48,7 +48,7 @@ def stage(reference: str, directory: str, config: ImageSettings) -> None:
 
 @contextlib.contextmanager
 def _place(directory: str) -> Iterator[tuple[str, str]]:
-    """A directory that takes the place of `directory` at a good end, and one for what is only passing through."""
+    """Yield a directory that replaces `directory` if all goes well, and a scratch directory."""
     above = os.path.dirname(directory)
     os.makedirs(above, mode=0o755, exist_ok=True)
     for left_behind in glob.glob(glob.escape(directory) + _PART + "*"):
@@ -69,7 +69,7 @@ def _place(directory: str) -> Iterator[tuple[str, str]]:
 
 
 class _Pull:
-    """One image from the first endpoint that has it. Its blobs, known by their digests, may come from any."""
+    """Pull of one image: the manifest from the first endpoint that has it, its blobs (by digest) from any endpoint."""
 
     def __init__(self, reference: Reference, config: ImageSettings) -> None:
         self._reference = reference

@@ -47,7 +47,7 @@ def compression(file: IO[bytes]) -> str:
 
 @contextlib.contextmanager
 def plain(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """The content of a file, which must be at its beginning, as it was before it was compressed."""
+    """Yield the decompressed content of a file that is at its beginning."""
     kind = compression(file)
     if kind == "gzip":
         with gzip.GzipFile(fileobj=file) as reader:
@@ -113,8 +113,8 @@ class _Entry(tarfile.TarInfo):
 
 @contextlib.contextmanager
 def tar_entries(file: Any) -> Iterator[Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]]:
-    """The entries one after the other, each with its content if it is a file, to be read before the next is asked
-    for."""
+    """Yield the entries one after the other, each with its content if it is a file. Read the content before the next
+    entry."""
     with tarfile.open(fileobj=file, mode="r|", tarinfo=_Entry) as archive:
         yield _entries(archive)
 

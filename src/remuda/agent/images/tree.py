@@ -1,4 +1,4 @@
-"""The directory an image is unpacked into. Nothing outside of it is ever touched.
+"""Directory that an image is unpacked into. Nothing outside it is written.
 
 A path is walked part by part from the root, as a kernel would if the directory were the root of a file system: symbolic
 links within it are followed within it, an absolute one from its root, and `..` never leads out of it. The directory is
@@ -21,7 +21,7 @@ from remuda.agent.images.references import shown
 
 BYTES = 16 << 30
 ENTRIES = 500_000
-_MODE = 0o755  # of directories; of files what is left of theirs. Owners, and who else may write, stay behind
+_MODE = 0o755  # of directories, and mask for the modes of files; owners are not restored
 _HOPS = 40
 _PIECE = 1 << 20
 
@@ -97,7 +97,7 @@ class Tree:
             while piece := content.read(_PIECE):
                 self.allowance.take(len(piece))
                 file.write(piece)
-            os.fchmod(handle, mode & _MODE or _MODE)  # made on Windows, files have no mode at all
+            os.fchmod(handle, mode & _MODE or _MODE)  # images that were built on Windows have files without a mode
 
     def symbolic_link(self, name: str, target: str) -> None:
         parts = _named(name)
@@ -167,7 +167,7 @@ class Tree:
         os.chmod(path, _MODE)
 
     def _walk(self, parts: tuple[str, ...], make: Callable[[str, os.stat_result | None], None] | None) -> str | None:
-        """The folder these parts lead to, None if there is none and none is to be made."""
+        """Return the folder at this path; None if it does not exist and `make` is None."""
         path, left, hops = self.root, list(reversed(parts)), 0
         while left:
             part = left.pop()
