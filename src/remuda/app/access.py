@@ -130,6 +130,7 @@ class Access:
         return self._tunnels(request)
 
     async def _close(self) -> None:
+        # Refuse new tunnels before the open ones end, because their clients reconnect.
         self._ending = True
         self.sessions.end_all("the manager is stopping")
         await self.transports.close()
@@ -218,6 +219,7 @@ class UserTokens:
             raise TokenRejected(str(error.__cause__ or error)) from None
         if caller is None:
             return None
+        # Such a token may be in a kubeconfig that its user gave to others. It must not open the management API.
         if caller.clusters is not None:
             raise TokenRejected(f"token {caller.token} is limited to clusters")
         return Authenticated(User(caller.name, caller.uid, caller.groups), common)

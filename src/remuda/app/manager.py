@@ -172,6 +172,7 @@ async def _manage(
     if election is not None:
         checks["lease"] = election.problem
     async with process.health_served(settings.health, manager, checks):
+        # Check what the API server supports before anything is written.
         if found_at is not None:
             await unless(stop, webhooks.require(client))
         await unless(stop, controllers.require_core(client, chosen))
@@ -283,6 +284,7 @@ def _election(client: Client, settings: ManagerSettings) -> Election:
     return Election(
         client,
         settings.lease,
+        # The ratios are those of client-go's defaults: 15 s, 10 s and 2 s.
         settings=ElectionSettings(lease_seconds=seconds, renew_seconds=seconds * 2 / 3, retry_seconds=seconds / 7.5),
     )
 

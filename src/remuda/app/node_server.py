@@ -126,6 +126,7 @@ class NodeServer:
         served = Endpoints(site, registration, self._settings.assets, on_denied)
         self._passthrough.on_denied = on_denied
         found = routes(served, store) | dict(more or {})
+        # The longest prefix first: `_serve` takes the first one that matches.
         self._routes = {prefix: found[prefix] for prefix in sorted(found, key=len, reverse=True)}
         manager.at_start(self.start)
         manager.at_end(self.stop)

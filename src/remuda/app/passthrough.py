@@ -69,6 +69,7 @@ class Passthrough:
                     request.method,
                     URL(self._access.server + request.target, encoded=True),
                     data=body,
+                    # The body is passed back unchanged and Content-Encoding is not, so it must not be compressed.
                     headers={**headers, "Accept-Encoding": "identity"},
                     allow_redirects=False,
                     proxy=self._access.proxy_url or None,
@@ -87,6 +88,8 @@ class Passthrough:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
+                # Each host keeps a watch open: aiohttp's default limit of 100 connections would block all further
+                # hosts.
                 connector=aiohttp.TCPConnector(ssl=self._context() or True, limit=0),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
@@ -108,6 +111,7 @@ def judge(request: Request) -> bool:
 
     Paths are compared as received: a path with percent-escapes never matches.
     """
+    # Not `request.path`, which is decoded: the API server could read an escaped path differently.
     path = request.target.partition("?")[0]
     if path == "/version" and request.method == "GET":
         return False

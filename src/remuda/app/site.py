@@ -122,6 +122,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _one_newline(pem: bytes) -> bytes:
+    # Hosts compare a checksum of these bytes. Rancher computes it over a PEM with exactly one final newline.
     return pem.rstrip(b"\n") + b"\n"
 
 

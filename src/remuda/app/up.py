@@ -124,6 +124,7 @@ async def _add(manager: Manager, server: ApiServer, settings: UpSettings, chosen
     assert added is not None
     if added.registration is not None:
         node_server.mount(server.front, site, added.registration, settings.site.assets, store, access.on_denied)
+    # Serve access only when the caches are filled: until then every token and cluster would be unknown.
     manager.at_start(lambda: _mount(server, access))
     if added.job_runner is not None:
         server.pod_logs.add(added.job_runner.log_source)
