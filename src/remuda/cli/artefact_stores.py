@@ -182,5 +182,7 @@ async def _upload(client: HttpClient, name: str, path: Path, checksum: str) -> N
             try:
                 answer = await client.raw_send("PUT", f"{target}?offset={present}", piece)
                 present = int(msgspec.json.decode(answer)["bytes"])
+            # The server has another number of bytes than expected, for example after a lost response. Continue from
+            # there.
             except Conflict:
                 present = int(msgspec.json.decode(await client.raw_get(target))["bytes"])

@@ -72,6 +72,7 @@ async def carry_out(client: HttpClient, cluster: Json, change: Change) -> bool:
             await client.patch(*place, patch, kind="json", field_manager=MANAGER)
             return True
         except StatusError as error:
+            # Patches contain `test` operations: if the object has changed meanwhile, the server answers 422.
             if not left or not (isinstance(error, Conflict) or error.code == _INVALID):
                 raise
             seen, cluster = cluster, _decoded(await client.get(*place))

@@ -247,6 +247,7 @@ async def create(client: HttpClient, wanted: Request, objects: Sequence[Json]) -
     try:
         for obj in objects:
             made.append(await _create(client, obj))
+    # Also for Ctrl-C: objects without their Cluster must not stay.
     except BaseException as error:
         await _roll_back(client, made)
         if isinstance(error, StatusError):

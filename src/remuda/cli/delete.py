@@ -179,6 +179,7 @@ async def _delete(client: HttpClient, one: _Found) -> None:
     from remuda.kube.errors import ignore_not_found
 
     with ignore_not_found():
+        # With the uid that was found before the confirmation: an object that was created again since is not deleted.
         await client.delete(one.resource.target, *one.key, uid=one.uid or None, propagation="Background")
 
 

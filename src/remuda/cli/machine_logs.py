@@ -71,6 +71,7 @@ async def _show_log(client: HttpClient, pod: Json, follow: bool, prefix: str) ->
             async for chunk in chunks:
                 found = True
                 pending += chunk
+                # Print complete lines only, because the prefix precedes each line.
                 whole, newline, rest = pending.rpartition(b"\n")
                 _write(bytes(whole + newline), prefix)
                 pending = bytearray(rest)

@@ -165,6 +165,8 @@ class Applying:
         try:
             return await send(self._force)
         except StatusError as error:
+            # A dry run cannot take over the fields of earlier managers first, so it meets conflicts that the real write
+            # does not have.
             if not dry_run or not _with_ourselves(error):
                 raise
             return await send(True)
@@ -177,6 +179,7 @@ class Applying:
             return
         patch = [
             {"op": "replace", "path": "/metadata/managedFields", "value": merged},
+            # With the version that was read: an object that changed in between causes a conflict.
             {"op": "replace", "path": "/metadata/resourceVersion", "value": live["metadata"]["resourceVersion"]},
         ]
         await self._client.patch(resource.target, *key, patch, kind="json")

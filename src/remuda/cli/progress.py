@@ -93,6 +93,7 @@ async def until(client: Client, namespace: str, name: str, *, seconds: float | N
     try:
         async with _changes(client, namespace, name) as changed:
             while True:
+                # Clear before the look: a change that happens during the look causes another one.
                 changed.clear()
                 try:
                     root = await _look(client, namespace, name)
@@ -198,6 +199,7 @@ async def _watch(
                     if change.type != "BOOKMARK":
                         changed.set()
         await asyncio.sleep(_RETRY_SECONDS)
+        # Changes between two watches are not reported, so look again.
         changed.set()
 
 

@@ -211,6 +211,7 @@ class _Value:
                 if is_secret(name):
                     yield value.rstrip(")}];,")
         for name, value in _leaves(self._parsed(text)):
+            # `content` is a file of a plan in base64: its text is searched, but the value as a whole is no secret.
             if name != "content" and (not is_secret(name) or len(value) < _LEAST or _PUBLIC_VALUE.fullmatch(value)):
                 continue
             if name != "content":

@@ -47,6 +47,7 @@ def _arguments(
 ) -> list[str]:
     if not door.known_hosts:
         print("this server has no pinned host key: pinning the one it presents now", file=sys.stderr)
+    # Ignore the user's own ssh settings, keys and known hosts: only the key and the host key of this Machine count.
     settings = {
         "IdentitiesOnly": "yes",
         "IdentityAgent": "none",

@@ -77,6 +77,7 @@ def command(
         await cluster_edits.carry_out(client, cluster, patch)
 
     def patch(obj: Json) -> list[Json]:
+        # The preview above was of an upgrade from the earlier version.
         if declared_version(obj) not in (declared_version(cluster), version):
             raise click.ClickException(
                 f"somebody set version {declared_version(obj)} in the meantime; run the command again"
