@@ -16,6 +16,7 @@ SERVERS, WORKERS = "CONTROL_PLANE_MACHINE_COUNT", "WORKER_MACHINE_COUNT"
 DEFAULTS: Mapping[str, str] = {SERVERS: "1", WORKERS: "0"}  # without a flag or an environment variable
 
 _NAMESPACE_KIND = "Namespace"
+# No server is asked, so the cluster-wide kinds must be known here.
 _CLUSTER_WIDE = frozenset(
     f"{_NAMESPACE_KIND} Node NodeDriver PersistentVolume StorageClass PriorityClass RuntimeClass IngressClass "
     "APIService ClusterRole ClusterRoleBinding CustomResourceDefinition MutatingWebhookConfiguration "

@@ -105,6 +105,7 @@ def files(wanted: Iterable[Flavour]) -> dict[str, str]:
 def config(directory: Path) -> str:
     """Return the config file. `directory`: absolute path of the repository."""
     known = [
+        # clusterctl reads `latest` as the newest version in the directory.
         {"name": entry.name, "type": entry.type, "url": f"{directory}/{entry.label}/latest/{_COMPONENTS[entry.type]}"}
         for entry in providers.entries(version())
     ]
@@ -156,6 +157,7 @@ def _rbac() -> list[Json]:
     rules = [rule for name in _GRANTED for rule in known["ClusterRole", name]["rules"]]
     core = {"apiGroups": [names.GROUP, names.MACHINE_GROUP], "resources": ["*"], "verbs": _EVERY_VERB}
     shown = {**program.named(f"{_RBAC}/v1", "ClusterRole", f"{program.MANAGER}-kinds", namespace=""), "rules": [core]}
+    # Contract of Cluster API: its core gets the rights to the kinds of providers from roles with this label.
     shown["metadata"]["labels"] = {capi_names.AGGREGATE_TO_MANAGER: "true"}
     role = {**program.named(f"{_RBAC}/v1", "ClusterRole", program.MANAGER, namespace=""), "rules": rules}
     kept = [known[kind, program.MANAGER] for kind in ("ServiceAccount", "ClusterRoleBinding", "Role", "RoleBinding")]

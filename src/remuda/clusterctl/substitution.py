@@ -90,6 +90,7 @@ def _substituted(text: str, values: Mapping[str, str], defaults: Mapping[str, st
 def _value(part: _Variable, values: Mapping[str, str], defaults: Mapping[str, str | None]) -> str:
     value = values.get(part.name, "")
     default = part.default if part.default is not None else defaults.get(part.name)
+    # An empty value counts as given for a plain ${VAR}, and as unset for a variable with a default of its own.
     if not value and default is not None and (part.name not in values or part.default is not None):
         value = _substituted(default, values, defaults)
     if part.length:
