@@ -91,6 +91,7 @@ class Follower:
         self.remember(standing.members)
 
     def remember(self, members: Members) -> None:
+        # A list with an older term is from before the data moved.
         if members != self._members and members.term >= self._members.term:
             membership_client.save(self._layout.cluster, members)
             self._members = members

@@ -76,6 +76,7 @@ def _passed_on(request: Request) -> list[tuple[str, str]]:
     headers = [
         (name.decode("latin-1"), value.decode("latin-1"))
         for name, value in (*request.headers.items(), *request.repeated)
+        # Without headers that name a client certificate: only this server may say whose request it is.
         if name not in _HOP_BY_HOP and name not in (CLIENT_CERTIFICATE, SAME_HOST)
     ]
     if request.peer.certificate is not None:

@@ -40,7 +40,7 @@ _MOST_DATA = 1 << 31
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """On disk from before the heir is asked until it is known how it ended."""
+    """Record of a hand-over, on disk from before the heir is asked until the outcome is known."""
 
     heir: Member
     successor: Members  # the list with the heir as its keeper, and without us
@@ -66,6 +66,7 @@ class Leaving:
         own = self._keeper.own.member
         intent = self._decide(own)
         if node:
+            # Write this before writes are refused, so that the copy contains it.
             await mark_removed(self._client, node, own, self._layout.flavour)
         self._keeper.handing_over = LEADER_CHANGED
         self._intent, self._confirmed = intent, False
@@ -166,6 +167,7 @@ async def has_taken(caller: Caller, layout: Layout, intent: Intent) -> bool | No
 
 
 def finish(layout: Layout, intent: Intent) -> None:
+    # The tombstone comes first: a server that is killed after it never serves its old data again.
     write_file(layout.tombstone, b"")
     membership_client.save(layout.cluster, intent.successor)
     layout.hand_over.unlink(missing_ok=True)

@@ -46,6 +46,7 @@ class Identity:
         for name in ("client-ca", "request-header-ca"):
             context.load_verify_locations(cadata=self.authorities.pem(name).decode())
         context.verify_mode = ssl.CERT_OPTIONAL
+        # The authorities that users deliver may be intermediate CAs.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         context.set_alpn_protocols(["http/1.1"])
         return context
@@ -65,6 +66,7 @@ class Identity:
 
         The headers about client certificates are ignored unless the peer is a server.
         """
+        # Remove the headers from every request: any client could send them.
         shown = request.headers.pop(CLIENT_CERTIFICATE, b"")
         same_host = request.headers.pop(SAME_HOST, b"")
         peer = request.peer
@@ -82,7 +84,7 @@ class Identity:
 
 
 class _Forwarded:
-    """The client behind the server that has passed a request on."""
+    """Client of a request that another server has forwarded."""
 
     def __init__(self, server: Peer, certificate: bytes | None) -> None:
         self._server = server

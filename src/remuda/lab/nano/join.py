@@ -79,6 +79,7 @@ async def _join_once(
         raise NoAnswer(f"{server} answers what no server says: {error}") from None
     finally:
         await caller.close()
+    # Save last: a server that is killed before this asks again, with the same member name.
     membership_client.save(layout.cluster, members)
     return members
 
@@ -114,7 +115,7 @@ async def node_certificates(caller: Caller, server: str, facts: Facts, layout: L
 
 
 def _key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """The node's, which never leaves it."""
+    """Return the private key of the node, which never leaves its host; create it if there is none."""
     pem = read_or_none(path)
     if pem is not None:
         try:

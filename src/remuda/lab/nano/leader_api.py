@@ -61,7 +61,7 @@ class LeaderApi:
         }
 
     def add(self, method: str, path: str, answer: _Answer) -> None:
-        """One more question, of servers only."""
+        """Add an endpoint for servers."""
         self._for_servers[method, path] = answer
 
     async def answer(self, request: Request, path: str, who: Requester) -> Result:
@@ -131,7 +131,7 @@ class LeaderApi:
     async def _admitted(
         self, request: Request, who: Requester
     ) -> tuple[str, ec.EllipticCurvePublicKey | rsa.RSAPublicKey]:
-        """The node that may have a certificate, and its key. Raises StatusError."""
+        """Return the node that gets a certificate, and its public key. Raises StatusError."""
         node, password = (request.header(self._header(name)) for name in ("Node-Name", "Node-Password"))
         if not node or dns1123_subdomain(node):
             raise StatusError(400, "BadRequest", f"the header {self._flavour.header('Node-Name')} names no node")
@@ -147,6 +147,7 @@ class LeaderApi:
         if not wish.is_signature_valid or not isinstance(key, ec.EllipticCurvePublicKey | rsa.RSAPublicKey):
             raise StatusError(400, "BadRequest", "the certificate request is not signed by an EC or RSA key")
         try:
+            # Check the password last: the first one for a name is stored, and the request must be valid by then.
             await passwords.check(self._client, self._flavour.name, node, password)
         except passwords.WrongPassword as wrong:
             log.warning("%s", wrong)

@@ -34,6 +34,7 @@ async def check(client: Client, program: str, node: str, password: str) -> None:
     stored = await _stored(client, name)
     if stored is None:
         made = await asyncio.to_thread(hashed, password)
+        # If another request for this name was faster, its password counts.
         with contextlib.suppress(AlreadyExists):
             await client.create(SECRETS, NAMESPACE, _secret(name, made))
             return

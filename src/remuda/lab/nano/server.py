@@ -107,9 +107,8 @@ class Server:
     ) -> Seat:
         """Serves the cluster's API: with the data, or by the server that has it."""
         if members.keeper == own.member and own.member:
-            from remuda.lab.nano.leader_services import (
-                LeaderServices,  # the engine, which only one server of a cluster loads
-            )
+            # Only one server of a cluster loads the engine.
+            from remuda.lab.nano.leader_services import LeaderServices
 
             keeper = Keeper(self.layout, members, own, self.intervals)
             keeping = LeaderServices(self, keeper, identity, passwords, caller)

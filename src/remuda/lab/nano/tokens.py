@@ -83,5 +83,5 @@ def _root_of(certificate: x509.Certificate, others: Sequence[x509.Certificate]) 
 
 
 def same(given: str, wanted: str) -> bool:
-    """In a time that tells nothing."""
+    """Compare in constant time. An empty password never matches."""
     return bool(wanted) and hmac.compare_digest(given.encode(), wanted.encode())

@@ -132,7 +132,8 @@ class Agents:
             work.changes |= rules.claimed(work.data)
             return False
         if work.data.get(rules.STATE):
-            self._seen.add(uid)  # every run is asked for
+            # With plan-state, an agent that was restarted does not repeat its plan: the manager requests each run.
+            self._seen.add(uid)
         again = uid not in self._seen
         if not verdict.apply and not again:
             if verdict.seconds is not None:

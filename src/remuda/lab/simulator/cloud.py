@@ -19,7 +19,7 @@ HostState = Literal["booting", "running"]
 
 
 class CloudError(LabError):
-    """The cloud did not do it, this time."""
+    """Failed request to the cloud, which may succeed when it is repeated."""
 
 
 def provider_id(name: str, tag: str) -> str:

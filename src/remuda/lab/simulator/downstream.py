@@ -190,6 +190,8 @@ class Downstream:
         prefix = next((key.partition("/")[0] for key in notes if key.endswith("cattle.io/remove")), "")
         if not prefix or f"{prefix}/removed-node-name" in notes:
             return
+        # As K3s and RKE2 do: they remove the member of a Node with this annotation, and then write its name on the
+        # Node.
         members = [one for one in self.etcd.members if one.rpartition("-")[0] == name]
         try:
             for member in members:

@@ -17,7 +17,7 @@ from remuda.lab import LabError
 
 
 class EtcdRefused(LabError):
-    """etcd does not do it, with its words for why."""
+    """Refusal of etcd, in its words."""
 
 
 class Member(msgspec.Struct):

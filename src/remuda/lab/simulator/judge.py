@@ -23,9 +23,8 @@ from remuda.lab.simulator.agents import SECRET_TYPE
 from remuda.lab.simulator.downstream import Downstream
 from remuda.lab.simulator.hosts import SERVERS, ModelHost
 
-KNOWABLE_SECONDS = (
-    75.0  # members are looked at every 20 seconds, at times after a failed look, and reports take a while
-)
+# The manager reads the members of etcd every 20 seconds. A read can fail, and reports of hosts take a while.
+KNOWABLE_SECONDS = 75.0
 _SECRETS = "secrets"
 _SAME_LISTS = 2  # so often a host may be given the same list of servers while no story does anything
 

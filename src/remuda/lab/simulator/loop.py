@@ -102,7 +102,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 def run(main: Coroutine[Any, Any, T], *, seed: int = 0, start: float = START) -> T:
-    """Runs `main` to its end in virtual time, with the clock and chance of this process taken from the simulation."""
+    """Run `main` in virtual time. The clock and the random source of this process are those of the simulation."""
     loop = VirtualLoop(start)
     clock.use(loop.wall)
     random_source.use(random.Random(seed))  # noqa: S311 - to be repeated, not to be secret

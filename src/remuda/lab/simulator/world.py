@@ -101,7 +101,7 @@ class World:
         self.manager.lead()
 
     async def crash(self) -> None:
-        """All controllers stop where they are, mid-sentence, and others take over with nothing but the API."""
+        """Stop all controllers where they are, and start new ones that know nothing but the API."""
         await asyncio.gather(*(controller.stop(0.0) for controller in self.manager.controllers.values()))
         await self.manager.stop()
         self.manager = self._new_manager()

@@ -28,7 +28,7 @@ _FOLDERS = ("etc/systemd/system", "usr/local/lib/systemd/system", "usr/lib/syste
 _WANTS = "etc/systemd/system/multi-user.target.wants"
 _SUFFIX = ".service"
 _LOOK_SECONDS = 0.5
-# Of the environment of whoever starts a unit; the rest is none of the unit's business.
+# Variables of the agent's environment that units inherit.
 _KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "HOSTNAME", "TZ", "REMUDA_HOST_ADDRESS")
 
 
@@ -62,7 +62,7 @@ class UnitDirectory:
     # -- units -------------------------------------------------------------------------------------------------------
 
     def unit(self, name: str) -> Unit:
-        """As its file says now. Raises BadUnit."""
+        """Return the unit as its file is now. Raises BadUnit."""
         path = self._file(name)
         if path is None:
             raise NoSuchUnit(f"Unit {name} not found.")
@@ -113,7 +113,7 @@ class UnitDirectory:
         return sorted(name[: -len(end)] for name in found if name.endswith(end))
 
     def begin_anew(self, boot: str) -> None:
-        """After a start of the machine nothing of before runs, and what is enabled is wanted."""
+        """Start over after a boot of the machine: enabled units are wanted, and no others."""
         os.makedirs(self._run, exist_ok=True)
         path = os.path.join(self._run, "boot")
         if disk.read(path) == boot.encode():
@@ -122,6 +122,7 @@ class UnitDirectory:
             self.want_no_more(name)
         for name in self.enabled():
             self.want(name)
+        # Write the boot id last: if the agent is killed before, the next one does all of this again.
         disk.write(path, boot.encode())
 
     # -- what is known -----------------------------------------------------------------------------------------------
@@ -134,7 +135,7 @@ class UnitDirectory:
             return State()
 
     def state(self, name: str) -> State:
-        """A unit whose keeper has been killed is what its program is."""
+        """Return the state of a unit. Without a keeper, it depends on whether the program runs."""
         found = self.said(name)
         if self.has_keeper(name):
             said = processes.lives(found.keeper, found.keeper_started)
@@ -156,13 +157,14 @@ class UnitDirectory:
             disk.remove_tree(self._run)
 
     def has_keeper(self, name: str) -> bool:
-        lock = self._lock(name, fcntl.LOCK_SH)  # those who only look are not in each other's way
+        lock = self._lock(name, fcntl.LOCK_SH)  # shared, so that several processes can check at once
         if lock is not None:
             os.close(lock)
         return lock is None
 
     def claim(self, name: str) -> int | None:
-        """The lock of a unit's keeper, as long as it is open; None when there is one. Somebody may be just looking."""
+        """Take the lock of a unit's keeper, held while its descriptor is open; None when the unit has a keeper. It
+        retries for a moment, because `has_keeper` takes the lock for a moment too."""
         until = time.monotonic() + _LOOK_SECONDS
         lock = self._lock(name, fcntl.LOCK_EX)
         while lock is None and time.monotonic() < until:
@@ -203,18 +205,18 @@ class UnitDirectory:
         return {**kept, processes.ROOT_VARIABLE: self.root}
 
     def below(self, path: str) -> str:
-        """A path of the host. Those that name the folder already are left alone."""
+        """Return a path of the host as a path of the machine. Paths below the folder stay unchanged."""
         inside = path == self.root or path.startswith(f"{self.root}/")
         return path if inside else os.path.join(self.root, path.lstrip("/"))
 
     def program(self, path: str) -> str:
-        """The host's own, or the machine's that it stands on."""
+        """Return the program of the host if it has one, else that of the machine."""
         own = self.below(path)
         return own if os.path.exists(own) else path
 
 
 def full(name: str) -> str:
-    """A unit's name, as people shorten it. Raises BadUnit."""
+    """Return the full name of a unit, whose suffix may be missing. Raises BadUnit."""
     name = name if name.endswith(_SUFFIX) else f"{name}{_SUFFIX}"
     if "/" in name or name.startswith(".") or name == _SUFFIX:
         raise BadUnit(f"{name!r} is not a unit name")

@@ -142,6 +142,7 @@ class UnitKeeper:
     def _begin(self, unit: Unit) -> _Process:
         name = f"remuda-{secrets.token_hex(16)}"
         self._set_state("activating", pid=0, runs=self._state.runs + 1, notify=name)
+        # A killed keeper may have left processes of the previous run.
         self._end_rest(unit)
         self._listen(unit)
         for command in (*unit.before, *unit.start[:-1]):

@@ -1,4 +1,4 @@
-"""Processes of a host that is a folder: known by number and time of start, or by what their environment says."""
+"""Processes of a host that is a folder, identified by pid and start time, or by variables in their environment."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ def lives(pid: int, since: str) -> bool:
 
 
 def opened(pid: int, since: str) -> int | None:
-    """A descriptor that is readable when the process has ended; None when it has."""
+    """Return a descriptor that becomes readable when the process ends; None if it has ended."""
     try:
         handle = os.pidfd_open(pid)
     except OSError:
         return None
+    # Open first and compare then: the descriptor keeps referring to this process, also when its pid is reused.
     if lives(pid, since):
         return handle
     os.close(handle)
@@ -28,7 +29,7 @@ def opened(pid: int, since: str) -> int | None:
 
 
 def send(pid: int, since: str, number: int) -> bool:
-    """Never to somebody who has got the number since."""
+    """Send a signal to a process, but not to another one that has the same pid by now."""
     handle = opened(pid, since)
     if handle is None:
         return False
@@ -42,7 +43,7 @@ def send(pid: int, since: str, number: int) -> bool:
 
 
 def of_unit(root: str, unit: str) -> list[tuple[int, str]]:
-    """All that a unit has started, as far as they have kept their environment."""
+    """Return the processes that a unit has started, recognized by their environment."""
     marks = {f"{ROOT_VARIABLE}={root}".encode(), f"{UNIT_VARIABLE}={unit}".encode()}
     mine, found = os.geteuid(), []
     for name in os.listdir("/proc"):

@@ -101,6 +101,7 @@ class Systemctl:
     def stop(self, options: Options) -> int:
         missing = [name for name in options.names if not self._place.has(name) and not self._place.wants(name)]
         for name in options.names:
+            # Record this before the signal: the agent's watch would otherwise replace the keeper that ends.
             self._place.want_no_more(name)
             self._signal_keeper(name, signal.SIGTERM)
         while options.block and any(self._place.has_keeper(name) for name in options.names):
@@ -112,6 +113,7 @@ class Systemctl:
     def _begin(self, name: str, options: Options, *, anew: bool) -> int:
         self._place.unit(name)
         self._place.want(name)
+        # Read the count before the signal, so that a restart that finishes at once is not missed.
         before = self._place.said(name).runs
         ran = self._signal_keeper(name, ANEW if anew else 0)
         if not ran:

@@ -265,6 +265,7 @@ class ControlPlaneProvider:
             self._workloads.etcd(cluster.key).end()
         for machine in machines:
             value = self._machines.raw(*machine.key)
+            # The whole etcd is deleted, so no member has to leave it first.
             if value is not None and HOOK in machine.metadata.annotations:
                 await self._release(value)
             if not machine.metadata.deleting:
