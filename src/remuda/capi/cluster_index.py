@@ -32,12 +32,12 @@ def cluster_of(member: _Member) -> Key:
 
 
 def index_by_cluster(caches: Caches, kind: Kind[T]) -> None:
-    """To be called before the caches start. Every object of the kind must have a `spec.clusterName`."""
+    """Add the index. Call it before the caches start. Every object of the kind must have a `spec.clusterName`."""
     caches.index(kind, _INDEX, lambda obj: (str(cluster_of(obj)),))  # type: ignore[arg-type]
 
 
 def members(caches: Caches, kind: Kind[T], cluster: Key) -> list[T]:
-    """By name."""
+    """Return the Cluster's objects of this kind, sorted by name."""
     return caches.of(kind).select(_INDEX, str(cluster))
 
 
@@ -51,7 +51,7 @@ def machine_facts(machine: Machine) -> object:
 
 
 def controlled_by(kind: Kind[Any], metadata: ObjectMeta) -> OwnerReference:
-    """The object as controller of another."""
+    """Return an owner reference that makes the object the controller of another one."""
     return OwnerReference(
         api_version=kind.api_version,
         kind=kind.name,

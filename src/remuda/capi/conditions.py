@@ -31,7 +31,7 @@ NEGATIVE = frozenset({"Deleting", "Paused", "Remediating", "RollingOut", "Scalin
 
 _MOST_LINES = 3
 _MOST_NAMES = 3
-_SETTLING_SECONDS = 10.0  # a Machine just made has not been judged up to date or not
+_SETTLING_SECONDS = 10.0  # a Machine this young may have no UpToDate condition yet; upstream's value
 _LONG_SECONDS = 15 * 60.0
 
 
@@ -51,7 +51,7 @@ _OTHERS = {
 
 
 class Reasons(NamedTuple):
-    """The reason of a result, by the gravest of what it is made of."""
+    """Reasons of a result, one for each severity of its most severe source."""
 
     issue: str
     unknown: str
@@ -84,7 +84,7 @@ class Gate(Protocol):
 
 
 def negative_with(gates: Iterable[Gate]) -> frozenset[str]:
-    """The types of negative polarity once gates have had their say."""
+    """Return the condition types of negative polarity, including those that gates declare."""
     return NEGATIVE | {gate.condition_type for gate in gates if gate.polarity == "Negative"}
 
 
@@ -146,7 +146,7 @@ def aggregate(
 
 
 class _Group:
-    """The objects of one kind that say the same."""
+    """Objects of one kind whose conditions have the same message."""
 
     def __init__(self) -> None:
         self.priority = Priority.INFO
@@ -224,7 +224,7 @@ def internal_error(target: str) -> Condition:
 
 
 def mirror(target: str, source: Condition | None, *, like: str, ready: bool, waiting_for: str) -> Condition:
-    """A provider's own condition under our name, since when it holds included.
+    """Copy a provider's own condition under our name, with its transition time.
 
     `like` is what it is called there (Ready or Available). A provider that reports none is judged by the flag it set
     once (`ready`), and `waiting_for` names that flag.
@@ -281,7 +281,7 @@ def reporter(machine: Machine) -> Reporter:
 
 
 def judged(machines: Sequence[Machine], now: float) -> list[Reporter]:
-    """Machines of which it is known, or should be by now, whether they are up to date."""
+    """Return reporters of Machines that have an UpToDate condition, or are old enough to have one."""
     return [
         reporter(machine)
         for machine in machines

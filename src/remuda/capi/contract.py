@@ -121,6 +121,7 @@ def _raw_conditions(obj: ProviderObject) -> Sequence[Json]:
     return new if new is not None else obj.field(list[Json], "status", "conditions") or ()
 
 
+# Limits of metav1.Condition. If a provider's reason breaks them, the API server would reject a status with a copy.
 _REASON = re.compile(r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?")
 _LONGEST_REASON = 1024
 
@@ -140,7 +141,7 @@ def _condition(obj: ProviderObject, raw: Json) -> Condition:
 
 
 def _whole_seconds(time: str) -> str:
-    """As conditions have it; nothing for what is no time."""
+    """Return the time in whole seconds, as conditions have it; empty if the text is not a time."""
     try:
         return clock.rfc3339(clock.parse(time))
     except ValueError:
@@ -233,7 +234,7 @@ def data_secret_name(obj: ProviderObject) -> str:
 
 
 def initialized(obj: ProviderObject) -> bool:
-    """The API of the cluster answers, or did once."""
+    """Return whether the API of the cluster answers, or has answered once."""
     return bool(obj.field(bool, *initialized_path(obj)))
 
 

@@ -226,7 +226,8 @@ class Externals:
 
 @lru_cache(maxsize=2048)
 def _read(value: bytes, target: Target, contract: str) -> ProviderObject:
-    """Kept, because an object that has changed is looked at by several controllers, and most have not changed."""
+    """Decode an object. The result is cached: several controllers read each version of an object, and most objects do
+    not change."""
     return ProviderObject(value, target, contract)
 
 

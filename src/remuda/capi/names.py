@@ -112,6 +112,7 @@ def label_value(name: str) -> str:
     What is too long for any object's name is refused elsewhere; to hash three megabytes takes a quarter of a second."""
     if not kube_names.label_value(name):
         return name
+    # The hash that Cluster API uses: other controllers select objects by the same label value.
     digest = _fnv32a(name[:_LONGEST_NAME].encode()).to_bytes(4, "big")
     return f"hash_{base64.urlsafe_b64encode(digest).decode().rstrip('=')}_z"
 

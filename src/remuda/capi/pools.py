@@ -42,7 +42,7 @@ class PoolDependencies:
     sets: Informer[MachineSet]
     deployments: Informer[MachineDeployment]
     clusters: Informer[Cluster]
-    # Per set, and per Machine by uid: what was seen when all was handed down to it.
+    # By set, then by uid of the Machine: the versions of all objects at the last propagation to this Machine.
     propagated: dict[Key, dict[str, object]] = field(default_factory=dict)
 
     @classmethod

@@ -27,7 +27,7 @@ BY_DEPLOYMENT = "capi-machinedeployment"
 BY_SET = "capi-machineset"
 BY_SET_METADATA = "capi-machineset-metadata"
 
-_MOST_REMEMBERED = 50_000
+_MOST_REMEMBERED = 50_000  # objects; beyond that, each costs one more read
 _TIMEOUTS = ("nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds", "nodeDeletionTimeoutSeconds")
 _OTHERS = ("minReadySeconds", "readinessGates", "taints")
 # The default that admission sets: there is no point in removing it.

@@ -68,6 +68,7 @@ def dialer(client: Client, connect: Connect | None = None) -> Dial:
 def _over_http(access: Access) -> Client:
     from remuda.kube.http import HttpClient
 
+    # Workload clusters are not trusted: an endless response must not exhaust the manager's memory.
     return HttpClient(access, most_bytes=MOST_ANSWER_BYTES)
 
 

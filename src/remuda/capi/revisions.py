@@ -20,7 +20,7 @@ from remuda.kube import clock
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _CODE_LENGTH = 5
-_LONGEST_NAME = 63
+_LONGEST_NAME = 63  # the name of a set is a label value of its Machines
 _LONGEST_HISTORY = 2000
 
 
@@ -85,6 +85,7 @@ class Identity(msgspec.Struct, frozen=True):
 def identify(deployment: MachineDeployment, is_taken: Callable[[str], bool], now: float) -> Identity:
     """Return the identity of the MachineSet to create for the current template, with a name that is not taken."""
     content = _content(deployment, now)
+    # A set of the same content that is being deleted may still hold the name: each attempt derives another one.
     for attempt in count():
         code = _code(hashlib.sha256(content + str(attempt).encode()).digest())
         name = f"{deployment.metadata.name[: _LONGEST_NAME - _CODE_LENGTH - 1]}-{code}"
@@ -135,7 +136,7 @@ def bookkeeping(present: Mapping[str, str], number: int) -> dict[str, str]:
 
 
 def _shortened(history: list[str]) -> str:
-    """The latest entries that fit: who rolls back and forth for years does not fill the object."""
+    """Return the latest entries that fit: endless rollbacks must not fill the object."""
     while len(text := ",".join(history)) > _LONGEST_HISTORY:
         history = history[1:]
     return text

@@ -57,7 +57,7 @@ async def give_to_cluster(client: Client, cluster: Cluster, templates: Iterable[
 
 
 def cluster_owner(cluster: Cluster) -> OwnerReference:
-    """The Cluster as one owner of several: it goes last, and nothing waits for it."""
+    """Return an owner reference that is not a controller and blocks no deletion: objects may have several owners."""
     return OwnerReference(
         api_version=CLUSTER.api_version, kind=CLUSTER.name, name=cluster.metadata.name, uid=cluster.metadata.uid
     )

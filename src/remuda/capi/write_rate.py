@@ -18,8 +18,8 @@ from remuda.runtime.outcome import DONE, Again, Outcome
 from remuda.runtime.steps import Step
 
 STATUS_SECONDS = 5.0  # a state that lasts this long is written
-_BUSY_SECONDS = 30.0  # the same, however much there is to do
-_BACKLOG = 20  # so many waiting keys add as much again
+_BUSY_SECONDS = 30.0  # the same with any backlog
+_BACKLOG = 20  # each 20 waiting keys lengthen the interval by its base value
 
 
 class Pace:
@@ -39,6 +39,7 @@ class Pace:
         now = clock.time()
         rest = 0.0 if matters else self.rest(metadata, now)
         if rest:
+            # Only the status may wait: metadata and spec of the draft are still written now.
             draft.obj["status"] = draft.base.get("status", {})
         if await save(client, draft, step) is not draft.value:
             self._written[metadata.key] = now

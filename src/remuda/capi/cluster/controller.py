@@ -96,6 +96,8 @@ class ClusterController:
     def _cluster_of_secret(self, secret: Object) -> Iterable[Key]:
         cluster = Key(secret.metadata.namespace, secret.metadata.labels.get(names.CLUSTER_NAME, ""))
         if secret.metadata.name == names.kubeconfig_secret(cluster.name):
+            # The kubeconfig may have new credentials: reconnect now, instead of when several probes with the old ones
+            # have failed.
             self._remote.nudge(cluster)
         return (cluster,)
 
@@ -141,6 +143,8 @@ class ClusterController:
         scope.draft.add_finalizer(names.CLUSTER_FINALIZER)
         outcomes: list[Outcome] = []
         errors: list[Exception] = []
+        # The order matters: the kubeconfig needs the endpoint that the first two phases copy, and the connection needs
+        # the flag that the first one sets.
         for phase in (self._take_infrastructure, self._take_control_plane, self._ensure_kubeconfig, self._connect):
             try:
                 outcomes.append(await phase(scope))
@@ -204,6 +208,7 @@ class ClusterController:
         for kind, obj in stage.delete:
             async with DELETE_MEMBER:
                 with ignore_not_found():
+                    # The uid protects an object that was recreated under this name after the cache was read.
                     await self._client.delete(kind.target, *obj.key, uid=obj.metadata.uid)
         provider = stage.delete_provider
         if provider is not None and not provider.deleting:
@@ -215,6 +220,7 @@ class ClusterController:
         report = status.derive(_observed(scope, stage))
         generation = _next_generation(scope)
         report.write(scope.draft.status)
+        # After a failure, clients that wait for this generation must not take it for reconciled.
         if not failed:
             scope.draft.status["observedGeneration"] = generation
         conditions.put(

@@ -45,6 +45,7 @@ def plan(members: Members, control_plane: Look, infrastructure: Look) -> Stage:
     )
     if any(objects for _, objects in workers):
         return _members_stage("WaitingForWorkersDeletion", workers)
+    # Without a control plane object, no provider deletes these Machines, so the Cluster controller does.
     if control_plane.ref is None and members.control_plane:
         return _members_stage("WaitingForControlPlaneDeletion", ((MACHINE, members.control_plane),))
     for reason, found in (
@@ -54,6 +55,8 @@ def plan(members: Members, control_plane: Look, infrastructure: Look) -> Stage:
         if found.obj is not None:
             message = f"Waiting for {found.obj.kind} to be deleted"
             return Stage(reason, message, str(found.obj), delete_provider=found.obj)
+        # A failed lookup does not mean that the object is deleted: to go on would delete the infrastructure of a
+        # control plane that may still run.
         if found.error is not None:
             return Stage("InternalError", str(found.error), str(found), error=found.error)
     return Stage("DeletionCompleted", "Deletion completed")

@@ -26,6 +26,7 @@ ADOPT_CONTROL_PLANE = step(
 async def take_infrastructure(client: Client, scope: Scope) -> Outcome:
     found = scope.infrastructure
     if found.ref is None:
+        # A topology would set the reference later. Without one, there is nothing to wait for.
         if scope.cluster.spec.topology is None:
             scope.mark("infrastructureProvisioned")
         return DONE
@@ -35,6 +36,7 @@ async def take_infrastructure(client: Client, scope: Scope) -> Outcome:
     _copy_failure(scope, found.obj)
     if found.obj.deleting:
         return _waiting(found, "InfrastructureDeleting", "is being deleted while the Cluster still exists")
+    # Once set, the flag stays: a provider that reports false later does not stop the copying below.
     if not contract.provisioned(found.obj) and not scope.provisioned:
         path = ".".join(contract.provisioned_path(found.obj))
         return _waiting(found, "WaitingForInfrastructure", f"its provider has not set {path} to true yet")

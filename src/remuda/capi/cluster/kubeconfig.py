@@ -34,7 +34,7 @@ CREATE = step("cluster.create-kubeconfig", "creates the kubeconfig of a cluster 
 
 _ADMIN = "kubernetes-admin"
 _LIFETIME = datetime.timedelta(days=365)
-_CLOCK_SKEW = datetime.timedelta(minutes=5)
+_CLOCK_SKEW = datetime.timedelta(minutes=5)  # the clock of the API server may be behind ours
 _LOOK_AGAIN_SECONDS = 30.0  # a CA without the Cluster's label cannot be watched for
 
 
@@ -44,6 +44,7 @@ async def ensure_kubeconfig(client: Client, secrets: Informer[Object], scope: Sc
     namespace, cluster = scope.key
     if secrets.get(namespace, names.kubeconfig_secret(cluster)) is not None:
         return DONE
+    # The informer caches only the metadata of Secrets: the key of the CA is read when needed, and not stored.
     authority = await secret_data(client, namespace, names.ca_secret(cluster))
     if authority is None:
         on = f"Secret {namespace}/{names.ca_secret(cluster)}"
@@ -51,6 +52,7 @@ async def ensure_kubeconfig(client: Client, secrets: Informer[Object], scope: Sc
         return Blocked("WaitingForClusterCA", on, missing, check_after=_LOOK_AGAIN_SECONDS)
     endpoint = scope.draft.spec["controlPlaneEndpoint"]
     config = make_kubeconfig(cluster, endpoint["host"], endpoint["port"], authority)
+    # Another client was faster. Its kubeconfig is kept, like every existing one.
     with contextlib.suppress(AlreadyExists):
         async with CREATE:
             await client.create(SECRET.target, namespace, _secret(scope, config))

@@ -112,7 +112,7 @@ class Scope:
         return bool(self._initialization.get("controlPlaneInitialized"))
 
     def mark(self, flag: str) -> None:
-        """Sets one of the flags that are never taken back."""
+        """Set one of the flags that are never reset."""
         self.draft.status.setdefault("initialization", {})[flag] = True
 
     @property

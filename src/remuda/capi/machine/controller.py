@@ -131,6 +131,7 @@ class MachineController:
             ("certificates", handoff.certificates),
         ]
         if scope.machine.metadata.deleting:
+            # Handoffs run during a deletion too: its stages need the provider objects and the Node that they look up.
             return [*handoffs, ("deletion", removal.remove)]
         if not scope.cluster.metadata.name:
             return [("cluster", _await_cluster), *handoffs]
@@ -178,6 +179,7 @@ class MachineController:
         return await self._pace.save(self._world.client, scope.draft, metadata, step, matters=matters)
 
     def _outcome(self, scope: Scope, verdict: Verdict, rest: Outcome) -> Outcome:
+        # The first error is enough to requeue the Machine with back-off: the conditions have reported all of them.
         for error in scope.failures.values():
             raise error
         looks = [verdict.look_again_at, _connection_verdict_at(scope), _rollout_at(scope)]

@@ -68,6 +68,7 @@ def skipped(stage: Stage, facts: Facts) -> str:
             return node_kept(facts) or _no_drain(facts)
         case Stage.VOLUMES:
             return node_kept(facts) or _no_waiting_for_volumes(facts)
+        # Not subject to `node_kept`: these hooks guard the server, whatever becomes of its Node.
         case Stage.PRE_TERMINATE_HOOK:
             return _no_hooks(facts.machine, names.PRE_TERMINATE_HOOK)
         case Stage.NODE:
@@ -104,7 +105,7 @@ def awaits_last_hooks(machine: Machine) -> bool:
 
 def deadline(started: str | None, limit_seconds: int | None) -> float | None:
     """Return the time at which waiting ends; None if it has not begun or has no limit."""
-    if not started or not limit_seconds:
+    if not started or not limit_seconds:  # 0 means no limit, as upstream
         return None
     return clock.parse(started) + limit_seconds
 
@@ -147,6 +148,8 @@ def _no_waiting_for_volumes(facts: Facts) -> str:
 
 
 def _too_late(facts: Facts) -> str:
+    # Never go back to an earlier stage: the owners of pre-terminate hooks have begun their work, for example to
+    # remove the server's member from etcd.
     if facts.machine.status.deletion.wait_for_pre_terminate_hook_start_time:
         return "the deletion has already reached the pre-terminate hooks"
     return "the server is already deleted or being deleted" if facts.infrastructure_going else ""

@@ -93,12 +93,15 @@ class DrainFacts(NamedTuple):
 
 
 def verdict(pod: Pod, around: DrainFacts) -> Verdict:
+    # The kubelet removes a deleted Pod. While it does not report, the wait for the Pod would never end.
     if around.unreachable and _deleted_before(pod, around.now - GONE_AFTER_SECONDS):
         return Verdict("Skip", why="deleted, and its Node is unreachable")
+    # The DaemonSet must exist: Pods that a deleted one has left behind are evicted like all others.
     if not pod.finished and daemon_set_of(pod) in around.daemon_sets:
         return Verdict("Skip", why="its DaemonSet would recreate it")
     if MIRROR_POD in pod.metadata.annotations:
         return Verdict("Skip", why="a static pod")
+    # The label of a Pod takes precedence over every MachineDrainRule.
     labelled = _by_label(pod)
     if labelled is not None:
         return labelled

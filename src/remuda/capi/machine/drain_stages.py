@@ -42,7 +42,7 @@ CORDON = step("machine.cordon", "cordons the Node of a Machine that is being del
 EVICT = step("machine.evict", "evicts one Pod from the Node of a Machine that is being deleted")
 
 _DRAIN_LIMIT, _VOLUMES_LIMIT = "nodeDrainTimeoutSeconds", "nodeVolumeDetachTimeoutSeconds"
-_PAGE = 100
+_PAGE = 100  # objects per list request, as upstream
 _SHOWN = 3  # attached volumes in a message
 
 
@@ -59,6 +59,7 @@ class Waiting(NamedTuple):
 
 async def drain_node(world: MachineDependencies, scope: Scope, facts: Facts) -> Waiting | None:
     limit = scope.machine.spec.deletion.node_drain_timeout_seconds
+    # The start time is stored in the status, so that a restart of the manager does not extend the time limit.
     started = scope.begin("nodeDrainStartTime")
     again = _look_again(world, scope, started, limit)
     client = scope.connection.client
@@ -67,6 +68,7 @@ async def drain_node(world: MachineDependencies, scope: Scope, facts: Facts) -> 
     node = await _node(client, facts.node)
     if node is None:
         return None
+    # Cordon before listing: a Pod that is scheduled in between would be missing from the plan.
     await _cordon(client, node)
     pods, around = await _look(world, scope, client, node)
     plan = drain_rules.plan(pods, around)
@@ -81,6 +83,7 @@ async def drain_node(world: MachineDependencies, scope: Scope, facts: Facts) -> 
         pods = [pod for pod in pods if pod.key not in keys]
         plan = drain_rules.plan(pods, around)
     if plan.finished:
+        # The next stage has not begun, so this pass has completed the drain: later passes emit no event.
         if not scope.machine.status.deletion.wait_for_node_volume_detach_start_time:
             world.events.normal(scope.machine, "SuccessfulDrainNode", f"Node {facts.node} is drained")
         return None
@@ -138,6 +141,8 @@ async def _evict(
         if loop.time() < until:
             try:
                 async with asyncio.timeout_at(until), EVICT:
+                    # Upstream's grace period too: the kubelet of an unreachable Node cannot confirm that
+                    # a Pod has ended.
                     why = await evict_pod(client, pod, grace_seconds=1 if node.unreachable else None)
             except PodGone:
                 gone.append(pod)
@@ -166,6 +171,7 @@ class PodGone(CapiError):
 async def evict_pod(client: Client, pod: Pod, *, grace_seconds: int | None) -> str:
     """Evict a pod. Return why it was refused; empty if it leaves, or another has its name. Raises PodGone if no pod
     has its name."""
+    # Pods of a StatefulSet reuse names: without the uid, an eviction could hit the successor on another Node.
     options: dict[str, Any] = {"preconditions": {"uid": pod.metadata.uid}}
     if grace_seconds is not None:
         options["gracePeriodSeconds"] = grace_seconds
@@ -179,6 +185,7 @@ async def evict_pod(client: Client, pod: Pod, *, grace_seconds: int | None) -> s
         await client.create(POD.target, *pod.key[:1], eviction, name=pod.metadata.name, subresource="eviction")
     except NotFound:
         raise PodGone from None
+    # The uid does not match: another Pod has the name, and the planned one is gone.
     except (AlreadyExists, Conflict):
         return ""
     except StatusError as error:

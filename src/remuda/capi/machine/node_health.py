@@ -19,8 +19,9 @@ from remuda.kube.objects import Condition
 NODE_READY, NODE_HEALTHY = "NodeReady", "NodeHealthy"
 
 # How long the last known state of Nodes stands while their cluster does not answer.
+# Upstream's default (--remote-conditions-grace-period).
 GRACE_SECONDS = 300.0
-# So many failures to connect, and it is no longer "not yet".
+# After so many failed attempts, a first connection is reported as down instead of "not established yet".
 _FAILURES_AT_FIRST = 5
 
 _NO_INFRASTRUCTURE = "Waiting for Cluster status.initialization.infrastructureProvisioned to be true"
@@ -44,11 +45,11 @@ class NodeView(NamedTuple):
     link: Link
     node: Node | None = None
     error: str = ""
-    unclaimed: Sequence[Node] = ()  # Nodes that are no Machine's: one of them may be the one that is missed
+    unclaimed: Sequence[Node] = ()  # Nodes without a Machine: one of them may be the Node that is waited for
 
 
 def node_conditions(machine: Machine, cluster: Cluster, view: NodeView, now: float) -> list[Condition]:
-    """Both conditions; those that stand as they are come back as they were."""
+    """Return both conditions. A condition that keeps its state is returned unchanged."""
     waiting = _cluster_not_ready(machine, cluster)
     if waiting:
         return _both(UNKNOWN, "InspectionFailed", waiting)
@@ -66,7 +67,8 @@ def node_conditions(machine: Machine, cluster: Cluster, view: NodeView, now: flo
 
 
 def connection_lost_at(cluster: Cluster, link: Link) -> float | None:
-    """Since when nothing is known of Nodes: the last answer, or the first that could have been."""
+    """Return the time since when Nodes are unknown: the last successful probe, or the initialization of the control
+    plane if that is later."""
     initialized = find(cluster.status.conditions, "ControlPlaneInitialized")
     since = clock.parse(initialized.last_transition_time) if initialized and initialized.status == TRUE else None
     return max((moment for moment in (link.last_success, since) if moment is not None), default=None)

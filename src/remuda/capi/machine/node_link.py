@@ -71,12 +71,13 @@ async def link(world: MachineDependencies, scope: Scope) -> None:
 
 
 def _find(scope: Scope) -> Node | None:
-    """The Node with the Machine's providerID; one it was linked to before also without, never one of another server."""
+    """Return the Node with the Machine's providerID; else the Node of its nodeRef, unless that is of another server."""
     nodes: Informer[Node] | None = scope.connection.nodes
     if not scope.connection.connected or nodes is None:
         return None
     provider_id = scope.draft.spec.get("providerID", "")
     same = nodes.select(PROVIDER_ID, provider_id) if provider_id else []
+    # Do not guess: the Machine would label, and later drain and delete, the Node of another server.
     if len(same) > 1:
         listed = ", ".join(node.metadata.name for node in same)
         raise Retryable(f"several Nodes have spec.providerID {provider_id}: {listed}")
@@ -116,7 +117,8 @@ _INFO_FIELDS = tuple(field.encode_name for field in msgspec.structs.fields(NodeI
 
 
 def node_info(node: Node) -> dict[str, Any]:
-    """As the Machine's schema has it: every field, and none it does not know, which would be written for ever."""
+    """Return the fields of nodeInfo that the Machine's schema has. The API server would prune any other field, and each
+    reconcile would write it again."""
     info = node.status.node_info
     found: dict[str, Any] = {name: info.get(name, "") for name in _INFO_FIELDS}
     swap = info.get("swap")
@@ -139,4 +141,5 @@ async def _sync(world: MachineDependencies, scope: Scope, name: str) -> None:
     patch = patch_for(msgspec.json.decode(value), wanted)
     if patch:
         async with SYNC_NODE:
+            # The next reconcile must read this result, or it would send the same patch again with an old version.
             nodes.observe(await client.patch(NODE.target, "", name, patch))

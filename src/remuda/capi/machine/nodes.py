@@ -77,6 +77,7 @@ def patch_for(node: Json, sync: NodeSync) -> Json:
     if taints != old_taints:
         patch["spec"] = {"taints": taints or None}
     if patch:
+        # A merge patch replaces the whole list of taints. The version makes it fail if another client has added one.
         patch.setdefault("metadata", {})["resourceVersion"] = metadata["resourceVersion"]
     return patch
 
@@ -140,6 +141,8 @@ def tracked(text: str | None) -> set[str]:
 
 def _taints(present: Sequence[Json], tracker: str | None, sync: NodeSync) -> list[Json]:
     always = {identity_of(taint): taint for taint in map(_as_json, _propagated(sync.taints, "Always"))}
+    # Only a Node that was never synchronised has no tracker. On any other, a missing OnInitialization taint was
+    # removed on purpose.
     first_time = tracker is None
     once = {identity_of(taint): taint for taint in map(_as_json, _propagated(sync.taints, "OnInitialization"))}
     wanted = always | (once if first_time else {})
@@ -147,12 +150,14 @@ def _taints(present: Sequence[Json], tracker: str | None, sync: NodeSync) -> lis
         taint = {"key": names.OUTDATED_REVISION_TAINT, "effect": "PreferNoSchedule"}
         wanted[identity_of(taint)] = taint
     gone = tracked(tracker) - always.keys()
+    # Both taints belong to Cluster API. The first ends with this patch; the second stays only if it is wanted above.
     gone |= {f"{names.UNINITIALIZED_TAINT}:NoSchedule", f"{names.OUTDATED_REVISION_TAINT}:PreferNoSchedule"}
     return merged_taints(present, wanted, gone)
 
 
 def merged_taints(present: Sequence[Json], wanted: Mapping[str, Json], gone: Collection[str]) -> list[Json]:
-    """The whole list, in the Node's order with new ones behind; both by identity: a merge patch replaces lists."""
+    """Return the complete list, because a merge patch replaces lists: existing taints in the Node's order, then new
+    ones. Taints are compared by key and effect."""
     kept = [_kept(taint, wanted) for taint in present if identity_of(taint) in wanted or identity_of(taint) not in gone]
     seen = {identity_of(taint) for taint in kept}
     return kept + [taint for identity, taint in wanted.items() if identity not in seen]

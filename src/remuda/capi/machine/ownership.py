@@ -42,7 +42,7 @@ def adopt(scope: Scope) -> None:
 
 
 async def take_over(world: MachineDependencies, scope: Scope, obj: ProviderObject) -> None:
-    """Raises Retryable where another controller has it."""
+    """Make the Machine the controller of the object. Raises Retryable if another object controls it."""
     owner = controlled_by(MACHINE, scope.machine.metadata)
     draft = obj.draft()
     present = obj.metadata.controller
@@ -59,18 +59,19 @@ async def take_over(world: MachineDependencies, scope: Scope, obj: ProviderObjec
 
 
 def belongs_to(obj: ProviderObject, machine: Machine) -> bool:
-    """False where another controller has it; an object without one is whose it is referred to by."""
+    """Return whether the object belongs to the Machine: no other controller owns it. An object without a controller
+    belongs to the Machine that refers to it."""
     owner = obj.metadata.controller
     return owner is None or owner.uid == machine.metadata.uid or _was_mine(owner, machine)
 
 
 def _was_mine(owner: OwnerReference, machine: Machine) -> bool:
-    """A Machine of this name that is no more: both were restored or moved, and got a new uid."""
+    """Return whether the owner is this Machine under an earlier uid: a restore or a move gives objects new uids."""
     return (owner.kind, owner.group, owner.name) == (MACHINE.name, MACHINE.group, machine.metadata.name)
 
 
 def _is_temporary(owner: OwnerReference, scope: Scope) -> bool:
-    """The MachineSet or control plane that made the object before there was a Machine to own it."""
+    """Return whether the owner is the MachineSet or control plane that created the object before the Machine."""
     if (owner.kind, owner.group) == ("MachineSet", names.GROUP):
         return True
     control_plane = scope.cluster.spec.control_plane_ref

@@ -74,11 +74,13 @@ async def _facts(world: MachineDependencies, scope: Scope) -> Facts:
     return Facts(
         machine=machine,
         now=scope.now,
+        # A Cluster that does not exist counts as being deleted: no connection to its Nodes is left.
         cluster_deleting=cluster.metadata.deleting or not cluster.metadata.name,
         node=_node_name(scope),
         node_unreachable=scope.node is not None and scope.node.unreachable,
         control_plane=await _control_plane(world, scope),
         control_plane_left=any(other.is_control_plane and not other.metadata.deleting for other in others),
+        # No object and no error: the server's object is deleted. After a failed lookup it may still exist.
         infrastructure_going=infrastructure.deleting if infrastructure else "infrastructure" not in scope.failures,
     )
 
@@ -155,7 +157,9 @@ async def _delete_provider_object(
     if ref is None or not ref.defined:
         return None
     present = scope.infrastructure if stage is Stage.INFRASTRUCTURE else scope.bootstrap
+    # The next stage may remove the finalizer, so a cache that lags behind must not be trusted about a missing object.
     found = present or await world.externals.fetch(ref, scope.namespace)
+    # An object that another Machine controls is the server of that Machine, and must survive this deletion.
     if found is None or not belongs_to(found, scope.machine):
         return None
     if not found.deleting:

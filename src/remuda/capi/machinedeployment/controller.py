@@ -42,7 +42,7 @@ PREPARE = step("machinedeployment.prepare", "writes the MachineDeployment's fina
 PUBLISH = step("machinedeployment.publish", "writes the MachineDeployment's status, or removes its finalizer")
 
 _BY_CLUSTER = "cluster"
-_ANSWER_SECONDS = 1.0  # in which sets answer, if they do
+_ANSWER_SECONDS = 1.0  # in which MachineSets usually report on a new size
 
 
 def add(manager: Manager, externals: Externals) -> MachineDeploymentController:
@@ -63,7 +63,7 @@ class MachineDeploymentController:
     # ---- who wakes a MachineDeployment ---------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """Not its Machines: whatever they say is in the status of their sets first."""
+        """Watch MachineSets and Clusters. Machines are not watched: their sets report every change of them."""
         world = self._world
         self._controller.watch(world.sets, self._deployments_of_set, settle=SETTLE_SECONDS)
         self._controller.watch(world.clusters, self._deployments_of_cluster, facts=_cluster_facts)
@@ -100,7 +100,7 @@ class MachineDeploymentController:
             scope.failures.append(error)
             scope.obstacles.append(str(error))
         if scope.moved and not scope.failures:
-            return Again(_ANSWER_SECONDS)  # what the sets answer is worth a write, and comes first
+            return Again(_ANSWER_SECONDS)  # the sets report soon: one status write then is enough
         await self._publish(scope, limits)
         return self._outcome(scope)
 

@@ -144,7 +144,7 @@ def _is_taken(world: PoolDependencies, scope: Scope, name: str) -> bool:
 
 
 async def clear(world: PoolDependencies, scope: Scope, limits: Limits) -> None:
-    """Once the present revision serves alone, sets of earlier ones go."""
+    """Delete empty sets of earlier revisions once all replicas of the current revision are available."""
     new = counts(scope.sets.new) if scope.sets.new is not None else None
     if new is None or not new.reported or not (new.wanted == new.available == limits.replicas):
         return
@@ -168,6 +168,7 @@ async def _delete(world: PoolDependencies, one: MachineSet) -> None:
     metadata = one.metadata
     with ignore_not_found():
         async with DELETE_SET:
+            # The version makes the deletion fail if the set was scaled up after the plan saw it empty.
             await world.client.delete(
                 MACHINE_SET.target, *one.key, uid=metadata.uid, resource_version=metadata.resource_version
             )

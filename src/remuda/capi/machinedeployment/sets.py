@@ -20,6 +20,7 @@ from remuda.runtime.draft import Draft
 
 Json = dict[str, Any]
 
+# The first two describe the MachineDeployment object itself. The others have a value of their own in each set.
 _NOT_COPIED = frozenset(
     {
         names.LAST_APPLIED,

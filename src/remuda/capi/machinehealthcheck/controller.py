@@ -141,6 +141,7 @@ class MachineHealthCheckController:
         draft.status.update(counts(survey, limit))
         await self._publish(check, draft, [allowed, paused], complete=not problems)
         if problems:
+            # Prefer an error that is not a conflict: conflicts resolve themselves and would hide the cause.
             raise min(problems, key=_is_conflict)
         return _outcome(scope, survey, allowed, now)
 
@@ -232,6 +233,7 @@ class MachineHealthCheckController:
         self, check: MachineHealthCheck, draft: Draft, found: list[Condition], *, complete: bool = True
     ) -> None:
         conditions.put(draft.status, found, generation=check.metadata.generation)
+        # An incomplete run must not claim that it has applied this generation to all Machines.
         if complete:
             draft.status["observedGeneration"] = check.metadata.generation
         await save(self._client, draft, PUBLISH)

@@ -17,7 +17,7 @@ from remuda.kube import clock
 from remuda.kube.conditions import find, is_true
 from remuda.kube.objects import Condition
 
-DEFAULT_NODE_STARTUP_SECONDS = 600
+DEFAULT_NODE_STARTUP_SECONDS = 600  # upstream's default
 
 _CONNECTION_DOWN = "ConnectionDown"  # the reason of a Machine's condition that stands for "its Node cannot be read"
 
@@ -35,7 +35,7 @@ class Facts(NamedTuple):
 
 
 class Healthy(NamedTuple):
-    """Nothing speaks against it, and its Node is there to speak for it."""
+    """No check fails, and the Machine has a Node."""
 
 
 class Unhealthy(NamedTuple):
@@ -175,7 +175,7 @@ def _created(machine: Machine) -> float:
 
 
 def _since(condition: Condition, otherwise: float) -> float:
-    """A writer who does not say since when is taken to mean: always."""
+    """Return the transition time of the condition; `otherwise` if its writer has not set one."""
     return _parsed(condition.last_transition_time, otherwise)
 
 

@@ -122,6 +122,7 @@ class MachineSetController:
         """Write the metadata needed before the first Machine is created; sets of a MachineDeployment have it
         already."""
         draft = Draft(scope.draft.target, scope.draft.value)
+        # Before the first Machine exists: a set deleted without its finalizer would be gone before its Machines.
         draft.add_finalizer(names.MACHINE_SET_FINALIZER)
         draft.set_label(names.CLUSTER_NAME, names.label_value(scope.machine_set.spec.cluster_name))
         if scope.machine_set.metadata.controller is None and scope.cluster is not None:
@@ -144,12 +145,15 @@ class MachineSetController:
         found = await replicas.find_templates(world, scope)
         if found is not None and scope.machine_set.metadata.controller is None:
             await templates.give_to_cluster(world.client, cluster, (found.bootstrap, found.infrastructure))
+        # Adopt before counting: a matching Machine that has lost its controller must not be created a second time.
         await members.adopt(world, scope)
         if self._makes_machines(scope):
             await replicas.check(world, scope, found)
         if replicas.needs_remediation(scope):
             await replicas.remediate(world, scope)
+            # The cache includes the deletions just requested.
             self._refresh(scope)
+        # First give Machines that a crash left without provider objects what they lack, then create others.
         await self._complete(scope, found)
         await inheritance.propagate(world, scope, found)
         self._refresh(scope)
@@ -197,7 +201,7 @@ class MachineSetController:
 
 
 def _matters(scope: Scope) -> bool:
-    """The counts do: a MachineDeployment goes on when they change."""
+    """Return whether the status must be written at once: a MachineDeployment continues when the counts change."""
     before, after = scope.draft.base.get("status", {}), scope.draft.status
     counted = ("replicas", "readyReplicas", "availableReplicas", "upToDateReplicas")
     changed = any((before.get(name) or 0) != (after.get(name) or 0) for name in counted)

@@ -33,7 +33,7 @@ CREATE_MACHINE = step("machineset.create-machine", "creates the Machine of one r
 CREATE_BOOTSTRAP = step("machineset.create-bootstrap", "creates a Machine's bootstrap object from its template")
 CREATE_INFRASTRUCTURE = step("machineset.create-infrastructure", "creates a Machine's server object from its template")
 
-MOST_IN_ONE_RUN = 64
+MOST_IN_ONE_RUN = 64  # then the set is requeued, so that others get their turn
 _MOST_AT_ONCE = 16
 
 
@@ -84,6 +84,7 @@ def machine(scope: Scope, templates: Templates, name: str) -> Json:
         "name": name,
         "namespace": scope.namespace,
         "labels": machine_labels(scope.machine_set),
+        # From the start: a Machine deleted before its first reconcile must not leave a server behind.
         "finalizers": [names.MACHINE_FINALIZER],
         "ownerReferences": [msgspec.to_builtins(controlled_by(MACHINE_SET, scope.machine_set.metadata))],
     }
@@ -104,6 +105,7 @@ def is_incomplete(machine: Machine) -> bool:
 
 
 def _named_alike(machine: Machine) -> bool:
+    # A reference with another name was not written here: its object is not ours to create.
     refs = (machine.spec.infrastructure_ref, machine.spec.bootstrap.config_ref)
     return all(ref is None or ref.name == machine.metadata.name for ref in refs)
 
@@ -145,6 +147,7 @@ async def _complete(
         labels=machine_labels(scope.machine_set),
         annotations=scope.machine_set.spec.template.metadata.annotations,
     )
+    # The name follows from the Machine's, so an existing object was created by an interrupted reconcile.
     with contextlib.suppress(AlreadyExists):
         async with act:
             await world.client.create(target, scope.namespace, obj, field_manager=BY_SET)

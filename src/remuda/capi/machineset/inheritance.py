@@ -24,6 +24,7 @@ UPDATE_PROVIDER_OBJECT = step(
 )
 
 _MANAGERS = (BY_SET, BY_SET_METADATA)
+# Our field manager sets these when it clones a template. No template lists them, so they would look stale.
 _PROVENANCE = (names.CLONED_FROM_NAME, names.CLONED_FROM_GROUP_KIND)
 
 
@@ -35,7 +36,8 @@ class Objects(NamedTuple):
 
 
 async def propagate(world: PoolDependencies, scope: Scope, templates: Templates | None) -> None:
-    """`templates` None: they are gone, so what came from them cannot be told from what came from the set.
+    """Copy in-place changes to all Machines of the set and to their objects. Without templates, labels of the templates
+    cannot be told from labels of the set.
 
     What was found as it should be is not looked at again until it, the set or a template has changed: a set of a
     thousand Machines runs whenever one of them does."""

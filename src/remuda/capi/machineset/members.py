@@ -57,6 +57,7 @@ def _is_ours(machine: Machine, machine_set: MachineSet, selector: LabelSelector)
     return (
         not machine.metadata.deleting
         and machine.spec.cluster_name == machine_set.spec.cluster_name
+        # A control plane provider manages these Machines, even while they have no controller.
         and not machine.is_control_plane
         and selector.matches(machine.metadata.labels)
     )
@@ -76,7 +77,7 @@ async def _adopt(world: PoolDependencies, scope: Scope, machine: Machine) -> Non
 
 
 def is_healthy(machine: Machine) -> bool:
-    """Has become a Node, and neither the Node nor a health check complains."""
+    """Return whether the Machine has a Node, and neither the Node nor a health check reports a problem."""
     found = machine.status.conditions
     return (
         machine.status.node_ref is not None
@@ -90,7 +91,8 @@ def is_ready(machine: Machine) -> bool:
 
 
 def is_available(machine: Machine) -> bool:
-    """Serves, and is to go on serving: one being deleted is given up, whatever its last conditions say."""
+    """Return whether the Machine serves and stays: one that is being deleted does not count, whatever its conditions
+    say."""
     return (
         not machine.metadata.deleting
         and conditions.is_true(machine.status.conditions, "Available")

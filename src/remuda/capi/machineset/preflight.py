@@ -19,7 +19,7 @@ KUBEADM_SKEW = "KubeadmVersionSkew"
 ALL = "All"
 
 _KUBEADM = ("bootstrap.cluster.x-k8s.io", "KubeadmConfigTemplate")
-_MOST_MINORS_BEHIND = 3
+_MOST_MINORS_BEHIND = 3  # version skew policy of Kubernetes for kubelets
 
 
 class ControlPlane(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ QUOTA_SECONDS = 60.0
 
 
 async def find_templates(world: PoolDependencies, scope: Scope) -> Templates | None:
-    """None where one is missing, which is an obstacle only to sets that need more Machines."""
+    """Return the templates; None if one is missing, which blocks only sets that need more Machines."""
     try:
         return await templates.find(world.externals, scope.machine_set.spec.template.spec, scope.namespace)
     except (MissingTemplate, UnknownKind, UnlabelledKind) as error:
@@ -123,6 +123,8 @@ async def remediate(world: PoolDependencies, scope: Scope) -> None:
         outdated=_is_outdated(scope),
         obstacles=[*scope.obstacles, *scope.failed_checks],
     )
+    # All conditions before the first deletion: after a crash they show which deletions were announced, and these
+    # go first (`remediation.plan`).
     for machine in scope.machines:
         if machine.metadata.name in remedy.conditions:
             await _mark(world, machine, remedy.conditions[machine.metadata.name])
