@@ -144,6 +144,7 @@ class RKEBootstrapController:
             await self._create(owner, SECRETS, plan_access.plan_secret(owner), CREATE_PLAN)
         else:
             await self._label(owner, plan)
+        # The token is created last: if it exists, account, role and binding exist too, and need no request.
         if self._own(owner, owner.token_name) is None:
             account = _ACCOUNT.decode(
                 await self._create(owner, SERVICE_ACCOUNTS, plan_access.account(owner), CREATE_ACCOUNT)
@@ -197,6 +198,7 @@ class RKEBootstrapController:
                 await self._create(owner, SECRETS, _data_secret(owner, data.nothing(), {}), CREATE_DATA)
             return DONE
         ledger = tokens.read(present.metadata.annotations.get(tokens.LEDGER, "")) if present is not None else None
+        # The script contains the manager's address and CA: after either has changed, a server cannot register with it.
         elsewhere = present is not None and present.metadata.annotations.get(SITE) != self._site.digest
         fresh = tokens.seconds_fresh(ledger, self._ttl) if ledger is not None and not elsewhere else 0.0
         if not fresh:
@@ -223,6 +225,7 @@ class RKEBootstrapController:
         if present is None:
             await self._create(owner, SECRETS, secret, CREATE_DATA)
             return
+        # A host may claim the token at this moment. Without the version, this patch would erase the record of its use.
         patch = {
             "metadata": {"annotations": annotations, "resourceVersion": present.metadata.resource_version},
             "data": secret["data"],

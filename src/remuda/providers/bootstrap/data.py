@@ -62,6 +62,7 @@ def cloud_config(script: str, userdata: str) -> str:
         "owner": "root:root",
         "permissions": "0700",
         "encoding": "gz+b64",
+        # Without a time, the same script always gives the same bytes.
         "content": base64.b64encode(gzip.compress(script.encode(), mtime=0)).decode(),
     }
     config["write_files"] = [write_files, *_list(config, "write_files")]

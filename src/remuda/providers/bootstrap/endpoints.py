@@ -114,6 +114,7 @@ class Endpoints:
             async with asyncio.timeout(_HOLD_SECONDS):
                 return await answer(token, headers)
         except Refusal as refusal:
+            # Only wrong tokens count: hosts that wait for their objects must not be locked out.
             if refusal.code == _UNAUTHORIZED:
                 self._attempts.failed(address, loop.time())
                 self._on_denied(request, refusal.code, refusal.message)

@@ -67,6 +67,7 @@ def admit(review: Review) -> Verdict:
         return ALLOWED
     times = (refused(_annotations(old)) or RefusedWrite()).times + 1
     noted = refused(_annotations(new))
+    # This function both patches and validates, so it sees its own patch: that must not count as another attempt.
     if changes == [_NOTE] and noted is not None and noted.times == times and noted.fields:
         return Verdict(warnings=(_told(noted.fields),))  # as this function has left it, in the call before this one
     noted = RefusedWrite(times, tuple(_named(changes)))

@@ -34,6 +34,7 @@ REPORT = step("registration.report", "writes that a bootstrap token was misused"
 
 RETRY_SECONDS = 5.0
 
+# One text for every cause: a client without a valid token must not learn which objects exist.
 _UNKNOWN = "unknown or expired token"
 
 
@@ -97,6 +98,7 @@ class Callers:
             if verdict != "good":
                 raise await self._refused(verdict, token, tokens.user(ledger, token), id)
             bootstrap, machine = await self._machine_of_bootstrap(token.about)
+            # The Secret may be that of an earlier RKEBootstrap of this name: its token must not open the new plan.
             if not plan_access.is_of(secret.metadata, bootstrap.metadata.uid):
                 raise Refusal(401, _UNKNOWN)
             if use:
@@ -189,7 +191,7 @@ class Callers:
         return cluster
 
     async def _known(self, cluster: Cluster, id: str) -> Machine | None:
-        """A host that registers once more is the same Machine, also when that was made by us."""
+        """Return the Machine of a host that registers again, even if the manager has created that Machine."""
         machines = await self._of_id(cluster.metadata.namespace, id)
         found = clusters.find([one for one in machines if one.spec.cluster_name == cluster.metadata.name], id)
         if found is not None and found.metadata.deleting:
@@ -198,7 +200,7 @@ class Callers:
         return found
 
     async def _forget(self, cluster: Cluster, id: str) -> None:
-        """The request of a host whose answer was lost."""
+        """Delete the request of a host that did not receive the answer."""
         found = await objects.find(self._client, SECRET, Key(cluster.metadata.namespace, custom.machine_name(id)))
         if found is not None and found.type == names.REQUEST_TYPE:
             async with FORGET:

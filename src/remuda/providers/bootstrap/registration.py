@@ -56,6 +56,7 @@ class Registration:
         account_token = await self._account_token(host.bootstrap)
         await self._identify(host)
         try:
+            # Last, because the bootstrap token is not renewed once the host is marked as connected.
             await objects.mark(self._client, host.bootstrap.key, CONNECTED, PUBLISH)
         except objects.Contested as error:
             raise Refusal(503, str(error), RETRY_SECONDS) from None

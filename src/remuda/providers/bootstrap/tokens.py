@@ -54,6 +54,7 @@ class Token(msgspec.Struct, frozen=True):
 
     @property
     def hash(self) -> str:
+        # Neither salt nor slow hash is needed: nobody can guess 256 random bits.
         return hashlib.sha256(self.secret.encode()).hexdigest()
 
 
@@ -119,6 +120,7 @@ def judge(ledger: Ledger, token: Token, machine_id: str) -> Verdict:
     found = _find(ledger, token)
     if found is None:
         return "unknown"
+    # Before the expiry: the use of a token by another host is reported even if the token has expired.
     if found.used_by and found.used_by != machine_id:
         return "replayed"
     if clock.time() >= clock.parse(found.expires):
@@ -162,6 +164,7 @@ def matches(given: str, known: str) -> bool:
 def _find(ledger: Ledger, token: Token) -> Entry | None:
     wanted = token.hash
     found = None
+    # No early exit: the time that this takes must not reveal which entry matches.
     for entry in ledger.entries:
         if matches(wanted, entry.hash):
             found = entry

@@ -93,7 +93,8 @@ class DecisionExecutor:
     # ---- marks
 
     async def _mark(self, act: Mark) -> None:
-        """The old mark goes first: two would be two clusters, none is only another election."""
+        """Move the mark. The old mark is removed first: two marks would begin two clusters, while a missing mark only
+        causes another election."""
         for name, bootstrap in self._gathered.bootstraps.items():
             if name != act.host and bootstrap.metadata.labels.get(names.INIT_NODE):
                 await self._label(bootstrap, None, UNMARK)
@@ -159,7 +160,7 @@ class DecisionExecutor:
     # ---- Machines
 
     async def label_servers(self) -> None:
-        """Cluster API knows the Machines of a control plane by a label of its own; who gives roles need not know it."""
+        """Set Cluster API's control plane label on Machines. Users who assign roles need not know this label."""
         for host in self._gathered.observed.hosts:
             machine = self._machine(host.name)
             if machine is None or machine.is_control_plane or not host.roles.control_plane or host.deleting:
@@ -171,6 +172,7 @@ class DecisionExecutor:
 
     async def _label_server(self, machine: Machine) -> None:
         present = self._source.machines.raw(*machine.key)
+        # Since the decision, another Machine may have been created under this name.
         if present is None or MACHINE.decode(present).metadata.uid != machine.metadata.uid:
             return
         draft = Draft(MACHINE.target, present)
@@ -188,7 +190,7 @@ class DecisionExecutor:
             )
 
     async def keep_nodes(self) -> None:
-        """As the plans say that their hosts have applied."""
+        """Set labels and taints of Nodes as in the plans that their hosts have applied."""
         connection = self._gathered.connection
         if connection.client is None or connection.nodes is None:
             return

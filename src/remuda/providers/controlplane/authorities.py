@@ -59,6 +59,7 @@ class Authorities(msgspec.Struct, kw_only=True):
     problems: list[Wait] = msgspec.field(default_factory=list)
     expiring: str = ""  # which one ends soon
 
+    # The default would print private keys into logs and tracebacks.
     def __repr__(self) -> str:
         return "<Authorities>"
 

@@ -92,6 +92,7 @@ class RKEControlPlaneController:
         cluster = self._source.clusters.get(key.namespace, plane.spec.cluster_name)
         if plane.metadata.deleting:
             left = self._source.machines_of(Key(key.namespace, plane.spec.cluster_name))
+            # No other controller removes our hook: a Machine that keeps it would never be deleted.
             await removal.release_all(self._client, self._source.machines, left)
             return await removal.remove(self._client, Draft(RKE_CONTROL_PLANE.target, value), plane, left)
         try:
@@ -134,6 +135,7 @@ class RKEControlPlaneController:
         draft.add_finalizer(removal.FINALIZER)
         draft.status["renderer"] = {"version": installation.renderer(plane).version}
         draft.status["installer"] = msgspec.to_builtins(installer)
+        # Store the pins before any plan is rendered with them: after a crash, the next run must render the same plans.
         value = await save(self._client, draft, PREPARE)
         plane = RKE_CONTROL_PLANE.decode(value)
         gathered = await self._source.gather(plane, cluster, distro, version, installer)

@@ -174,6 +174,7 @@ class Gatherer:
     async def _plan(self, bootstrap: RKEBootstrap) -> Secret | None:
         name = names.plan_secret(bootstrap.metadata.name)
         found = self.plan_secrets.get(bootstrap.metadata.namespace, name)
+        # A plan holds keys of the cluster: it must not be delivered into a Secret that another client has created.
         if found is None or found.type != names.PLAN_TYPE or not is_of(found.metadata, bootstrap.metadata.uid):
             return None
         return await self.plans.whole(found)

@@ -60,7 +60,7 @@ RUN_AGAIN = step("rkecontrolplane.run-again", "asks a host to retry its plan")
 REQUEST_DRAIN = step("rkecontrolplane.request-drain", "requests the drain of a node before its plan changes")
 REQUEST_UNCORDON = step("rkecontrolplane.request-uncordon", "requests the uncordon of a node")
 
-# Results of the plan before; those of periodic instructions stay: the members of etcd are still who they are.
+# Results of the previous plan. Results of periodic instructions stay valid: a new plan changes no etcd member.
 _OUTDATED = (rules.PROBES, rules.FAILURES, rules.FAILED_CHECKSUM, rules.FAILED_OUTPUT, rules.FAILED_MESSAGE)
 
 
@@ -92,6 +92,8 @@ def report(secret: Secret) -> Report:
         )
     if found.state != "succeeded":
         return found
+    # Results are matched by checksum. Rancher's agent orders resource versions instead, and a stale read or a restored
+    # Secret then blocks it (rancher/rancher#54334).
     if rules.text(data, rules.APPLIED_CHECKSUM) == checksum:
         return msgspec.structs.replace(found, applied=plan)
     return msgspec.structs.replace(
@@ -200,7 +202,7 @@ class Plans:
         self._plans: OrderedDict[bytes, bytes] = OrderedDict()  # by digest, the one used longest ago first
 
     async def whole(self, cached: Secret) -> Secret | None:
-        """The Secret with its plans in it; as the server has it, where it had to be asked. None: it is gone."""
+        """Return the Secret with its plans; read from the server if a plan is not in memory. None: it is deleted."""
         found: dict[str, bytes] = {}
         for key in _PLANS:
             if cached.data.get(key):
@@ -245,6 +247,7 @@ class Plans:
 
 async def deliver(client: Client, plans: Plans, secret: Secret, plan: bytes) -> None:
     """`secret` as a whole. The plan that had succeeded is kept beside the new one."""
+    # One patch for plan, state and old results: a host must never see a new plan with the result of the old one.
     data: dict[str, Any] = dict.fromkeys(_OUTDATED)
     data[rules.PLAN] = _base64(plan)
     data[rules.STATE] = _base64(rules.PENDING.encode())

@@ -119,6 +119,7 @@ async def _start(scope: Scope, retry: str) -> Outcome:
     if retry:
         draft.status["infrastructure"]["retried"] = retry
     status.making(draft.status, scope.known, str(scope), name, scope.context.settings.rules)
+    # Before the Job exists: an RKECluster that is deleted in between would leave infrastructure that nobody removes.
     await scope.save(PROTECT)
     await scope.protect_credential()
     order = await scope.order()
@@ -244,6 +245,7 @@ async def _abandon(scope: Scope) -> Outcome:
 
 
 async def _release(scope: Scope) -> Outcome:
+    # Before the finalizer goes: objects in the manager's namespace have no owner reference that would delete them.
     await job_start.clear_all(scope.context, scope.inputs, credential=bool(scope.wanted.cloud_credential_secret_name))
     scope.draft.remove_finalizer(FINALIZER)
     await scope.save(RELEASE)

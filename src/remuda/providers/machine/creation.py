@@ -78,6 +78,7 @@ async def _attempt(scope: Scope, job: Job | None) -> Outcome:
     pools, rules = scope.world.pools, scope.world.settings.rules
     if pools.look(scope.pool).failures < rules.pool_failures:
         return await _try(scope, owner, job)
+    # A failing pool tries one machine at a time. Without the lock, two machines could each see that no other tries.
     async with pools.lock(scope.pool):
         return await _try(scope, owner, job)
 
@@ -130,6 +131,7 @@ async def _try(scope: Scope, owner: Machine, job: Job | None) -> Outcome:
         status.waits(scope.draft.status, reason, verdict.message + last)
         return Blocked(verdict.reason, str(scope), verdict.message, verdict.seconds)
     if job is not None:
+        # All Jobs of a machine have the same name: the next one can be created when this one is gone.
         await job_start.stop(scope.inputs, job)
         return Blocked(
             "WaitingForJob", _named(job), "deleting the Job of the previous attempt; the next attempt starts then"
@@ -155,10 +157,14 @@ async def _start(scope: Scope, owner: Machine) -> Outcome:
         raise Missing("BootstrapDataNotFound", on, f"{on} with the bootstrap data is missing or empty")
     if stall := _bad_format(scope, f"Secret {namespace}/{secret}", bootstrap):
         return _stall(scope, stall)
+    # Admission has checked these rights too, but they may have been revoked since then.
     await scope.check_author()
     fields = await scope.credential_fields()
     name = names.provision(scope.machine.metadata.name)
+    # Write the finalizer and the intent before the Job exists: a machine that is deleted in between would leave a
+    # server that nobody removes.
     await _protect(scope, owner, name)
+    # The removal needs the credential too, so it must be protected before anything is created with it.
     await scope.protect_credential()
     order = await scope.order("create")
     await job_start.start(
@@ -228,6 +234,8 @@ async def _fail(scope: Scope, job: Job, ended: Result) -> None:
         job=job.metadata.uid,
     )
     if scope.owner is not None:
+        # The pool comes before the status. After a crash in between, this runs again, and the pool ignores a Job
+        # that it has counted.
         await scope.world.pools.failed(scope.pool, scope.owner, failure)
     scope.world.events.warning(machine, CREATE_ERROR, f"attempt {failure.attempt} failed: {ended.message}")
     rules = scope.world.settings.rules
@@ -265,6 +273,7 @@ async def _publish_server(scope: Scope, owner: Machine | None, known: State) -> 
     draft.add_finalizer(FINALIZER)
     status.not_paused(draft.status)
     status.created(draft.status, draft.spec, known, scope.driver.name)
+    # A server reports nothing about its user data: only the call of its agent proves that the script has run.
     ready = not known.by_user_data or scope.agent_connected in (None, True)
     if ready:
         status.provisioned(draft.status)

@@ -43,7 +43,7 @@ ORDER_PATH = "/run/secrets/machine"
 CREDENTIALS_PATH = "/run/secrets/credentials"
 ORDER_FILE, CLUSTER_ORDER_FILE, SCRIPT_FILE = "order.json", "cluster.json", "value"
 
-_LONGEST_WORDS = 4000
+_LONGEST_WORDS = 4000  # bytes; a kubelet keeps 4096 of a termination message
 
 
 def driver_of(order: Order) -> type[Driver[Any]]:
@@ -92,6 +92,7 @@ async def _for_machine(
         await asyncio.to_thread(addresses.check_program, order.driver, order.options)
     for secret in log_redaction.secret_options(order.driver, order.options, driver.options_type):
         scrubber.add(secret)
+    # The output of the script reaches the log too, and may show the tokens that the script contains.
     for secret in log_redaction.tokens(_script(files)):
         scrubber.add(secret)
     await Job(order, driver, credentials, client, directory, tell, scrubber).run(_script(files))
@@ -179,6 +180,7 @@ async def _main(root: str) -> tuple[int, str]:
         client = HttpClient(access)
     except kubeconfig.KubeconfigError as error:
         return FAILED, str(error)
+    # The API server may be at an address that drivers are denied: the guard lets the Job's own client through.
     guard = _guard(files, (access.server, access.proxy_url))
     try:
         code, words = await run(files, credentials, client, directory, _print)

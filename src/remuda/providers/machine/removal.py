@@ -67,6 +67,7 @@ async def _end_creation(scope: Scope, job: Job) -> Outcome:
 
 async def _attempt(scope: Scope, job: Job | None) -> Outcome:
     world, machine = scope.world, scope.machine
+    # The annotation counts only after a failed attempt: a server that can be removed is not left behind.
     if machine.status.failures and _abandon_wanted(scope):
         return await _abandon(scope)
     if machine.status.failures and (retry := status.retry_wanted(machine)):
@@ -150,6 +151,7 @@ def _named_id(scope: Scope, known: State) -> str:
 
 
 async def _release(scope: Scope) -> Outcome:
+    # Before the finalizer goes: objects in the manager's namespace have no owner reference that would delete them.
     await job_start.clear_all(scope.world, scope.inputs, credential=bool(scope.credential))
     scope.draft.remove_finalizer(FINALIZER)
     await scope.save(RELEASE)

@@ -119,7 +119,7 @@ def account(owner: Owner) -> Json:
         "apiVersion": "v1",
         "kind": "ServiceAccount",
         "metadata": _metadata(owner, labels),
-        "automountServiceAccountToken": False,
+        "automountServiceAccountToken": False,  # only a host uses this account, no Pod
     }
 
 

@@ -49,6 +49,7 @@ def decide(
             _wait(observed, "Paused", f"is paused: {observed.paused}", then="nothing changes until it is resumed"),
         )
     run = Run(observed, PlanFunctions(render, compare, retire, explain))
+    # Before everything else: a Machine that is deleted without the hook takes its etcd member along.
     etcd_removal.hold(run)
     if _is_lost(run):
         return _lost(run)

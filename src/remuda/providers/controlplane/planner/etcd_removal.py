@@ -73,6 +73,8 @@ def _next(run: Run, host: Host) -> Wait | None:
         return None  # all that is ours to do is done
     if not retired and not host.held:
         run.acts.append(Hold(host.name))
+    # The drain comes first: a server whose etcd member has left loses its API server, which its kubelet needs
+    # (rancher/cluster-api-provider-rke2#431).
     if not retired and not host.drained:
         return _wait(
             host,

@@ -37,6 +37,7 @@ def group_of(tier: Tier) -> Tier:
 def at_a_time(strategy: UpgradeStrategy, tier: Tier, count: int) -> int:
     """Return how many of `count` hosts of a tier may be out of service at a time."""
     if group_of(tier) == "etcd":
+        # As Rancher does since several etcd nodes were upgraded at once (rancher/rancher#36776).
         return 1
     wanted = strategy.control_plane_concurrency if tier == "control plane" else strategy.worker_concurrency
     number = amounts.resolve(int(wanted) if wanted.isdecimal() else wanted or 1, count, up=True)

@@ -147,6 +147,7 @@ class Run:
 
 
 def join_servers(distro: Distro, hosts: Sequence[Host], membership: Membership, joiner: Host) -> tuple[str, ...]:
+    # All servers, not one: with a single join server, its failure blocks new nodes (rancher/rancher#41375).
     listed = [host for host in hosts if host.name != joiner.name and _address(host) and _serves(host, joiner)]
     staying = [host for host in listed if not host.deleting]
     if not any(_has_joined(host, membership) for host in staying):
@@ -160,7 +161,7 @@ def _serves(host: Host, joiner: Host) -> bool:
 
 
 def _has_joined(host: Host, membership: Membership) -> bool:
-    """Itself: others can join by it."""
+    """Return whether the host itself has joined, so that others can join by it."""
     if host.roles.etcd and membership.views:
         return membership.of(host) is not None
     return progress.was_ever_applied(host)

@@ -27,7 +27,7 @@ STOP = step("balancer.stop", "stops the process of a load balancer")
 _LOOK_SECONDS = 0.05
 _READY_SECONDS = 15.0
 _MOST_STARTS = 3
-_PATIENCE_SECONDS = 2.0  # with an error: it may be of what it was told before
+_PATIENCE_SECONDS = 2.0  # with an error, which may be about the previous configuration
 _GRACE_SECONDS, _LONGEST_END_SECONDS = 5.0, 15.0
 _LOG = "balancer.log"
 
@@ -66,7 +66,7 @@ class Balancing:
                 async with START:
                     await asyncio.to_thread(self._start)
             await self._until(balancer.revision(content), where)
-            if await asyncio.to_thread(self.runs):  # what it has said may have been its last words
+            if await asyncio.to_thread(self.runs):  # it may have exited right after its report
                 return
         raise DriverError(f"the load balancer at {where} exits right after its start: {self._last_words()}")
 
@@ -93,6 +93,7 @@ class Balancing:
 
     def _start(self) -> None:
         """Start the load balancer by its file path: it imports nothing of this package, so it starts faster."""
+        # The report of the process before must not be taken for that of the new one.
         (self.folder / balancer.STATUS).unlink(missing_ok=True)
         with open(os.open(self.folder / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             subprocess.run(  # noqa: S603
@@ -129,7 +130,7 @@ class Balancing:
         loop = asyncio.get_running_loop()
         started, quiet = loop.time(), 0
         members = proc.Members(self.folder)
-        while quiet < 2:  # one that is just being started is not seen otherwise
+        while quiet < 2:  # a process that is just being started is not visible in the first look
             waited = loop.time() - started
             left = await asyncio.to_thread(members.end, hard=waited > _GRACE_SECONDS)
             if waited > _LONGEST_END_SECONDS:

@@ -57,8 +57,8 @@ def members(root: Path) -> list[int]:
 
 
 class Members:
-    """The processes of one host, while they are being ended: whoever was seen to be one stays one, also when those that
-    told so have ended before it."""
+    """Processes of one host while they are terminated. A process that was once recognised stays a member, even if the
+    parent or session leader by which it was recognised has ended."""
 
     def __init__(self, root: Path) -> None:
         self._mark = f"{ROOT_VARIABLE}={root}".encode()
@@ -84,7 +84,8 @@ class Members:
         processes = {process.pid: process for process in _all(self._mark)}
         found = {pid for pid, process in processes.items() if process.ours or process.identity in self._known}
         sessions = {processes[pid].session for pid in found}
-        # A session is the host's when its first process is one of the host's, or gone. 0 is somewhere outside.
+        # A session belongs to the host if its leader does, or has ended. Session 0 is that of processes outside of
+        # this PID namespace.
         sessions = {session for session in sessions if session and (session in found or _gone(session))}
         grown = True
         while grown:
@@ -139,6 +140,7 @@ def _fields(pid: int) -> list[bytes]:
 
 def _signal(process: _Process, number: signal.Signals) -> None:
     try:
+        # Open the handle before the check: it keeps referring to this process even if its id is used again.
         handle = os.pidfd_open(process.pid)
     except ProcessLookupError:
         return

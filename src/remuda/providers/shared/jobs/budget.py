@@ -77,8 +77,8 @@ TOO_MANY_FAILURES = "TooManyFailures"
 
 
 def back_off(rules: Rules, failures: int, salt: str) -> float:
-    """Seconds to wait after so many failures: spread by `salt`, so that many do not meet, and always the same for the
-    same machine, so that asking again does not move it."""
+    """Return the seconds to wait after so many failures. `salt` spreads the retries of many machines, and always gives
+    the same delay for the same machine, so that repeated calls do not postpone its retry."""
     if failures <= 0:
         return 0.0
     whole = min(rules.first_seconds * 2.0 ** min(failures - 1, 30), rules.most_seconds)

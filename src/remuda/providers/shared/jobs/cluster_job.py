@@ -124,7 +124,7 @@ class ClusterJob:
         except BadOptions as error:
             if self._order.action == "ensure" or notes.state.phase:
                 raise
-            # Intent is noted before the infrastructure is asked: such options have never come that far.
+            # No intent is recorded, so the driver has never sent a request with these options.
             self._say(f"no infrastructure was ever requested: {error}")
 
     async def _notes(self) -> Notes:

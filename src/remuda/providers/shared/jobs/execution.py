@@ -59,7 +59,7 @@ class Job:
         except BadOptions as error:
             if secret.state.phase:
                 raise
-            # Intent is noted before the infrastructure is asked: such options have never come that far.
+            # No intent is recorded, so the driver has never sent a request with these options.
             self._say(f"no server was ever requested: {error}")
 
     async def _open_state(self) -> StateSecret:
@@ -79,11 +79,13 @@ class Job:
     async def _create(self, driver: Driver[Any], secret: StateSecret, script: bytes) -> None:
         order = self._order
         await driver.check(order)
+        # The intent comes before the request: after a kill in between, the removal knows that a server may exist.
         if secret.state.phase not in ("created", "bootstrapped"):
             await secret.note(RECORD_INTENT, driver=order.driver, phase="creating", name=order.name)
         self._say(f"requesting server {order.name} from driver {order.driver}")
         async with CREATE:
             server = await driver.create(order, self._user_data(driver, script))
+        # This is another server than the recorded one: its host keys and its progress do not apply.
         if secret.state.id not in ("", server.id):
             await secret.forget(FORGET)
         await self._record(secret, driver, server)

@@ -1,7 +1,7 @@
 """Creation of a Job for a machine or a cluster, and cleanup of the objects that it needed.
 
-What a Job needs is written before the Job and goes before it: a Job that is there is the mark that there is something
-to clear away. The state Secret is the exception: it stays for as long as what it is of.
+The objects that a Job needs are created before the Job and deleted before it: an existing Job shows that there are
+objects to delete. The state Secret is the exception: it exists as long as its machine or RKECluster.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ async def inputs_for_removal(context: JobContext, inputs: JobInputs) -> JobInput
     place = inputs.place
     if not await context.terminating(place.metadata.namespace):
         return inputs
+    # The deletion of a namespace deletes its Jobs at once, but their Pods may still be at work on the server.
     if left := await context.running_pods(place):
         raise Retryable(f"waiting for Pod {left[0].key} to stop; its Job was deleted with its namespace")
     known = await context.secret(place.namespace, place.state) or {}
@@ -140,10 +141,12 @@ async def start(
     order = msgspec.structs.replace(order, state_secret=place.state, state_namespace=place.elsewhere)
     if local and not inputs.settings.run_jobs:
         raise Retryable(f"only Remuda's own job runner can run Jobs of driver {order.driver}")
+    # Never renewed: an earlier attempt may have recorded its server there.
     await _make(inputs, SECRETS, manifests.state_secret(place, inputs.known))
     mounted = [manifests.order_secret(place, order, value, format)]
     if fields:
         mounted.append(manifests.credential_secret(place, fields))
+    # Renewed for each Job: options and credentials may have changed since the last attempt.
     for secret in mounted:
         await _make(inputs, SECRETS, secret, renew=True)
     await _make(inputs, SERVICE_ACCOUNTS, manifests.account(place))
@@ -151,13 +154,15 @@ async def start(
     await _make(inputs, ROLE_BINDINGS, manifests.role_binding(place))
     job = manifests.job(place, order, inputs.settings, credentials=bool(fields), pool=pool, owner=owner, digest=digest)
     if inputs.settings.run_jobs and inputs.settings.job_key is not None:
+        # The runner executes Jobs on the manager's machine. The mark covers the contents of the Secrets, so users with
+        # access to the namespace can change neither the Job nor its order.
         job = marks.sign(inputs.settings.job_key, job, manifests.contents(mounted), needs.rights)
     async with START:
         await inputs.client.create(JOBS, place.namespace, job)
 
 
 async def _make(inputs: JobInputs, target: Target, obj: Json, *, renew: bool = False) -> None:
-    """`renew`: one that is there is made like this one; otherwise it is as it should be."""
+    """Create an object unless it exists. `renew`: overwrite an existing one; otherwise it stays unchanged."""
     client, namespace, name = inputs.client, obj["metadata"]["namespace"], obj["metadata"]["name"]
     with contextlib.suppress(AlreadyExists):
         async with PREPARE:
@@ -165,6 +170,7 @@ async def _make(inputs: JobInputs, target: Target, obj: Json, *, renew: bool = F
         return
     metadata = _HEAD.decode(await client.get(target, namespace, name)).metadata
     owner = metadata.controller
+    # The name is predictable, so anybody may have created this object. A Job must not use its contents.
     if not inputs.place.owns(metadata):
         whose = f"{owner.kind} {owner.name}" if owner is not None else "nobody"
         raise Retryable(f"{target.plural} {namespace}/{name} already exists and belongs to {whose}, not to {inputs}")
@@ -175,6 +181,7 @@ async def _make(inputs: JobInputs, target: Target, obj: Json, *, renew: bool = F
 
 async def stop(inputs: JobInputs, job: Job) -> None:
     """Delete a Job. A Job that still runs remains, being deleted, until its Pods are deleted."""
+    # With Background, the Job would be gone while its Pod still runs, and a second Job could work on the same server.
     propagation: Propagation = "Foreground" if job.finished is None else "Background"
     await _delete(inputs, JOBS, job.key, STOP, uid=job.metadata.uid, propagation=propagation)
 

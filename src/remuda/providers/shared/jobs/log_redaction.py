@@ -15,7 +15,7 @@ from remuda.providers.shared.drivers import known_drivers
 
 HIDDEN = "***"
 
-_SHORTEST = 5  # what is shorter is found in everything
+_SHORTEST = 5  # shorter values occur in ordinary text
 _NAMES = re.compile(r"(password|passwd|secret|token|private|credential|access_?key|api_?key)", re.IGNORECASE)
 _TOKENS = re.compile(rb"(?i)token[a-z_]*\s*[=:]\s*['\"]?([^\s'\"]{16,})")
 
@@ -34,6 +34,7 @@ class Scrubber:
             if len(line.strip()) >= _SHORTEST and not line.startswith("-----"):
                 self._secrets.add(line.strip())
         if len(self._secrets) != known:
+            # A secret may contain a shorter one: replacing the shorter one first would leave the rest readable.
             longest_first = sorted(self._secrets, key=len, reverse=True)
             self._pattern = re.compile("|".join(map(re.escape, longest_first)))
 

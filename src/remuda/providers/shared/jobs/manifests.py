@@ -63,7 +63,8 @@ class Place(msgspec.Struct, frozen=True):
 
     @property
     def _stem(self) -> tuple[str, ...]:
-        """Machines of several namespaces may have one name."""
+        """Return the parts of all names. In the manager's namespace they include the uid, because machines of several
+        namespaces may have the same name."""
         name = self.metadata.name
         return (name, self.metadata.uid[:13], self.noun) if self.elsewhere else (name, self.noun)
 
@@ -165,6 +166,7 @@ def account(place: Place) -> Json:
 
 def role(place: Place) -> Json:
     made = place.named(place.provision, "Role", f"{_RBAC}/v1")
+    # The driver works with options that a user has chosen, so the Job may access its own state Secret and nothing else.
     rule = {
         "apiGroups": [""],
         "resources": ["secrets"],
@@ -202,10 +204,11 @@ def job(
         before = msgspec.structs.replace(place, elsewhere="")
         annotations[FOLLOWS] = str(before.job_key)
     spec: Json = {
-        "backoffLimit": 0,
+        "backoffLimit": 0,  # the controller retries, within the failure budget
         "activeDeadlineSeconds": settings.job_seconds,
         "template": {"metadata": {"labels": labels}, "spec": _pod(place, settings, credentials)},
     }
+    # Kubernetes' own Job controller leaves a Job with this field to the job runner.
     if settings.run_jobs:
         spec["managedBy"] = MANAGED_BY
     return {**made, "spec": spec}

@@ -63,6 +63,7 @@ async def connect(login: Login, say: Say) -> asyncssh.SSHClientConnection:
             try:
                 async with asyncio.timeout(_CONNECT_SECONDS):
                     return await asyncssh.connect(address, login.port, options=options)
+            # No retry: the script carries a bootstrap token, which no other server may get.
             except asyncssh.HostKeyNotVerifiable:
                 raise DriverError(
                     f"the host key of {address} does not match the pinned key: it may be another server"
@@ -90,7 +91,9 @@ def _options(login: Login) -> asyncssh.SSHClientConnectionOptions:
     return asyncssh.SSHClientConnectionOptions(
         username=login.user,
         client_keys=[key],
+        # None accepts any host key. `run_script` then pins the key before it sends the script.
         known_hosts=(pinned, [], []) if pinned else None,
+        # Neither the SSH configuration nor the agent of the manager's user may influence the connection.
         config=None,
         agent_path=None,
         preferred_auth="publickey",

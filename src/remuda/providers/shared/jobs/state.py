@@ -39,7 +39,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     failure_domain: str = ""
     ssh_user: str = ""
     ssh_port: int = 0
-    by_user_data: bool = False  # the server runs the script itself: only its agent's first call tells
+    by_user_data: bool = False  # the server runs the script itself: only the first call of its agent proves that it did
     record: Mapping[str, Any] = {}  # the driver's own
 
 

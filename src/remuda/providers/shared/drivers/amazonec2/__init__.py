@@ -56,7 +56,7 @@ _LIFE = "life"  # in the record: how many instances of this machine have come an
 if find_spec("boto3") is None:
     raise ImportError("boto3 is not installed; install remuda[aws]")
 
-# It would write whole requests, with the data of users in them, into a log that is more talkative than usual.
+# At level DEBUG, botocore logs whole requests, which contain user data and its tokens.
 logging.getLogger("botocore").setLevel(logging.INFO)
 
 T = TypeVar("T")
@@ -238,8 +238,8 @@ class Amazonec2(Driver[Amazonec2Options]):
         return KeyPair(order, self.context.record, self._client, self._ask)
 
     async def _run(self, order: Order, request: Json) -> Json:
-        """AWS remembers a token for longer than the instance it stands for: one that stands for an instance that is
-        gone is followed by the next."""
+        """Start the instance. AWS remembers a token for longer than its instance lives, so each token of a terminated
+        instance is followed by the next one."""
         for life in range(int(self.context.record.value.get(_LIFE, 0)), _MOST_LIVES):
             token = hashlib.sha256(f"{order.uid} {life}".encode()).hexdigest()
 
@@ -253,6 +253,7 @@ class Amazonec2(Driver[Amazonec2Options]):
                 found = await self._ask("start the instance", run)
             if found is not None:
                 return found
+            # Store the count before the next request: a Job that is restarted must not ask with a spent token again.
             await self.context.record.save({**self.context.record.value, _LIFE: life + 1})
         raise DriverError(f"AWS has terminated {_MOST_LIVES} instances of this machine: check the reason in AWS")
 

@@ -90,7 +90,7 @@ class Bridge:
         """Create the bridge if needed and return its own address in the network."""
         ours = self._folder / _OURS
         if not await self._exists():
-            ours.touch()  # before the bridge: one that nobody marked would stay
+            ours.touch()  # before the bridge: after a crash, a bridge without the mark would never be deleted
             async with MAKE_BRIDGE:
                 await run("ip", "link", "add", self.name, "address", _own_hardware_address(self.name), "type", "bridge")
         addresses = await self._addresses()
@@ -145,8 +145,8 @@ class Bridge:
 
 
 def _own_hardware_address(name: str) -> str:
-    """A bridge without one borrows that of a host's end, and loses it with that host: for all the others whatever is
-    behind the bridge would be gone until they ask again."""
+    """Return a fixed hardware address for a bridge. Without one, a bridge takes the address of a host's interface and
+    loses it with that host: all other hosts would lose their gateway until their ARP entries expire."""
     digest = hashlib.sha256(name.encode()).digest()
     return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))  # 02: given by us, and one station's
 

@@ -123,7 +123,7 @@ class Folder:
             (self.path / name).mkdir(mode=0o755)
 
     def delete(self) -> None:
-        """host.json last: as long as it is there, the host is ours to remove."""
+        """Delete the folder, host.json last: as long as it exists, a repeated removal knows whose host this is."""
         if not self.path.is_dir():
             return
         for entry in sorted(self.path.iterdir(), key=lambda entry: entry.name == "host.json"):
@@ -172,7 +172,7 @@ class Folder:
     async def start(self, lower: Path, limits: groups.Limits, arguments: Sequence[str]) -> list[str]:
         """Starts the machine, which outlives us. Returns what could not be limited. Raises DriverError if it ended at
         once."""
-        await self.stop()  # what is left of a machine whose keeper was killed
+        await self.stop()  # processes of a machine whose keeper was killed may still run
         made = await asyncio.to_thread(groups.make, self.machine, limits, groups.hierarchies())
         command = (
             *("systemd-nspawn", "--quiet", "--directory=root", f"--machine={self.machine}", "--register=no"),
@@ -247,6 +247,7 @@ def keep(path: Path, content: bytes) -> None:
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(content)
         file.flush()
+        # Without it, a power failure after the rename could leave an empty file under the final name.
         os.fsync(file.fileno())
     part.replace(path)
 

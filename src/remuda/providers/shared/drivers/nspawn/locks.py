@@ -34,7 +34,7 @@ def folder_entries(folder: Path) -> list[Path]:
 
 
 def _lock(folder: Path) -> int | None:
-    """A descriptor that holds it until it is closed; None if somebody else has it, or has just dissolved it."""
+    """Return a descriptor that holds the lock until it is closed; None if another process holds or has deleted it."""
     path = folder / _LOCK
     folder.mkdir(parents=True, exist_ok=True, mode=0o755)
     try:
@@ -43,6 +43,8 @@ def _lock(folder: Path) -> int | None:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # The last holder may have deleted the file between open and flock: then this lock is on a file that nobody
+        # else can open, and excludes nobody.
         if os.stat(path).st_ino == os.fstat(descriptor).st_ino:
             return descriptor
     except (BlockingIOError, FileNotFoundError):

@@ -20,7 +20,7 @@ from remuda.providers.shared.drivers.spi import DriverError
 from remuda.runtime.steps import step
 
 _BOOK = Path("/run/remuda/subnets")
-_POOL = ipaddress.IPv4Network("198.19.0.0/16")  # set aside for tests of networks, and beside that of hosts without one
+_POOL = ipaddress.IPv4Network("198.19.0.0/16")  # for benchmarks (RFC 2544), and apart from the default subnet of hosts
 _PREFIX = 24
 
 TAKE_SUBNET = step("nspawn.take-subnet", "reserves a cluster's subnet on this machine")
