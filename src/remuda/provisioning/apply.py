@@ -61,6 +61,7 @@ async def apply(client: Client, target: Target, namespace: str, present: bytes |
 
 async def _send(client: Client, target: Target, namespace: str, obj: Json) -> bytes:
     name = obj["metadata"]["name"]
+    # The declaration decides about every field that it has, so a conflict with another field manager is no error.
     return await client.patch(target, namespace, name, obj, kind="apply", field_manager=FIELD_MANAGER, force=True)
 
 
@@ -93,6 +94,7 @@ def _covers(present: Any, wanted: Any) -> bool:
             and len(present) == len(wanted)
             and all(_covers(one, other) for one, other in zip(present, wanted, strict=True))
         )
+    # For Python 1 equals True; for JSON it does not.
     return bool(present == wanted) and isinstance(present, bool) == isinstance(wanted, bool)
 
 

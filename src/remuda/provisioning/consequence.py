@@ -90,7 +90,7 @@ def of_pool(pool: DesiredPool, standing: Standing | None) -> Consequence:
 
 
 def hold(pool: DesiredPool, standing: Standing) -> DesiredPool:
-    """The pool with what its machines were made from; all else of it as desired."""
+    """Return the pool with the template of its existing machines; everything else is as desired."""
     deployment = msgspec.json.decode(msgspec.json.encode(pool.deployment))
     deployment["spec"]["template"]["spec"]["infrastructureRef"] = standing.infrastructure
     return msgspec.structs.replace(pool, deployment=deployment, template=None)

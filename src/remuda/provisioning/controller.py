@@ -125,7 +125,7 @@ class ProvisioningController:
             held = await self._make(cluster, value)
         except _Stopped as stopped:
             problem = stopped.problem
-        except Conflict:
+        except Conflict:  # another writer was faster: the next run decides anew, and no condition reports it
             raise
         except (Retryable, StatusError) as error:
             problem = Problem("Failed", f"{error}; the controller retries", lasting=False)
@@ -182,6 +182,7 @@ class ProvisioningController:
         value = self._management.objects.raw("", name)
         if value is not None:
             present = MANAGEMENT_CLUSTER.decode(value)
+            # A user may choose this name, so it may be that of another cluster's management Cluster.
             if management.provisioning_key(present) != cluster.key:
                 raise _Stopped(
                     Problem(
@@ -199,6 +200,7 @@ class ProvisioningController:
     async def _make(self, cluster: Cluster, value: bytes) -> list[Consequence]:
         """Create or update the objects of a Cluster; return the consequences that are held."""
         present = self._capi_clusters.get(*cluster.key)
+        # Never take over a Cluster that another client has created: the deletion of this one would delete its machines.
         if present is not None and (owner := _foreign_owner(present, cluster)):
             raise _Stopped(Problem("NameTaken", f"Cluster {CAPI_CLUSTER.group} {present.key} {owner}"))
         if present is not None and present.metadata.deleting:
@@ -226,6 +228,7 @@ class ProvisioningController:
         problem: Problem | None,
         held: list[Consequence],
     ) -> None:
+        # Others may have written the object during this run: a status for the old version would only conflict.
         draft = Draft(CLUSTER.target, self._clusters.raw(*cluster.key) or value)
         facts = Facts(
             not_created=not_created,
@@ -268,6 +271,7 @@ class ProvisioningController:
             others += [(kind, obj) for obj in members(self._caches, kind, key)]
         for kind in _PROVIDERS:
             obj = self._caches.of(kind).get(*key)
+            # An object without our annotation was created by another client, and is not ours to delete.
             if obj is not None and apply.APPLIED in obj.metadata.annotations:
                 others.append((kind, obj))
         present = self._capi_clusters.get(*key)

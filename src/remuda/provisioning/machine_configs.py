@@ -100,6 +100,7 @@ class Materials:
         known = self._options.get(name)
         if known is not None and known[0] == state:
             return known[1]
+        # The cache holds only the metadata of definitions, without their schemas.
         found = known_options(msgspec.json.decode(await self._client.get(DEFINITION.target, "", name)))
         self._options[name] = (state, found)
         return found
@@ -110,6 +111,7 @@ class Materials:
             return
         place = credentials.place(said, cluster.metadata.namespace)
         try:
+            # Only its existence is checked: each Job reads the fields itself, so that changes take effect.
             await self._client.get(SECRETS, *place)
         except NotFound:
             raise _Problem(f"Secret {place} does not exist (cloudCredentialSecretName {said})") from None

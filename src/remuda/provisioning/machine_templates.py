@@ -4,8 +4,8 @@ The name of a template holds a hash of the driver's options, worked out as Ranch
 name, on either side. So a template never changes, and machines are replaced when, and only when, a pool comes to need
 another one. Labels, taints and credentials are kept beside the options (`common`) and are no part of the hash.
 
-A driver that learns a new option fills its default into every Config. That must replace nobody: an option the driver
-did not have when the pool was made counts only when somebody has set it to something else.
+A driver with a new option sets its default in every Config. That must not replace machines: an option that the driver
+did not have when the pool was created counts only if a user has set another value.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ def options(material: Material) -> Json:
         name: value
         for name, value in material.config.items()
         if (schema := material.options.get(name)) is not None
+        # An option that the driver has gained since counts only if it is set. With its default, an upgrade would
+        # replace all machines (rancher/rancher#40609).
         and (material.pinned is None or name in material.pinned or value != schema.get("default"))
     }
 
@@ -82,6 +84,7 @@ def digest(deployment: str, chosen: Mapping[str, Any]) -> str:
     """Return the digest of the JSON that Go would write: sorted keys, no empty values, special characters escaped."""
     kept = {name: value for name, value in chosen.items() if value is not None and value not in ("", [])}
     text = json.dumps(kept, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    # Go's encoding/json escapes these characters by default, and the digest must equal Rancher's.
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text_digest(deployment + text)

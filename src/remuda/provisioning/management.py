@@ -186,6 +186,7 @@ class ManagementController:
             return DONE
         management = MANAGEMENT_CLUSTER.decode(value)
         of = provisioning_key(management)
+        # A management Cluster has no namespace, so a manager of one namespace sees those of all others too.
         if of is None or self._namespace not in ("", of.namespace):
             return DONE  # somebody else's
         cluster = self._clusters.get(*of)
@@ -201,6 +202,7 @@ class ManagementController:
         return DONE
 
     async def _end(self, management: ManagementCluster, cluster: Cluster | None) -> Outcome:
+        # The Cluster must refer back: the spec of a management Cluster could name any Cluster to have it deleted.
         if cluster is not None and cluster.status.cluster_name == management.metadata.name:
             if not cluster.metadata.deleting:
                 with ignore_not_found():

@@ -72,6 +72,7 @@ class Objects:
         """Apply the desired objects of a Cluster; return the consequences that are held."""
         namespace = cluster.metadata.namespace
         owner = controlled_by(CLUSTER, cluster.metadata)
+        # This Cluster comes first: all other objects need its uid for their owner references.
         made = CAPI_CLUSTER.decode(await self._apply(CAPI_CLUSTER, namespace, desired.cluster, [owner], APPLY_CLUSTER))
         ruled, owned = controlled_by(CAPI_CLUSTER, made.metadata), cluster_owner(made)
         if desired.infrastructure is not None:
@@ -83,6 +84,7 @@ class Objects:
         for pool in desired.pools:
             standing = await self._standing(cluster.key, pool)
             said = consequence.of_pool(pool, standing)
+            # Apply the pool with its old template: all other changes of the pool still take effect.
             if said.held and standing is not None:
                 held.append(said)
                 pool = consequence.hold(pool, standing)
@@ -155,6 +157,7 @@ class Objects:
         deployments = {pool.deployment_name for pool in desired.pools}
         await self._prune_kind(MACHINE_DEPLOYMENT, key, deployments)
         used = {str(template["metadata"]["name"]) for template in desired.bootstrap_templates}
+        # During a rollout, MachineSets of earlier revisions still create Machines from their own templates.
         for owner in self._makers(key):
             config = owner.spec.template.spec.bootstrap.config_ref
             used |= {config.name} if config is not None else set()
@@ -162,6 +165,7 @@ class Objects:
 
     async def _prune_kind(self, kind: Kind[Any], cluster: Key, wanted: set[str]) -> None:
         for obj in members(self._caches, kind, cluster):
+            # Users may add objects of these kinds to the cluster: without our annotation, they stay.
             ours = apply.APPLIED in obj.metadata.annotations
             if ours and obj.metadata.name not in wanted and not obj.metadata.deleting:
                 await self._delete(kind.target, obj.key, obj.metadata.uid, PRUNE)

@@ -24,7 +24,7 @@ Json = dict[str, Any]
 POOL_NAME = "rke.cattle.io/rke-machine-pool-name"  # label of Machines
 DRIVER_OPTIONS = "remuda.dev/driver-options"  # annotation of a MachineDeployment: what the driver had when it was made
 _LINUX = "linux"
-_LONGEST_SECONDS = 2**31 - 1
+_LONGEST_SECONDS = 2**31 - 1  # durations of Cluster API are int32
 
 
 def deployment_name(cluster: str, pool: str) -> str:

@@ -227,7 +227,7 @@ class _Reader:
 
 
 def _merged(live: Json, manifest: Json) -> Json:
-    """The live object with the manifest's truth: whole fields of the root, labels and annotations one by one."""
+    """Return the live object with the manifest applied: root fields are replaced, labels and annotations merged."""
     metadata = copy_json(live["metadata"])
     for part in ("labels", "annotations"):
         given = manifest["metadata"].get(part) or {}

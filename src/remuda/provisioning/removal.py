@@ -66,7 +66,7 @@ def plan(left: Left) -> Stage:
         return Stage([*waits, _of_cluster(cluster)], delete)
     remaining = [*left.others, *((MACHINE, machine) for machine in left.machines)]
     remaining.sort(key=lambda one: _ORDER.index(one[0]))
-    for kind in _ORDER:  # the first sort that is left; what is controlled by another goes with it
+    for kind in _ORDER:  # one kind after the other; an object with a controller is deleted with that
         present = [(each, obj) for each, obj in remaining if each is kind]
         if present:
             ours = [(each, obj) for each, obj in present if not obj.metadata.deleting and not _goes_with(obj)]

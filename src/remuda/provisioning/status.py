@@ -118,6 +118,7 @@ def _ready(facts: Facts, problem: Problem | None) -> Condition:
         return condition(
             READY, UNKNOWN, "Waiting", "waiting for the RKEControlPlane to report its first Ready condition"
         )
+    # This Ready is about an earlier generation: copied, it would claim that the last change is applied.
     if said.status == conditions.TRUE and _outdated(facts.control_plane):
         return condition(
             READY, UNKNOWN, "Waiting", "waiting for the RKEControlPlane controller to reconcile the last change"
@@ -180,7 +181,7 @@ def write_removal(status: Json, cluster: Cluster, reason: str, message: str) -> 
         condition(REMOVED, UNKNOWN, reason, message),
         condition(READY, False, "Removing", message),
         condition(RECONCILING, True, "Removing", message),
-        condition(STALLED, False, "NotStalled"),  # what a person had to end ends with the cluster
+        condition(STALLED, False, "NotStalled"),  # a deletion removes the cause of a stall
     ]
     conditions.put(status, news, generation=cluster.metadata.generation, remove=[HELD])
     status.pop("ready", None)

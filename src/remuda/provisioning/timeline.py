@@ -141,8 +141,8 @@ def _with_spans(moments: Iterable[Moment]) -> Iterator[Moment]:
 
 
 def _course(machine: Json, now: float) -> MachineTimeline:
-    """Up to the stage it is in. A stage that ended before the one ahead of it has been gone through again since: how
-    long it took is no longer known, nor of those behind it."""
+    """Return the stages up to the current one. If a stage ended before the previous stage, the Machine has gone through
+    that one again: the duration of this stage and of all later ones is unknown."""
     found = {str(one.get("type")): one for one in (machine.get("status") or {}).get("conditions") or ()}
     at = clock.parse(machine["metadata"]["creationTimestamp"])
     stages = []

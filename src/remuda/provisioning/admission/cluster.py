@@ -70,6 +70,7 @@ def transitions(old: Cluster, new: Cluster) -> list[FieldError]:
 
 
 def among(review: Review, old: Cluster | None, new: Cluster) -> Verdict:
+    # No policy may keep a Cluster from being deleted, or a change of metadata from being written.
     if new.metadata.deleting or (old is not None and old.spec == new.spec):
         return ALLOWED
     errors: list[FieldError] = []

@@ -146,7 +146,7 @@ def _material(
         return None
     noted = (deployment["metadata"].get("annotations") or {}).get(DRIVER_OPTIONS)
     known = _options(review, reference.kind)
-    if not known:  # what the driver has is not seen here: then only what is edited now counts as set
+    if not known:  # the driver's options are not visible here: only those that this edit changes count
         before = stored or {}
         known = {name: {"default": before.get(name)} for name in {*options(config), *options(before)}}
     return Material(config=config, options=known, pinned=pinned_options(pool, noted))

@@ -55,8 +55,8 @@ def _together(pools: Sequence[MachinePool], path: str) -> list[FieldError]:
 
 
 def transitions(old: Sequence[MachinePool], new: Sequence[MachinePool], path: str) -> list[FieldError]:
-    """A cluster may be declared without pools, for hosts that register themselves. Taking all of them away is another
-    matter: it deletes every machine."""
+    """Deny the removal of all pools, which would delete every machine. A cluster may be created without pools, for
+    hosts that register themselves."""
     if not old or new:
         return []
     kept = roles_without_machines(old)
