@@ -119,6 +119,7 @@ class Resolved(msgspec.Struct, kw_only=True):
     s3: S3Access | None = None
     problems: list[Wait] = msgspec.field(default_factory=list)
 
+    # The default would print passwords and keys into logs and tracebacks.
     def __repr__(self) -> str:
         return "<Resolved>"
 
@@ -290,6 +291,7 @@ async def _files_of(named: Named, plane: RKEControlPlane, kind: str, source: Fil
 
 
 def _authorized(held: Held, annotation: str, plane: RKEControlPlane) -> None:
+    # As in Rancher, the owner of an object decides which clusters may have its contents on their nodes.
     allowed = {name.strip() for name in held.annotations.get(annotation, "").split(",")}
     if not allowed & {plane.metadata.name, plane.spec.cluster_name}:
         raise _Problem(
@@ -305,6 +307,7 @@ async def _config_value(named: Named, plane: RKEControlPlane, value: str) -> str
     key = config_value_key(value)
     if key is None:
         raise _Problem(f"RKEControlPlane {plane.key}", f"{value} is not secret://namespace:name")
+    # The manager reads with its own rights: Secrets of all namespaces would be open to every author of a spec.
     if key.namespace != plane.metadata.namespace:
         raise _Problem(
             f"RKEControlPlane {plane.key}",

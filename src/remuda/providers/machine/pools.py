@@ -78,6 +78,7 @@ class Pools:
     def __init__(self, manager: Manager, rules: Rules, jobs: Informer[Job]) -> None:
         self._client = manager.client
         self._rules = rules
+        # A lock exists only while a machine holds it or waits for it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._machines = manager.caches.of(MACHINE)
         self._machines.index(_BY_POOL, lambda machine: (pool_of(machine).place,))
@@ -134,6 +135,7 @@ class Pools:
         present = self.failures.get(pool.namespace, pool.config_map)
         async with RECORD:
             if present is not None:
+                # Two machines may fail at once: with the version, one write fails and is repeated, so both count.
                 metadata = {"resourceVersion": present.metadata.resource_version}
                 patch = {"metadata": metadata, "data": data}
                 await self._client.patch(CONFIG_MAPS, pool.namespace, pool.config_map, patch)

@@ -99,6 +99,7 @@ def records_author(uses_of: UsesOf) -> AdmissionFunction:
             wanted[capi_names.CLONED_FROM_NAME] = before[capi_names.CLONED_FROM_NAME]
         if MASTERS in review.groups and said.get(AUTHOR, "") not in ("", before.get(AUTHOR, "")) and _reads(said):
             wanted[AUTHOR] = said[AUTHOR]  # an administrator restores an object
+        # A controller that clones a template is not the author: the author of the template counts.
         elif is_clone(review):
             wanted[AUTHOR] = None
         elif uses_of(review, review.new) and (_fresh(review, uses_of) or _takes_over(review)):

@@ -54,6 +54,7 @@ def configure(run: Run, order: RolloutOrder, host: Host, tier: Tier) -> HostStat
         return blocked
     run.acts.append(Deliver(host.name, desired, run.explain(host, desired)))
     if change in progress.RESTARTING:
+        # The host counts as stopped for the rest of this decision, so that no second voter restarts with it.
         run.guard.disturb(host)
         order.take(host, tier)
     return _status(run, "configuring", tier, host, "PlanDelivered", "waiting for plan to be applied", since=run.now)
@@ -84,6 +85,7 @@ def _begin(run: Run, order: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
             "no plan is written while the cluster itself waits",
             since=host.connected_since,
         )
+    # From here on the host may join etcd at any moment, so no other host may join or leave in this decision.
     run.acts.append(Deliver(host.name, run.desired(host), "first plan"))
     if host.roles.etcd:
         run.changes.begin(host)
