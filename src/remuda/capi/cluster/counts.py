@@ -1,4 +1,5 @@
-"""Machines of a Cluster, counted: the control plane's by its provider or by us, the workers' from who owns them.
+"""Numbers of a Cluster's Machines: the control plane's from its provider or from Machines, the workers' from their
+owners.
 
 A number that was not reported is omitted; it is not zero.
 """
@@ -16,7 +17,7 @@ from remuda.capi.types import Machine, MachineDeployment, MachineSet
 from remuda.kube.conditions import is_true
 
 _FIELDS = ("desiredReplicas", "replicas", "readyReplicas", "availableReplicas", "upToDateReplicas")
-_MOST_VERSIONS = 32
+_MOST_VERSIONS = 32  # limit of the schema
 
 Numbers = tuple[int | None, int | None, int | None, int | None, int | None]  # in the order of _FIELDS
 

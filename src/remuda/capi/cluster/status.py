@@ -36,7 +36,7 @@ from remuda.kube.objects import Condition
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.remote import Connection
 
-# A Machine without an UpToDate condition counts only when it is older than this.
+# A Machine without an UpToDate condition counts only when it is older than this; upstream's value.
 _UP_TO_DATE_AFTER_SECONDS = 10.0
 
 _AVAILABLE_FROM = (
@@ -278,7 +278,8 @@ def _age(seen: Observed, machine: Machine) -> float:
 
 
 def _movements(seen: Observed) -> list[Condition]:
-    """Rolling out and scaling, of everything that may do so; a control plane takes part in what it reports."""
+    """Return RollingOut, ScalingUp and ScalingDown of all owners of Machines. A control plane counts only for those
+    conditions that it reports."""
     if seen.control_plane.error is not None:
         return [_unreadable(type, seen.control_plane.error) for type in ("RollingOut", "ScalingUp", "ScalingDown")]
     deployments = _reporters_of("MachineDeployment", seen.members.deployments)

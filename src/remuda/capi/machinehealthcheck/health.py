@@ -129,7 +129,7 @@ def _startup(facts: Facts, timeout: int | None, now: float) -> _Findings:
 
 
 def _may_start_since(machine: Machine, cluster: Cluster) -> float:
-    """A Machine can be expected to start once everything it needs is there."""
+    """Return the time from which a Machine could start: everything that it needs exists since then."""
     needed = [
         find(cluster.status.conditions, "ControlPlaneInitialized"),
         find(cluster.status.conditions, "InfrastructureReady"),

@@ -20,7 +20,7 @@ from remuda.kube.objects import Condition
 REMEDIATION_ALLOWED = "RemediationAllowed"
 DEFAULT_MOST = "100%"
 
-_MOST_TARGETS = 10_000  # what the schema holds
+_MOST_TARGETS = 10_000  # limit of the schema
 _MOST_NAMES = 3
 _RANGE = re.compile(r"\[([0-9]+)-([0-9]+)\]", re.ASCII)
 

@@ -23,7 +23,7 @@ from remuda.kube.objects import Condition
 
 Json = dict[str, Any]
 
-_MOST_VERSIONS = 100
+_MOST_VERSIONS = 100  # limit of the schema
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
