@@ -122,6 +122,7 @@ class ClusterRegistrationController:
                 ) from None
         elif present.metadata.annotations.get(SITE) != digest:
             found = SECRET.decode(await self._client.get(SECRETS, *present.key))
+            # The token stays: commands that users have copied remain valid.
             token = found.data.get(TOKEN, b"").decode() or tokens.make("cluster", cluster.key).text
             made = self._secret(cluster, name, token, variables)
             patch = {

@@ -69,6 +69,7 @@ async def keep(
     cluster = plane.spec.cluster_name
     key = Key(plane.metadata.namespace, secret_name(plane, proxied=proxied))
     seen = secrets.get(*key)
+    # A user may supply this Secret: an existing kubeconfig of another owner is never overwritten.
     if seen is not None and not is_ours(seen.metadata, plane):
         return Kept(present=True, foreign=True)
     if endpoint is None or not signing:

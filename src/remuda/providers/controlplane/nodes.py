@@ -124,6 +124,7 @@ def _taint(text: str) -> Json:
 
 async def leave(client: Client, distro: Distro, node_name: str) -> Wait | None:
     """Ask the member to leave etcd. Return why it was not asked, or None if it was."""
+    # Not from a cache: a member that leaves because of outdated facts cannot be brought back.
     nodes = await _etcd_nodes(client)
     leaver = next((node for node in nodes if node.metadata.name == node_name), None)
     if leaver is None:

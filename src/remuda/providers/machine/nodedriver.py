@@ -79,6 +79,7 @@ class NodeDrivers:
     async def _serve(self, driver: NodeDriver, value: bytes) -> Outcome:
         draft = Draft(NODE_DRIVER.target, value)
         draft.add_finalizer(FINALIZER)
+        # Before the kinds are installed: a driver that is deleted in between would leave CRDs that nobody deletes.
         draft = Draft(NODE_DRIVER.target, await save(self._client, draft, PROTECT))
         try:
             found = await self._find(driver)
@@ -138,6 +139,7 @@ class NodeDrivers:
             used = await self._in_use(name)
             if used:
                 return await self._wait(driver, draft, used)
+            # Stop the controller before its kinds are deleted, because it watches them.
             await self._stop(name)
             for definition in definitions.definition_names(name):
                 await self._uninstall(name, definition)

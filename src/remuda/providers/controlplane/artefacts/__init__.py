@@ -3,9 +3,9 @@
     <distro>/<version>/<arch>/<name>
                               SHA256SUMS    which of them count, with their checksums; `sha256sum -c` reads it
 
-A file counts when it is listed, and it is listed last: whatever somebody who was killed leaves behind is not seen by
-anybody and taken away by the next one who adds something. So what `lookup` tells is whole, also while somebody adds to
-it, and needs no restart of whoever asks.
+A file counts once it is listed, and it is listed last: files that a killed process leaves behind are invisible, and the
+next addition deletes them. So `lookup` returns only complete files, even during an addition, and a running manager sees
+new files without a restart.
 """
 
 from __future__ import annotations

@@ -107,9 +107,9 @@ def _roles(host: Host) -> dict[str, Any]:
 
 
 def _serve_verifiably(values: dict[str, Any], place: layout.Layout, component: str) -> None:
-    """Left alone, these components sign a certificate for themselves, for one year, and nobody renews it: a probe that
-    trusts it fails a year later. They serve the API server's instead, which the distribution renews and the cluster's
-    authority has signed. The user's own choice stands."""
+    """Make a component serve a certificate that a probe can verify. By default it signs one for itself, for one year,
+    and nobody renews it: a probe that trusts it fails a year later (rancher/rancher#41125). It serves the API server's
+    certificate instead, which the cluster's CA has signed and the distribution renews. A user's own choice counts."""
     added = []
     if not argument(values, component, "tls-cert-file") and not argument(values, component, "cert-dir"):
         pair = f"{place.server}/tls/serving-kube-apiserver"

@@ -98,8 +98,8 @@ def _authorities(cluster: Cluster, host: Host, place: layout.Layout) -> list[Fil
 
 
 def _manager(cluster: Cluster, place: layout.Layout) -> list[File]:
-    """While several authorities vouch for the manager, hosts are told of all: those that registered when there was one
-    go on when its certificate becomes another's."""
+    """Return a file with all CAs of the manager, while there are several: hosts that registered with one CA stay
+    connected when another CA signs the manager's certificate."""
     at = cluster.tunnel
     if at is None or at.authority.count(b"BEGIN CERTIFICATE") < 2:
         return []
@@ -251,8 +251,8 @@ def _without_nothing(value: Any) -> Any:
 
 
 def stored_gzip(content: bytes) -> bytes:
-    """gzip without compression: what compressors make of the same bytes differs from one to the next, and plans must
-    not."""
+    """Return gzip without compression: compressors differ in their output for the same input, and a plan must always
+    have the same bytes."""
     blocks = [content[start : start + 0xFFFF] for start in range(0, len(content), 0xFFFF)] or [b""]
     body = b"".join(
         struct.pack("<BHH", index == len(blocks) - 1, len(block), len(block) ^ 0xFFFF) + block

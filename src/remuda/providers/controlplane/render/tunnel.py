@@ -124,6 +124,7 @@ def parse(text: str) -> Shown | None:
 def proves(shown: Shown, key: bytes, uid: str) -> bool:
     """Return whether the token belongs to the Machine with this uid, in constant time; without a key always False."""
     expected = _mac(key, shown.cluster, shown.machine, uid)
+    # Without a key anybody can compute the mac. The comparison still comes first, so that its time reveals nothing.
     return hmac.compare_digest(expected, shown.mac) and bool(key)
 
 

@@ -92,6 +92,7 @@ class RancherMachine(Driver[Any]):
         if self.context.record.value.get(_RECORD):
             self.context.say("removing what an earlier attempt of the same name left behind")
             await self._remove(order, program, store)
+        # Before the program runs: without this record, `remove` assumes that no server was requested.
         await self.context.record.save({_RECORD: order.name})
         script = store / "install.sh"
         _write(script, user_data)
@@ -102,6 +103,7 @@ class RancherMachine(Driver[Any]):
         try:
             code, words = await self._run(order, program, store, [*arguments, *lists, order.name], environment)
         finally:
+            # The script contains a bootstrap token, which must not stay on disk.
             script.unlink(missing_ok=True)
         if code == _BAD_OPTIONS:
             raise BadOptions(words)

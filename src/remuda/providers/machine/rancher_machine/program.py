@@ -101,6 +101,7 @@ def _check(origin: str, wanted: str, actual: str) -> None:
 
 async def _kept(driver: str, url: str, checksum: str, directory: Path) -> tuple[Path, str]:
     name = f"{PREFIX}{driver}"
+    # Without a checksum, the file behind the URL may have changed, so it is downloaded again.
     if checksum:
         present = directory / checksum.lower() / name
         if present.exists():
@@ -165,6 +166,7 @@ def _from_zip(content: bytes) -> Mapping[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = [member for member in archive.infolist() if _is_driver(member.filename)]
+            # The size of the download is no limit: a small archive can unpack to any size.
             if sum(member.file_size for member in members) > _MOST_BYTES:
                 raise Unobtainable("the archive's content is too large for a driver")
             return {member.filename: archive.read(member) for member in members}

@@ -91,6 +91,7 @@ class Balancer:
             return
         content = _read(path)
         await self._take(json.loads(content))
+        # Only now: a configuration that failed is tried again, and is not reported as the one that is served.
         self._stamp, self._revision = stamp, revision(content)
 
     async def _take(self, config: dict[str, Any]) -> None:
