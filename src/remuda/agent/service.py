@@ -64,9 +64,16 @@ def _quoted(word: str) -> str:
 
 def environment_file(environment: Mapping[str, str]) -> str:
     names = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-    lines = [f"{name}={_quoted(environment[name])}\n" for name in names if environment.get(name)]
+    lines = [f"{name}={_quoted_value(environment[name])}\n" for name in names if environment.get(name)]
     fallback = environment.get("CATTLE_AGENT_FALLBACK_PATH")
-    return "".join(lines) + (f"PATH={_quoted(fallback)}\n" if fallback else "")
+    return "".join(lines) + (f"PATH={_quoted_value(fallback)}\n" if fallback else "")
+
+
+def _quoted_value(value: str) -> str:
+    """Quote a value of an EnvironmentFile. Unlike in units, systemd expands nothing there: a % stays as it is."""
+    for sign in ("\\", '"', "`", "$"):
+        value = value.replace(sign, f"\\{sign}")
+    return f'"{value}"'
 
 
 def uninstall_script(place: Layout) -> str:
