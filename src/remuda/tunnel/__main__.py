@@ -172,19 +172,22 @@ def main(arguments: list[str]) -> int:
     # Block the signals and wait for them below: a handler could run while its own thread holds a lock.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     client = Client(lambda: load(path), _StatusReporter(status_file).report, _reset_watchdog)
-    runner = threading.Thread(target=_run, args=(client,), name="tunnel")
+    ended = threading.Event()
+    runner = threading.Thread(target=_run, args=(client, ended), name="tunnel")
     runner.start()
     signal.sigwait(_STOP_SIGNALS)
-    ended_well = runner.is_alive()
+    crashed = ended.is_set()
     client.stop()
     runner.join()
-    return 0 if ended_well else 1
+    return 1 if crashed else 0
 
 
-def _run(client: Client) -> None:
+def _run(client: Client, ended: threading.Event) -> None:
     try:
         client.run()
     finally:
+        # Before the signal: the main thread may run first, while this thread is still alive.
+        ended.set()
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
 

@@ -10,12 +10,13 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from remuda.providers.bootstrap.assets import agent_zipapp
-from remuda.tunnel import websocket_client
+from remuda.tunnel import __main__, websocket_client
 from remuda.tunnel.__main__ import ConfigError, load
 from tests.lab.certificates import Authority, write
 from tests.lab.pipes import pipe
@@ -276,3 +277,17 @@ def test_invalid_tunnel_settings_raise_config_error_with_reason(tmp_path: Path, 
     file.write_text(content)
     with pytest.raises(ConfigError, match=reason):
         load(str(file))
+
+
+def test_crash_is_recorded_before_the_main_thread_is_woken(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    recorded: list[bool] = []
+
+    class Crashing:
+        def run(self) -> None:
+            raise RuntimeError("a defect")
+
+    monkeypatch.setattr(signal, "pthread_kill", lambda thread, number: recorded.append(ended.is_set()))
+    with pytest.raises(RuntimeError):
+        __main__._run(Crashing(), ended)  # type: ignore[arg-type]
+    assert recorded == [True]
