@@ -139,7 +139,8 @@ class Authorizer:
         if before is None or (after is not None and hosts.roles(after.metadata.labels).control_plane):
             return
         key = self._admitted.pop(before.metadata.uid, None)
-        if key is None:
+        # A new Machine of the same name may be admitted before the deletion of the old one arrives. The session is its.
+        if key is None or key in self._admitted.values():
             return
         why = "its Machine was deleted" if after is None else "its Machine is no longer part of the control plane"
         for session in self._sessions.of(key.cluster):

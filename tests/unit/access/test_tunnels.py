@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from remuda.access.clusters import Clusters
@@ -322,6 +323,21 @@ async def test_tunnel_session_is_displaced_only_by_the_same_node(harness: Tunnel
     ended = harness.sessions.last_end(Key("c-prairie", "roan"))
     assert ended is not None
     assert "displaced by a new session" in ended.reason
+
+
+async def test_late_deletion_of_an_old_machine_keeps_session_of_new_machine_of_that_name(
+    harness: TunnelAuthorizationHarness,
+) -> None:
+    await harness.cluster("prairie")
+    uid = await harness.machine("roan", "prairie")
+    await harness.connect(token("c-prairie", "roan", uid))
+    await harness.until(lambda: harness.nodes("c-prairie") == {"roan"})
+    old = harness.machines.get(NAMESPACE, "roan")
+    assert old is not None
+    before = msgspec.structs.replace(old, metadata=msgspec.structs.replace(old.metadata, uid="old"))
+    harness.authorizer._admitted["old"] = Key("c-prairie", "roan")
+    harness.authorizer._machine_changed(before, None, False)
+    assert harness.nodes("c-prairie") == {"roan"}
 
 
 async def test_tunnel_session_ends_when_its_machine_is_deleted_and_cannot_reconnect(
