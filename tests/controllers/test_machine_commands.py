@@ -15,8 +15,9 @@ import pytest
 
 from remuda.capi.inventory import NAMESPACE as OURS
 from remuda.capi.types import MACHINE
+from remuda.kube.client import Client
 from remuda.kube.core import JOBS, NAMESPACES, PODS, SECRETS
-from remuda.providers.machine import definitions, options
+from remuda.providers.machine import definitions, leaks, options
 from remuda.providers.shared.drivers.sim import Sim
 from remuda.providers.shared.drivers.simcloud import FileCloud, ServerRequest
 from remuda.providers.shared.drivers.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, Address
@@ -204,8 +205,31 @@ async def test_servers_without_a_machine_are_leaks(engine: Engine, tmp_path: Pat
     table, found = await asyncio.gather(remuda(engine, *arguments), remuda(engine, *arguments, "-o", "json"))
     assert (table.code, found.code) == (1, 1)
     assert [line.split()[:4] for line in table.out.splitlines()[1:]] == [["sim", "server", "3", "lost"]]
-    leaks: list[dict[str, Any]] = json.loads(found.out)
-    assert [(leak["name"], leak["machine"]) for leak in leaks] == [("lost", f"{namespace}/lost")]
+    listed: list[dict[str, Any]] = json.loads(found.out)
+    assert [(leak["name"], leak["machine"]) for leak in listed] == [("lost", f"{namespace}/lost")]
+
+
+async def test_server_of_a_machine_created_during_the_search_is_no_leak(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespace = await engine.namespace()
+    uid = await uses_sim(engine, namespace)
+    plane = await engine.get(NAMESPACES, "", "kube-system")
+    assert plane is not None
+    cloud = FileCloud(tmp_path / "sim" / f"{namespace}.jsonl")
+    tags = {TAG_OWNER: plane["metadata"]["uid"], TAG_UID: uid, TAG_MACHINE: f"{namespace}/new"}
+    await cloud.create(ServerRequest(name="new", tags=tags))
+    in_use, asked = leaks._in_use, 0
+
+    async def without_owners_at_first(client: Client, driver: str) -> Any:
+        nonlocal asked
+        owned, uses = await in_use(client, driver)
+        asked += 1
+        return (set(), uses) if asked == 1 else (owned, uses)
+
+    monkeypatch.setattr(leaks, "_in_use", without_owners_at_first)
+    assert list((await leaks.find(engine.client, leaks.Place(tmp_path), ["sim"])).leaks) == []
+    assert asked == 2
 
 
 async def test_failed_leak_check_is_not_reported_as_no_leaks(engine: Engine, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ own machine: only the manager can look there (`Place`), and clients elsewhere as
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -121,9 +121,17 @@ async def find(client: Client, place: Place, only: Sequence[str] = ()) -> Found:
                     unknown.append(f"{name}: {error}")
             except (DriverError, credentials.BadReference, StatusError, OSError) as error:
                 unknown.append(f"{name}: {error}")
-        for key in [key for key in leaks if key[0] == name and key[1] in owned]:
-            del leaks[key]
+        _drop(leaks, name, owned)
+        if any(key[0] == name for key in leaks):
+            # A machine that was created since its owners were listed may have its server already. Owners listed only
+            # after the servers would miss those that were removed meanwhile, with their server.
+            _drop(leaks, name, (await _in_use(client, name))[0] | (await _shared(client, name))[0])
     return Found(in_order(leaks.values()), unknown, looked)
+
+
+def _drop(leaks: dict[tuple[str, str], Leak], driver: str, owned: Collection[str]) -> None:
+    for key in [key for key in leaks if key[0] == driver and key[1] in owned]:
+        del leaks[key]
 
 
 async def has_local_drivers(client: Client, only: Sequence[str] = ()) -> bool:

@@ -53,7 +53,7 @@ def files(cluster: Cluster, host: Host, configuration: Configuration, servers: S
         *tunnel.files(cluster, host),
         *_manager(cluster, place),
     ]
-    return list({file.path: file for file in found}.values())  # a file of the user's that is ours too is ours
+    return list({file.path: file for file in found}.values())  # of two files at one path, the last one wins
 
 
 def vanished(before: Plan, now: Sequence[File], place: layout.Layout) -> list[File]:
