@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from remuda.access.types import Quota
-from remuda.app import controllers, process, webhooks
+from remuda.app import controllers, health, process, webhooks
 from remuda.app.access import Access, administration_endpoints, kubernetes
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
 from remuda.app.node_server import NodeServer
@@ -171,7 +171,7 @@ async def _manage(
     checks = {"start": lambda: "" if begun.is_set() else "still starting"}
     if election is not None:
         checks["lease"] = election.problem
-    async with process.health_served(settings.health, manager, checks):
+    async with health.served(settings.health, manager, checks):
         # Check what the API server supports before anything is written.
         if found_at is not None:
             await unless(stop, webhooks.require(client))

@@ -1,10 +1,6 @@
 """Common runner of long-running commands: one event loop, clean shutdown on signals, logs and spans.
 
-It also holds the health server of a process that runs controllers, and the text of listening addresses in messages.
-
-Spans are exported over OTLP if OpenTelemetry's own environment variables ask for it: `OTEL_EXPORTER_OTLP_ENDPOINT` or
-`OTEL_EXPORTER_OTLP_TRACES_ENDPOINT` turns it on. The SDK reads all other variables itself:
-`OTEL_EXPORTER_OTLP_HEADERS`, `OTEL_TRACES_SAMPLER`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_SDK_DISABLED`.
+It also holds the text of listening addresses in messages.
 """
 
 from __future__ import annotations
@@ -17,17 +13,12 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-from remuda.app import AppError
+from remuda.app import AppError, tracing
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings, set_up
-from remuda.runtime import guard, tracing
-
-if TYPE_CHECKING:
-    from remuda.runtime.health import Check
-    from remuda.runtime.manager import Manager
+from remuda.runtime import guard
 
 # The thread that writes to disk needs the interpreter lock after every commit, while the event loop is busy. By default
 # it would get the lock after 5 ms, which is several times the duration of the commit.
@@ -37,18 +28,11 @@ _SWITCH_SECONDS = 0.0005
 # nothing and costs a tenth of the CPU time.
 _COLLECT_AFTER = (20_000, 20, 50)
 
-
-_OTLP_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-
 Address = tuple[str, int]  # that a command listens on
 
 
 class StartRefused(AppError):
     """The command cannot start or continue; the text tells the user why, and what to do."""
-
-
-class TracingUnavailable(AppError):
-    """An exporter is configured, but its packages are not installed."""
 
 
 def run(
@@ -59,12 +43,12 @@ def run(
     tune()
     _allow_many_files()
     try:
-        stop_tracing = start_tracing(command)
+        stop_tracing = tracing.start(command)
         try:
             return _run(_until_signalled(serve))
         finally:
             stop_tracing()
-    except (StartRefused, TracingUnavailable) as refused:
+    except (StartRefused, tracing.TracingUnavailable) as refused:
         print(f"remuda {command}: {refused}", file=sys.stderr)
         return 1
     finally:
@@ -115,36 +99,6 @@ def _allow_many_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def start_tracing(command: str, environment: Mapping[str, str] = os.environ) -> Callable[[], None]:
-    """Start the export of spans if it is configured. Return the function that sends the last spans and ends it."""
-    variable = next((name for name in _OTLP_ENDPOINTS if environment.get(name)), "")
-    if not variable or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return lambda: None
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError as error:
-        raise TracingUnavailable(
-            f"{variable} is set, but the exporter of spans is not installed ({error}); "
-            f"install it with `pip install 'remuda[otel]'`, or unset the variable"
-        ) from None
-    named = {} if environment.get("OTEL_SERVICE_NAME") else {"service.name": f"remuda-{command}"}
-    provider = TracerProvider(resource=Resource.create(named))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    tracing.enable(provider.get_tracer("remuda"))
-
-    def stop() -> None:
-        tracing.enable(None)
-        provider.shutdown()
-
-    return stop
-
-
-# -- addresses
-
-
 def shown(address: Address) -> str:
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -154,39 +108,3 @@ def why_not(error: OSError) -> str:
     """Return the system's error message; a resolver's error has a negative number and its own message."""
     number = error.errno or 0
     return os.strerror(number) if number > 0 else error.strerror or str(error)
-
-
-# -- health
-
-
-@asynccontextmanager
-async def health_served(address: Address | None, manager: Manager, checks: Mapping[str, Check]) -> AsyncIterator[None]:
-    """Serve liveness, readiness and metrics for the duration of the block, if an address is given.
-
-    Raises StartRefused if it cannot listen there.
-    """
-    if address is None:
-        yield
-        return
-    from remuda.runtime.health import HealthServer  # imported only if it is used
-
-    server = HealthServer(
-        {"caches": lambda: _unfilled(manager), "watches": lambda: _unreadable(manager), **checks},
-        manager.metrics.render,
-    )
-    try:
-        await server.start(*address)
-    except OSError as error:
-        raise StartRefused(f"cannot listen on {shown(address)} for --health-listen: {why_not(error)}") from None
-    try:
-        yield
-    finally:
-        await server.stop()
-
-
-def _unfilled(manager: Manager) -> str:
-    return "; ".join(f"{target.plural} not cached: {why}" for target, why in manager.caches.missing.items())
-
-
-def _unreadable(manager: Manager) -> str:
-    return "; ".join(f"cannot watch {target.plural}: {why}" for target, why in manager.caches.unreadable.items())

@@ -12,7 +12,7 @@ import msgspec
 from remuda.access.setup import allow_own_tokens
 from remuda.access.types import Quota
 from remuda.apiserver.server import ApiServer
-from remuda.app import apiserver, controllers, node_server, process
+from remuda.app import apiserver, controllers, health, node_server, process
 from remuda.app.access import Access, UserTokens, administration_endpoints, audit_denied_requests, embedded
 from remuda.app.apiserver import ServerSettings
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
@@ -69,7 +69,7 @@ async def serve(settings: UpSettings, stop: asyncio.Event) -> int:
     try:
         manager = Manager(server.client())
         manager.at_lead(announce_ready)
-        async with process.health_served(settings.health, manager, {}):
+        async with health.served(settings.health, manager, {}):
             # The embedded API server always has the CRDs of Cluster API: providers need them, whichever core runs.
             await controllers.install(server.client(), (*controllers.GROUPS["core"], *chosen))
             kinds_missing = ""

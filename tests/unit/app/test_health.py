@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 
 from remuda.apiserver.server import ApiServer, ServerSettings
-from remuda.app.process import health_served
+from remuda.app.health import served
 from remuda.kube.client import Change
 from remuda.kube.errors import UnreadableWatch
 from remuda.runtime.caches import Caches
@@ -34,7 +34,7 @@ async def test_readyz_fails_when_watch_stream_is_malformed(tmp_path: Path) -> No
     address = ("127.0.0.1", free_port())
     try:
         async with (
-            health_served(address, manager, {}),  # type: ignore[arg-type]
+            served(address, manager, {}),  # type: ignore[arg-type]
             aiohttp.ClientSession(f"http://127.0.0.1:{address[1]}") as session,
             session.get("/readyz") as answer,
         ):

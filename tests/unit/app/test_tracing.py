@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from remuda.access.audit import Audit
 from remuda.access.interfaces import Caller
-from remuda.app import process
+from remuda.app import tracing as exporter
 from remuda.kube.objects import Key
 from remuda.kube.web import Request
 from remuda.runtime import tracing
@@ -75,7 +75,7 @@ def attributes(span: Any) -> dict[str, Any]:
 
 async def exported(collector: Collector) -> dict[str, Any]:
     """Run a reconcile with a step, a Job and a proxied request; return the spans by name."""
-    stop = process.start_tracing("up")
+    stop = exporter.start("up")
     with tracing.span("reconcile", {"remuda.controller": "machine"}):
         async with STEP:
             await asyncio.sleep(0)
@@ -109,7 +109,7 @@ async def test_proxied_request_joins_the_trace_of_its_caller(collector: Collecto
 
 
 async def test_malformed_traceparent_starts_a_trace(collector: Collector) -> None:
-    stop = process.start_tracing("up")
+    stop = exporter.start("up")
     tracing.record("proxy request", 0.5, {}, traceparent="00-nonsense\udcff")
     await asyncio.to_thread(stop)
     assert not collector.spans["proxy request"].parent_span_id
@@ -119,7 +119,7 @@ async def test_background_task_leaves_the_span_of_the_reconcile(collector: Colle
     async def records() -> None:
         tracing.record("later", 0.0, {})
 
-    stop = process.start_tracing("up")
+    stop = exporter.start("up")
     current.set(Running("machine", "Machine", Key("default", "one")))
     with tracing.span("reconcile", {}):
         await asyncio.create_task(records(), context=detached())
@@ -129,21 +129,21 @@ async def test_background_task_leaves_the_span_of_the_reconcile(collector: Colle
 
 @pytest.mark.parametrize("environment", [{}, {ENDPOINT: ""}, {ENDPOINT: "http://x", "OTEL_SDK_DISABLED": "true"}])
 async def test_without_an_endpoint_nothing_is_recorded(environment: dict[str, str]) -> None:
-    process.start_tracing("up", environment)()
+    exporter.start("up", environment)()
     assert tracing.span("reconcile", {}) is tracing.span("reconcile", {})
 
 
 async def test_missing_exporter_refuses_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
-    with pytest.raises(process.TracingUnavailable, match=r"OTEL_EXPORTER_OTLP_ENDPOINT is set.*remuda\[otel\]"):
-        process.start_tracing("up", {ENDPOINT: "http://x"})
+    with pytest.raises(exporter.TracingUnavailable, match=r"OTEL_EXPORTER_OTLP_ENDPOINT is set.*remuda\[otel\]"):
+        exporter.start("up", {ENDPOINT: "http://x"})
 
 
 @pytest.mark.parametrize(("user", "joins"), [("u-1", True), ("", False)])
 async def test_only_an_authenticated_caller_joins_a_proxied_request_to_its_trace(
     collector: Collector, user: str, joins: bool
 ) -> None:
-    stop = process.start_tracing("up")
+    stop = exporter.start("up")
     asked = Request(Peer(), "GET", "/k8s/clusters/c/version", {b"traceparent": PARENT.encode()})
     entry = Audit().request(asked)
     entry.caller = Caller(name=user)
