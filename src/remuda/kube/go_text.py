@@ -4,7 +4,7 @@
 goes through it, so that no value can forge a second line. A long text is cut: to escape the three megabytes that a
 client may send would take a third of a second.
 
-`go_type`, `json_type` and `go_value` name and print decoded JSON.
+`go_type`, `decoder_type` and `go_value` name and print decoded JSON.
 """
 
 from __future__ import annotations
@@ -48,20 +48,21 @@ _TYPES = {
     float: "float64",
     type(None): "%!s(<nil>)",
 }
-_JSON_TYPES = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+_DECODER_TYPES = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
 
 
 def go_type(value: Any) -> str:
+    """Return the Go type of a decoded value, as errors of patches name it."""
     return _TYPES[type(value)]
 
 
-def json_type(value: Any) -> str:
-    """The word of Go's decoder for what it found: `cannot unmarshal object into ...`."""
-    return _JSON_TYPES.get(type(value), "null")
+def decoder_type(value: Any) -> str:
+    """Return the word of Go's JSON decoder for what it found: `cannot unmarshal object into ...`."""
+    return _DECODER_TYPES.get(type(value), "null")
 
 
 def go_value(value: Any) -> str:
-    """As `%v` prints it: maps sorted by key, no quotes."""
+    """Return a value as Go's %v prints it: maps sorted by key, no quotes."""
     if isinstance(value, dict):
         return "map[" + " ".join(f"{key}:{go_value(item)}" for key, item in sorted(value.items())) + "]"
     if isinstance(value, list):

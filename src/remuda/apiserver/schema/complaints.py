@@ -139,12 +139,12 @@ def json_text(value: Any) -> str:
     return msgspec.json.encode(value, order="sorted").decode()
 
 
-def json_type(value: Any) -> str:
-    """The JSON schema word for a value."""
-    return _JSON_TYPES[type(value)]
+def schema_type(value: Any) -> str:
+    """Return the JSON schema type of a value."""
+    return _SCHEMA_TYPES[type(value)]
 
 
-_JSON_TYPES = {
+_SCHEMA_TYPES = {
     dict: "object",
     list: "array",
     str: "string",
@@ -153,13 +153,3 @@ _JSON_TYPES = {
     float: "number",
     type(None): "null",
 }
-
-
-def decoder_word(value: Any) -> str:
-    """Return the word that Go's JSON decoder uses for a value it could not store."""
-    kind = type(value)
-    if kind is bool:
-        return "bool"
-    if kind is int or kind is float:
-        return "number"
-    return _JSON_TYPES[kind]

@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.apiserver.schema import facts
-from remuda.apiserver.schema.complaints import decoder_word
 from remuda.apiserver.schema.wire import MICRO_TIME, bytes_error, micro_time_error, time_error
 from remuda.kube import errors
+from remuda.kube.go_text import decoder_type
 from remuda.kube.schema import Schema
 
 _GO_SCALARS = {"string": "string", "boolean": "bool", "integer": "int64", "number": "float64"}
@@ -118,7 +118,7 @@ def integer_range(format_: str) -> tuple[int, int]:
 
 
 def _mismatch(schema: Schema, value: Any, path: tuple[str, ...], struct: str) -> str:
-    word = decoder_word(value)
+    word = decoder_type(value)
     if schema.type == "integer" and word == "number":
         word = f"number {value}"
     if not path:
@@ -130,14 +130,14 @@ def _text_error(schema: Schema, value: Any, path: tuple[str, ...], struct: str) 
     if schema.format == "byte":
         return bytes_error(value) if isinstance(value, str) else _mismatch(schema, value, path, struct)
     if not isinstance(value, str):
-        return f"json: cannot unmarshal {decoder_word(value)} into Go value of type string"
+        return f"json: cannot unmarshal {decoder_type(value)} into Go value of type string"
     return micro_time_error(value) if schema.ref == MICRO_TIME else time_error(value)
 
 
 def _int_or_string_error(value: Any) -> str:
     if isinstance(value, str) or (type(value) is int and facts.INT32_MIN <= value <= facts.INT32_MAX):
         return ""
-    word = f"number {value}" if type(value) in (int, float) else decoder_word(value)
+    word = f"number {value}" if type(value) in (int, float) else decoder_type(value)
     return f"json: cannot unmarshal {word} into Go value of type int32"
 
 

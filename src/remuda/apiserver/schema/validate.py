@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from remuda.apiserver.schema import facts
-from remuda.apiserver.schema.complaints import Complaints, json_type
+from remuda.apiserver.schema.complaints import Complaints, schema_type
 from remuda.apiserver.schema.formats import matcher, string_format
 from remuda.apiserver.schema.ratchet import Correlation
 from remuda.apiserver.schema.read import read_schema
@@ -298,7 +298,7 @@ def _first(values: Collection[_T], most: int | None) -> Iterable[_T]:
 def _type_mismatch(types: tuple[str, ...], format_: str, value: Any) -> tuple[str, str]:
     """Return the expected type and the given one, or two empty strings if the value fits."""
     value = as_go_reads(value)
-    given = json_type(value)
+    given = schema_type(value)
     fits = (
         given in types
         or (given == "number" and "integer" in types and facts.is_integral(value))

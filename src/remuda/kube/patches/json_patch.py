@@ -16,7 +16,7 @@ import msgspec
 from remuda.kube import KubeError, errors
 from remuda.kube.cost import LIMITS, marks
 from remuda.kube.errors import StatusError
-from remuda.kube.go_text import json_type
+from remuda.kube.go_text import decoder_type
 from remuda.kube.patches.json_copy import copy_json, same_json
 
 MAX_OPERATIONS = 10_000
@@ -72,7 +72,7 @@ def _checked(patch: Any) -> list[dict[str, Any]]:
 
 
 def _undecodable(value: Any, wanted: str) -> StatusError:
-    return errors.bad_request(f"error decoding patch: json: cannot unmarshal {json_type(value)} into {wanted}")
+    return errors.bad_request(f"error decoding patch: json: cannot unmarshal {decoder_type(value)} into {wanted}")
 
 
 class _Document:

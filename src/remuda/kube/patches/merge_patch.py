@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.kube import errors
-from remuda.kube.go_text import json_type
+from remuda.kube.go_text import decoder_type
 from remuda.kube.patches.json_copy import copy_json, same_json
 
 _TOO_DEEP = "the patch is nested too deeply"
@@ -20,7 +20,7 @@ def apply_merge_patch(original: dict[str, Any], patch: Any, *, in_place: bool = 
         raise errors.bad_request("Invalid JSON Patch")
     if not isinstance(patch, dict):
         raise errors.bad_request(
-            f"error decoding patch: json: cannot unmarshal {json_type(patch)} into Go value of type "
+            f"error decoding patch: json: cannot unmarshal {decoder_type(patch)} into Go value of type "
             "map[string]interface {}"
         )
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from remuda.kube import errors
 from remuda.kube.errors import StatusError
-from remuda.kube.go_text import go_type, go_value, json_type
+from remuda.kube.go_text import decoder_type, go_type, go_value
 from remuda.kube.patches.json_copy import copy_json
 from remuda.kube.patches.list_order import KeyOf, interleaved
 from remuda.kube.schema import Schema
@@ -28,7 +28,7 @@ Json = dict[str, Any]
 def apply_strategic_patch(original: Json, patch: Any, schema: Schema | None, *, in_place: bool = False) -> Json:
     if patch is not None and type(patch) is not dict:
         raise errors.bad_request(
-            f"json: cannot unmarshal {json_type(patch)} into Go value of type map[string]interface {{}}"
+            f"json: cannot unmarshal {decoder_type(patch)} into Go value of type map[string]interface {{}}"
         )
     try:
         # Merging consumes directives from the patch, so it works on a copy: a retried write needs the patch again.
