@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from remuda.providers.shared.distros import Distro, arguments
 from remuda.providers.shared.distros.contract import Archive, Contract, Health, Keys, OwnedFile, Port, Script, Unit
 
@@ -151,15 +153,12 @@ K3S = Distro(
     contract=CONTRACT,
 )
 
-NANO = Distro(
+NANO = msgspec.structs.replace(
+    K3S,
     name="nano",
     env_prefix="NANO",
     server_unit="nano",
     agent_unit="nano-agent",
-    supervisor_port=6443,
-    server_arguments=SERVER_ARGUMENTS,
-    agent_arguments=AGENT_ARGUMENTS,
-    needs_cluster_init=True,
-    taints_etcd_beside_control_plane=False,
-    kubelet_without_api=False,
+    installer_image="",
+    contract=Contract(),
 )
