@@ -1,4 +1,4 @@
-"""What goes on at the proxy when somebody's access is taken back, on either engine: it ends, and it is known why."""
+"""The proxy ends requests in progress when the access of their user is revoked, on either engine, and records why."""
 
 from __future__ import annotations
 
