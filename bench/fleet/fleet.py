@@ -22,7 +22,7 @@ from pathlib import Path
 import uvloop
 
 from remuda.apiserver.server import ApiServer, ServerSettings
-from remuda.apiserver.storage.types import Event
+from remuda.apiserver.storage.types import StoreEvent
 from remuda.app.process import tune
 from remuda.capi import admission
 from remuda.capi.definitions import definitions as core_definitions
@@ -51,7 +51,7 @@ class Counts:
         self.by_table: Counter[str] = Counter()
         self.last = time.monotonic()
 
-    def __call__(self, events: Sequence[Event]) -> None:
+    def __call__(self, events: Sequence[StoreEvent]) -> None:
         self.by_table.update(event.entry.table for event in events)
         self.last = time.monotonic()
 

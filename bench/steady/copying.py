@@ -29,7 +29,7 @@ from remuda.apiserver.auth import pki
 from remuda.apiserver.auth.jws import Signer
 from remuda.apiserver.auth.tokens import Ref, legacy_token
 from remuda.apiserver.storage.sqlite import SqliteStore
-from remuda.apiserver.storage.types import Entry, Revision
+from remuda.apiserver.storage.types import Revision, StoreEntry
 from remuda.kube.objects import Key
 from remuda.lab.simulator.declared import NAMESPACE
 from remuda.providers.controlplane.planner.observation import Cluster, Tokens
@@ -59,7 +59,9 @@ class Copy(NamedTuple):
 class Pattern:
     """A cluster that is copied."""
 
-    def __init__(self, known: Workload, hosts: Sequence[Host], found: Sequence[Entry], servers: Sequence[SimServer]):
+    def __init__(
+        self, known: Workload, hosts: Sequence[Host], found: Sequence[StoreEntry], servers: Sequence[SimServer]
+    ):
         self._known, self._hosts, self._servers = known, hosts, servers
         self._objects = {(entry.table, entry.name): msgspec.json.decode(entry.value, type=Json) for entry in found}
         [self._id] = [name for table, name in self._objects if table == _MANAGED]
@@ -189,7 +191,7 @@ async def multiply(folder: Path, count: int) -> None:
     write(folder, Known(known.url, clusters, hosts), copied)
 
 
-def _patterns(known: Known, servers: Sequence[SimServer], entries: Sequence[Entry]) -> list[Pattern]:
+def _patterns(known: Known, servers: Sequence[SimServer], entries: Sequence[StoreEntry]) -> list[Pattern]:
     """Each with the objects that name it, and nobody else."""
     signs = {cluster.name: cluster.name for cluster in known.clusters}
     signs |= {system_user(Key(NAMESPACE, cluster.name)): cluster.name for cluster in known.clusters}
@@ -197,7 +199,7 @@ def _patterns(known: Known, servers: Sequence[SimServer], entries: Sequence[Entr
         if entry.table == _MANAGED:
             signs[entry.name] = msgspec.json.decode(entry.value)["spec"]["displayName"]
     anything = re.compile("|".join(map(re.escape, signs)))
-    found: defaultdict[str, list[Entry]] = defaultdict(list)
+    found: defaultdict[str, list[StoreEntry]] = defaultdict(list)
     for entry in entries:
         whose = {signs[sign] for sign in anything.findall(f"{entry.namespace}/{entry.name} {entry.value.decode()}")}
         if len(whose) > 1:

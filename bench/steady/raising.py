@@ -29,7 +29,7 @@ from remuda.access import setup as access_setup
 from remuda.access.setup import allow_own_tokens
 from remuda.agent.plan import parse
 from remuda.apiserver.server import ApiServer, ServerSettings
-from remuda.apiserver.storage.types import Event
+from remuda.apiserver.storage.types import StoreEvent
 from remuda.app import controllers
 from remuda.app.access import Access, embedded
 from remuda.app.process import tune
@@ -109,7 +109,7 @@ class Fleet(DeclaredWorld):
         found = self.declared(cluster)
         return found is not None and conditions.is_true(found.status.conditions, "Ready")
 
-    def _committed(self, events: Sequence[Event]) -> None:
+    def _committed(self, events: Sequence[StoreEvent]) -> None:
         """Nobody judges, and nothing is remembered of half a million writes."""
         self._changed.set()
 

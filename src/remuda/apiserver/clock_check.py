@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from remuda.apiserver.storage.protocol import Store
-from remuda.apiserver.storage.types import Entry
+from remuda.apiserver.storage.types import StoreEntry
 from remuda.apiserver.upkeep.expiry import last_written
 
 _TOLERATED = timedelta(hours=1)  # behind what is stored
@@ -56,7 +56,7 @@ def newest_write(store: Store) -> datetime | None:
         return None
 
 
-def _entries(store: Store) -> Iterator[Entry]:
+def _entries(store: Store) -> Iterator[StoreEntry]:
     for table in store.tables():
         yield from store.intact(table)
 

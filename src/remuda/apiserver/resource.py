@@ -21,7 +21,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class TableColumn:
     """One column of `kubectl get`. Either a JSONPath or a function of the decoded object."""
 
     name: str
@@ -123,7 +123,7 @@ class Resource:
     keeps_status_on_create: bool = False  # nodes register with their status in one write
     scale: ScalePaths | None = None
     has_generation: bool = True  # +1 on every change outside metadata and status
-    columns: tuple[Column, ...] = ()  # besides NAME and AGE when `columns` is empty
+    columns: tuple[TableColumn, ...] = ()  # besides NAME and AGE when `columns` is empty
     selectable: Mapping[str, Path] = field(default_factory=dict)  # field selectors besides metadata.name/namespace
     selectable_zero: Mapping[str, str] = field(default_factory=dict)  # what an absent one compares as, if not ""
     behaviour: Behaviour = field(default_factory=Behaviour)

@@ -36,7 +36,7 @@ from remuda.apiserver.auth.user import MANAGER, MASTERS, User
 from remuda.apiserver.bootstrap import bootstrap
 from remuda.apiserver.client import LocalClient
 from remuda.apiserver.handlers import register_handlers
-from remuda.apiserver.http.custom_certificate import Presented
+from remuda.apiserver.http.custom_certificate import CustomCertificate
 from remuda.apiserver.http.handler import HttpFront
 from remuda.apiserver.http.system import Check
 from remuda.apiserver.kinds import builtin_resources, protobuf
@@ -87,7 +87,7 @@ class ApiServer:
         store: SqliteStore,
         pki: pki_module.Pki,
         tokens: Sequence[TokenAuthenticator],
-        presented: Presented | None = None,
+        presented: CustomCertificate | None = None,
         readiness: Mapping[str, Check] | None = None,
     ) -> None:
         self._settings = settings
@@ -149,7 +149,7 @@ class ApiServer:
         routes: Mapping[str, Handler] | None = None,
         pki: pki_module.Pki | None = None,
         before: Callable[[Handler], Handler] | None = None,
-        presented: Presented | None = None,
+        presented: CustomCertificate | None = None,
         readiness: Mapping[str, Check] | None = None,
     ) -> ApiServer:
         """Raises StartRefused with what is wrong, before anything is served. `admission` and `routes`, which go before

@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from remuda.apiserver.http.custom_certificate import Presented
+from remuda.apiserver.http.custom_certificate import CustomCertificate
 from remuda.apiserver.http.system import Check
 from remuda.apiserver.server import ApiServer, ServerSettings, StartRefused
 from remuda.app import process
@@ -42,7 +42,7 @@ async def start(
     *,
     admission: Sequence[Registration] = (),
     routes: Mapping[str, Handler] | None = None,
-    presented: Presented | None = None,
+    presented: CustomCertificate | None = None,
     readiness: Mapping[str, Check] | None = None,
 ) -> ApiServer:
     try:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 from cryptography import x509
 
-from remuda.apiserver.http.custom_certificate import Presented
+from remuda.apiserver.http.custom_certificate import CustomCertificate
 from remuda.app.process import Address, StartRefused, shown, why_not
 from remuda.kube import chains
 from remuda.providers.controlplane.artefacts.nano_bundles import Packing
@@ -85,7 +85,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.artefacts is not None and self.artefacts.exists() and not self.artefacts.is_dir():
             raise StartRefused(f"--artefacts {self.artefacts} is not a directory")
 
-    def presented(self, listen: Address) -> Presented | None:
+    def presented(self, listen: Address) -> CustomCertificate | None:
         """Return the user's own certificate, checked against the names that clients use. Raises StartRefused."""
         if self.tls_cert is None or self.tls_key is None:
             if self.tls_cert is not None or self.tls_key is not None:
@@ -93,7 +93,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
             return None
         host = self.name(listen) if self.server_url or listen[0] not in _EVERYWHERE else ""
         try:
-            found = Presented(self.tls_cert, self.tls_key, host, self._foreign_ca())
+            found = CustomCertificate(self.tls_cert, self.tls_key, host, self._foreign_ca())
         except chains.Unfit as unfit:
             raise StartRefused(f"--tls-cert: {unfit}") from None
         if found.chain.has_addresses and _is_one_address(listen[0]) and not found.chain.covers(listen[0]):

@@ -13,7 +13,7 @@ from remuda.cli.exit_codes import clean_up_when_terminated
 from remuda.cli.options import HELP
 
 if TYPE_CHECKING:
-    from remuda.apiserver.storage.fsck import Repair, Report
+    from remuda.apiserver.storage.fsck import FsckReport, Repair
 
 
 class _DatabaseUnreadable(click.ClickException):
@@ -74,7 +74,7 @@ def command(data_dir: Path, repairs: bool, source: Path | None, forget: tuple[st
         raise SystemExit(exit_codes.NO)
 
 
-def _lines(report: Report, repaired: list[Repair], *, is_repair: bool) -> list[str]:
+def _lines(report: FsckReport, repaired: list[Repair], *, is_repair: bool) -> list[str]:
     lines = [f"{report.path}: {report.objects:,} objects and {report.changes:,} changes are intact"]
     if not is_repair:
         lines += [f"damaged: {one}" for one in report.damaged]

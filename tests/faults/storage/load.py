@@ -11,11 +11,11 @@ from remuda.apiserver.storage.protocol import Feed
 from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import (
     Compacted,
-    Entry,
-    Event,
     FeedOverflow,
     Revision,
     StorageFailed,
+    StoreEntry,
+    StoreEvent,
     WriteConflict,
 )
 from tests.faults.storage.checker import (
@@ -77,15 +77,15 @@ async def live(
     await asyncio.gather(*watchers)
 
 
-def held(entry: Entry) -> Held:
+def held(entry: StoreEntry) -> Held:
     return Held(entry.revision, (entry.table, entry.namespace, entry.name), _token(entry))
 
 
-def _token(entry: Entry) -> str:
+def _token(entry: StoreEntry) -> str:
     return entry.value[:24].decode()
 
 
-def _change(event: Event) -> Change:
+def _change(event: StoreEvent) -> Change:
     entry = event.entry
     return Change(entry.revision, event.type, (entry.table, entry.namespace, entry.name), _token(entry))
 
@@ -139,7 +139,7 @@ async def _watch(store: SqliteStore, name: str, since: int, bookmarks: bool, rep
         feed = store.watch(table, namespace, since=store.revision)
     try:
         while True:
-            changes: Sequence[Event] = await feed.next_batch()
+            changes: Sequence[StoreEvent] = await feed.next_batch()
             report(Seen(name, [_change(event) for event in changes]))
             if bookmarks:
                 report(Bookmark(name, feed.revision))

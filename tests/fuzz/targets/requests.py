@@ -7,14 +7,14 @@ from typing import cast
 from remuda.apiserver.auth.impersonate import wanted_user
 from remuda.apiserver.http import negotiate, options
 from remuda.apiserver.http.connection import Connection
-from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.limits import HttpLimits
 from remuda.apiserver.http.request_parser import Malformed, RequestReader, UnknownMethod
 from remuda.apiserver.http.routes import attributes_of, request_info
 from remuda.kube.errors import StatusError
 from remuda.kube.web import Request
 from tests.fuzz.source import Source
 
-_LIMITS = Limits(head_bytes=8 * 1024, header_count=32)
+_LIMITS = HttpLimits(head_bytes=8 * 1024, header_count=32)
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "get", "BREW")
 _PARTS = (
     *(

@@ -29,7 +29,7 @@ from remuda.apiserver.registry.crds import Definitions, with_schema_validation
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.storage.sqlite import SqliteStore
-from remuda.apiserver.storage.types import Event
+from remuda.apiserver.storage.types import StoreEvent
 from remuda.apiserver.upkeep.namespaces import create_first_namespaces
 from remuda.apiserver.upkeep.upkeep import Upkeep
 from remuda.kube.client import Propagation, Target
@@ -73,7 +73,7 @@ class Engine:
         self._committed = asyncio.Event()
         store.subscribe(self._on_commit)
 
-    def _on_commit(self, events: Sequence[Event]) -> None:
+    def _on_commit(self, events: Sequence[StoreEvent]) -> None:
         self._committed.set()
 
     @classmethod

@@ -27,7 +27,7 @@ class BadEntries(ValueError):
     """managedFields that cannot be read; the text is what a client is told."""
 
 
-class Entry:
+class ManagedFieldsEntry:
     __slots__ = ("api_version", "fields", "manager", "operation", "raw", "subresource", "time")
 
     def __init__(
@@ -46,8 +46,8 @@ class Entry:
         version = "" if self.operation == APPLY else self.api_version
         return (self.manager, self.operation, version, self.subresource)
 
-    def with_fields(self, fields: Fields) -> Entry:
-        return Entry(self.manager, self.operation, self.api_version, self.subresource, self.time, fields)
+    def with_fields(self, fields: Fields) -> ManagedFieldsEntry:
+        return ManagedFieldsEntry(self.manager, self.operation, self.api_version, self.subresource, self.time, fields)
 
     def document(self) -> dict[str, Any]:
         if self.raw is not None:
@@ -64,14 +64,14 @@ class Entry:
         return {name: value for name, value in whole.items() if value != ""}
 
 
-Entries = dict[Key, Entry]
+Entries = dict[Key, ManagedFieldsEntry]
 
 
 def stored(documents: Any) -> Entries:
     """Entries that this server wrote, and so are known to be in order."""
     out: Entries = {}
     for document in documents or ():
-        entry = Entry(
+        entry = ManagedFieldsEntry(
             document.get("manager", ""),
             document["operation"],
             document["apiVersion"],
@@ -93,7 +93,7 @@ def received(documents: list[Any]) -> Entries:
     return out
 
 
-def _received_entry(position: int, document: Any) -> Entry:
+def _received_entry(position: int, document: Any) -> ManagedFieldsEntry:
     if not isinstance(document, dict):
         raise BadEntries(f"managed fields entry {position} is not an object")
     operation, version = document.get("operation"), _text(document, "apiVersion")
@@ -108,7 +108,9 @@ def _received_entry(position: int, document: Any) -> Entry:
         raise BadEntries(f'invalid fieldsType "{kind}" in managed fields entry {position}')
     fields = _received_fields(document.get("fieldsV1"))
     time = _received_time(document.get("time"))
-    return Entry(_text(document, "manager"), operation, version, _text(document, "subresource"), time, fields)
+    return ManagedFieldsEntry(
+        _text(document, "manager"), operation, version, _text(document, "subresource"), time, fields
+    )
 
 
 def _text(document: dict[str, Any], name: str) -> str:
@@ -137,11 +139,11 @@ def _received_time(value: Any) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _place(entry: Entry) -> tuple[str, str, str, str, str]:
+def _place(entry: ManagedFieldsEntry) -> tuple[str, str, str, str, str]:
     return (entry.operation, entry.time, entry.manager, entry.api_version, entry.subresource)
 
 
-def documents(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+def documents(entries: Iterable[ManagedFieldsEntry]) -> list[dict[str, Any]]:
     """The entries as they stand in an object: appliers first, each group by age."""
     return [entry.document() for entry in sorted(entries, key=_place)]
 

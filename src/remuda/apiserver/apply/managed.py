@@ -24,8 +24,8 @@ from remuda.apiserver.apply.entries import (
     UPDATE,
     BadEntries,
     Entries,
-    Entry,
     Key,
+    ManagedFieldsEntry,
     identifier,
     received,
     stored,
@@ -74,7 +74,7 @@ def on_update(
         known = of_known_versions(entries, api_version, versions)
         # The real server maps ownership through the Scale object and loses the time on the way.
         time = "" if subresource == "scale" else now
-        own = Entry(manager or "unknown", UPDATE, api_version, subresource, time, LEAF)
+        own = ManagedFieldsEntry(manager or "unknown", UPDATE, api_version, subresource, time, LEAF)
         changed = _update(known, live, new, shape_of(schema), own, reset, blank)
     except (ItemError, RecursionError):
         metadata.pop("managedFields", None)
@@ -100,7 +100,13 @@ def _entries_before(before: Any, given: Any, live_only: bool) -> tuple[Entries, 
 
 
 def _update(
-    entries: Entries, live: Obj | None, new: Obj, shape: Shape, own: Entry, reset: Fields, blank: Obj | None
+    entries: Entries,
+    live: Obj | None,
+    new: Obj,
+    shape: Shape,
+    own: ManagedFieldsEntry,
+    reset: Fields,
+    blank: Obj | None,
 ) -> bool:
     """Moves ownership of what changed to `own`, an entry without fields yet. Tells whether any entry changed."""
     changed, removed = changes(live, new, shape, blank, reset)
@@ -135,8 +141,8 @@ def cap_updaters(entries: Entries) -> None:
         surplus -= 1
 
 
-def _join(entries: Entries, first: Key, joining: Entry) -> None:
-    bucket = Entry(OLD_UPDATES, UPDATE, joining.api_version, "", joining.time, joining.fields)
+def _join(entries: Entries, first: Key, joining: ManagedFieldsEntry) -> None:
+    bucket = ManagedFieldsEntry(OLD_UPDATES, UPDATE, joining.api_version, "", joining.time, joining.fields)
     present = entries.get(bucket.key) or entries.pop(first)
     bucket.fields = union(joining.fields, present.fields)
     entries[bucket.key] = bucket

@@ -13,7 +13,7 @@ from typing import Any
 
 from remuda.apiserver.apply import last_applied
 from remuda.apiserver.apply.check import complaints
-from remuda.apiserver.apply.entries import APPLY, UPDATE, Entries, Entry, Key, identifier, stored
+from remuda.apiserver.apply.entries import APPLY, UPDATE, Entries, Key, ManagedFieldsEntry, identifier, stored
 from remuda.apiserver.apply.fieldset import (
     LEAF,
     Fields,
@@ -71,7 +71,7 @@ def apply(
         wrong = complaints(config, shape)
         if wrong:
             raise _unspecific(f"failed to create typed patch object ({_named(config)}): {wrong}")
-        applier = Entry(manager, APPLY, api_version, subresource, now, LEAF)
+        applier = ManagedFieldsEntry(manager, APPLY, api_version, subresource, now, LEAF)
         return _Application(live, config, shape, applier, reset, blank, versions).result(force)
     except ItemError as error:
         raise _unspecific(f"failed to merge config: {error}") from None
@@ -111,7 +111,7 @@ class _Application:
         live: Obj | None,
         config: Obj,
         shape: Shape,
-        applier: Entry,
+        applier: ManagedFieldsEntry,
         reset: Fields,
         blank: Obj | None,
         versions: Container[str],
@@ -135,7 +135,9 @@ class _Application:
         before = live.get("metadata", {}).get("managedFields")
         if not before:
             entries: Entries = {}
-            first = Entry(BEFORE_FIRST_APPLY, UPDATE, version, self.applier.subresource, self.applier.time, LEAF)
+            first = ManagedFieldsEntry(
+                BEFORE_FIRST_APPLY, UPDATE, version, self.applier.subresource, self.applier.time, LEAF
+            )
             changed, _ = changes(None, live, self.shape, self.blank, self.reset)
             if changed:
                 entries[first.key] = first.with_fields(changed)
@@ -143,7 +145,7 @@ class _Application:
         known = of_known_versions(stored(before), version, versions)
         return {key: self._fitted(entry) for key, entry in known.items()}
 
-    def _fitted(self, entry: Entry) -> Entry:
+    def _fitted(self, entry: ManagedFieldsEntry) -> ManagedFieldsEntry:
         if entry.fields == self.owned:
             return entry
         fields = fitted(entry.fields, self.shape)

@@ -15,7 +15,7 @@ from remuda.apiserver.auth import messages
 from remuda.apiserver.auth.rbac_index import TABLES, Binding, RbacIndex, RoleRef, role_key
 from remuda.apiserver.auth.rules import PolicyRule
 from remuda.apiserver.auth.user import MASTERS, Attributes, Decision, User
-from remuda.apiserver.storage.types import Entry, Event, Listener
+from remuda.apiserver.storage.types import Listener, StoreEntry, StoreEvent
 
 # Remembered answers, counted with the names in them; when it is reached the oldest go first.
 _MOST_REMEMBERED = 20_000
@@ -26,7 +26,7 @@ _MASTER = Decision(allowed=True)
 class RbacStore(Protocol):
     """Subset of `storage.protocol.Store` that RBAC needs."""
 
-    def intact(self, table: str) -> Sequence[Entry]: ...
+    def intact(self, table: str) -> Sequence[StoreEntry]: ...
 
     def subscribe(self, listener: Listener) -> Callable[[], None]: ...
 
@@ -52,7 +52,7 @@ class RbacAuthorizer:
                 self._index.put(entry)
         self.close = store.subscribe(self._on_events)
 
-    def _on_events(self, events: Sequence[Event]) -> None:
+    def _on_events(self, events: Sequence[StoreEvent]) -> None:
         changed = False
         for event in events:
             if event.entry.table in TABLES:

@@ -14,7 +14,7 @@ import msgspec
 
 from remuda.apiserver.auth.rules import CompiledRules, PolicyRule
 from remuda.apiserver.auth.user import User, service_account_username
-from remuda.apiserver.storage.types import Entry
+from remuda.apiserver.storage.types import StoreEntry
 from remuda.kube.go_text import quoted
 
 GROUP = "rbac.authorization.k8s.io"
@@ -27,7 +27,7 @@ TABLES = (ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
 _log = logging.getLogger(__name__)
 
 
-class Subject(msgspec.Struct, frozen=True):
+class RbacSubject(msgspec.Struct, frozen=True):
     kind: str = ""
     name: str = ""
     namespace: str | None = ""
@@ -45,7 +45,7 @@ class _StoredRole(msgspec.Struct):
 
 class _StoredBinding(msgspec.Struct, rename="camel"):
     role_ref: RoleRef
-    subjects: tuple[Subject, ...] | None = None
+    subjects: tuple[RbacSubject, ...] | None = None
 
 
 _decode_role = msgspec.json.Decoder(_StoredRole).decode
@@ -61,7 +61,7 @@ def role_key(ref: RoleRef, binding_namespace: str) -> RoleKey:
     return (ref.kind, binding_namespace if ref.kind == "Role" else "", ref.name)
 
 
-def _entry_key(entry: Entry) -> RoleKey:
+def _entry_key(entry: StoreEntry) -> RoleKey:
     return ("Role" if entry.table == ROLES else "ClusterRole", entry.namespace, entry.name)
 
 
@@ -70,7 +70,7 @@ class Binding:
 
     __slots__ = ("groups", "name", "namespace", "role_ref", "subjects", "users")
 
-    def __init__(self, namespace: str, name: str, role_ref: RoleRef, subjects: tuple[Subject, ...]) -> None:
+    def __init__(self, namespace: str, name: str, role_ref: RoleRef, subjects: tuple[RbacSubject, ...]) -> None:
         self.namespace = namespace
         self.name = name
         self.role_ref = role_ref
@@ -79,7 +79,7 @@ class Binding:
         self.users = frozenset(username for _, username in named if username is not None)
         self.groups = frozenset(subject.name for subject in subjects if subject.kind == "Group")
 
-    def _username(self, subject: Subject) -> str | None:
+    def _username(self, subject: RbacSubject) -> str | None:
         if subject.kind == "User":
             return subject.name
         if subject.kind == "ServiceAccount" and (namespace := subject.namespace or self.namespace):
@@ -107,7 +107,7 @@ class Binding:
         role = f"{self.role_ref.kind} {quoted(self.role_ref.name)}"
         return f"{kind} {quoted(name)} of {role} to {subject.kind} {quoted(who)}"
 
-    def _applies(self, subject: Subject, user: User) -> bool:
+    def _applies(self, subject: RbacSubject, user: User) -> bool:
         if subject.kind == "Group":
             return subject.name in user.groups
         return self._username(subject) == user.name
@@ -162,7 +162,7 @@ class RbacIndex:
         self._cluster = _Scope()
         self._namespaces: dict[str, _Scope] = {}
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: StoreEntry) -> None:
         try:
             if entry.table in (ROLES, CLUSTER_ROLES):
                 self.roles[_entry_key(entry)] = CompiledRules(_decode_role(entry.value).rules or ())
@@ -175,7 +175,7 @@ class RbacIndex:
             # Dropped, so that an unreadable object does not keep the rights of its previous version.
             self.drop(entry)
 
-    def drop(self, entry: Entry) -> None:
+    def drop(self, entry: StoreEntry) -> None:
         if entry.table in (ROLES, CLUSTER_ROLES):
             self.roles.pop(_entry_key(entry), None)
             return

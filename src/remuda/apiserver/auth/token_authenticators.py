@@ -23,7 +23,7 @@ from remuda.apiserver.auth import tokens
 from remuda.apiserver.auth.jws import KeySet
 from remuda.apiserver.auth.tokens import Claims, Lookup, TokenSettings
 from remuda.apiserver.auth.user import User, marked_authenticated
-from remuda.apiserver.storage.types import Entry
+from remuda.apiserver.storage.types import StoreEntry
 
 _MOST_REMEMBERED = 4096
 
@@ -57,7 +57,7 @@ class _KnownToken:
         return bool(self.seen) and all(lookup(table, ns, name) is entry for table, ns, name, entry in self.seen)
 
 
-_Seen = tuple[str, str, str, Entry]
+_Seen = tuple[str, str, str, StoreEntry]
 
 
 class ServiceAccountTokens:
@@ -100,7 +100,7 @@ class ServiceAccountTokens:
         """Return the entries that the result depends on; an empty list when the result may change with time alone."""
         seen: list[_Seen] = []
 
-        def noting(table: str, namespace: str, name: str) -> Entry | None:
+        def noting(table: str, namespace: str, name: str) -> StoreEntry | None:
             entry = self._lookup(table, namespace, name)
             if entry is not None:
                 seen.append((table, namespace, name, entry))

@@ -25,14 +25,14 @@ from remuda.apiserver.auth.user import (
     service_account_username,
     split_service_account,
 )
-from remuda.apiserver.storage.types import Entry
+from remuda.apiserver.storage.types import StoreEntry
 from remuda.kube import clock
 
 DEFAULT_ISSUER = "https://kubernetes.default.svc.cluster.local"
 LEGACY_ISSUER = "kubernetes/serviceaccount"
 _LEEWAY = 60.0  # seconds by which clocks may differ, and for which a deletion is not yet believed
 
-Lookup = Callable[[str, str, str], Entry | None]  # (table, namespace, name), as Store.get
+Lookup = Callable[[str, str, str], StoreEntry | None]  # (table, namespace, name), as Store.get
 
 
 class TokenRejected(ApiServerError):
@@ -208,7 +208,7 @@ def _check_bound(claim: KubernetesClaim, lookup: Lookup, now: float) -> None:
         _check_exists("node", lookup("nodes", "", claim.node.name), claim.node, now)
 
 
-def _check_exists(what: str, entry: Entry | None, ref: Ref, now: float) -> None:
+def _check_exists(what: str, entry: StoreEntry | None, ref: Ref, now: float) -> None:
     if entry is None:
         raise TokenRejected("service account token has been invalidated")
     meta = _decode_stored(entry.value).metadata

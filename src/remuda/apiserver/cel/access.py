@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from remuda.apiserver.cel import types as t
 from remuda.apiserver.cel.ast import Call, Select
-from remuda.apiserver.cel.declared import Convert, Field
+from remuda.apiserver.cel.declared import Convert, DeclaredField
 from remuda.apiserver.cel.library.collections import item, list_item, no_such_key, optional_item
 from remuda.apiserver.cel.nodes import Frame, Piece, Run
 from remuda.apiserver.cel.types import Type
@@ -45,7 +45,7 @@ def select(builder: Builder, node: Select) -> Piece:
     return _step(base, _key(base.run, node.field), given)
 
 
-def _field(base: Piece, field: Field, name: str) -> Run:
+def _field(base: Piece, field: DeclaredField, name: str) -> Run:
     """A declared field. null counts as absent, as everywhere in objects."""
     json_name, convert, run, slot = field.json_name, field.declared.convert, base.run, base.slot
     if convert is not None:
@@ -93,7 +93,7 @@ def _key(run: Run, name: str) -> Run:
     return of_map
 
 
-def _present(run: Run, name: str, field: Field | None, was_optional: bool) -> Run:
+def _present(run: Run, name: str, field: DeclaredField | None, was_optional: bool) -> Run:
     if was_optional:
         optional = _optional_field(run, name, field)
         return lambda frame: optional(frame) is not NONE
@@ -110,7 +110,7 @@ def _present(run: Run, name: str, field: Field | None, was_optional: bool) -> Ru
     return has_key
 
 
-def _optional_field(run: Run, name: str, field: Field | None) -> Run:
+def _optional_field(run: Run, name: str, field: DeclaredField | None) -> Run:
     json_name = field.json_name if field else name
     convert = field.declared.convert if field else None
 

@@ -15,84 +15,84 @@ FoldKind = Literal["all", "exists", "exists_one", "map", "filter", "transformLis
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class AstNode:
     at: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Constant(Node):
+class Constant(AstNode):
     value: Any
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ident(Node):
+class Ident(AstNode):
     name: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Select(Node):
+class Select(AstNode):
     """`operand.field`, `operand.?field`, or with `test` the inside of has()."""
 
-    operand: Node
+    operand: AstNode
     field: str
     test: bool = False
     optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Call(Node):
+class Call(AstNode):
     """A function, method or operator; operators are named as CEL names them (`_+_`, `!_`, `_[_]`, `_?_:_`)."""
 
     function: str
-    target: Node | None
-    args: tuple[Node, ...]
+    target: AstNode | None
+    args: tuple[AstNode, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ListOf(Node):
-    items: tuple[Node, ...]
+class ListOf(AstNode):
+    items: tuple[AstNode, ...]
     optional: frozenset[int] = frozenset()  # positions written as ?item
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
-    key: Node
-    value: Node
+class MapEntry:
+    key: AstNode
+    value: AstNode
     optional: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MapOf(Node):
-    entries: tuple[Entry, ...]
+class MapOf(AstNode):
+    entries: tuple[MapEntry, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Message(Node):
+class Message(AstNode):
     """`Type{field: value}`: parsed, never accepted, because no type of ours can be constructed."""
 
     type_name: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fold(Node):
+class Fold(AstNode):
     kind: FoldKind
-    source: Node
+    source: AstNode
     first: str
     second: str  # "" in the forms with one variable
-    keep: Node | None  # only what satisfies this is transformed
-    body: Node
+    keep: AstNode | None  # only what satisfies this is transformed
+    body: AstNode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Bind(Node):
+class Bind(AstNode):
     """A name for a value within `body`; made by sortBy, optMap and optFlatMap."""
 
     name: str
-    value: Node
-    body: Node
+    value: AstNode
+    body: AstNode
 
 
-def children(node: Node) -> tuple[Node, ...]:
+def children(node: AstNode) -> tuple[AstNode, ...]:
     match node:
         case Select():
             return (node.operand,)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import ceil
 from typing import TYPE_CHECKING
 
-from remuda.apiserver.cel.ast import Call, Constant, Node
+from remuda.apiserver.cel.ast import AstNode, Call, Constant
 from remuda.apiserver.cel.cost import LIST_BASE, MAX_UNITS, REGEX_FACTOR, STRING_FACTOR
 from remuda.apiserver.cel.sizes import ONE, ZERO, Estimate, Range, exactly
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _MAX_NAME_FORMAT_REGEX = 128
 _MAX_FORMAT = 64
 
-CallEstimator = Callable[["Estimator", Call, Node | None, str], Estimate | None]
+CallEstimator = Callable[["Estimator", Call, AstNode | None, str], Estimate | None]
 
 
 def _read_first(twice: bool = False, *, sized: bool) -> CallEstimator:
     factor = STRING_FACTOR * (2 if twice else 1)
 
-    def estimator(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+    def estimator(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
         subject = target or (node.args[0] if node.args else None)
         if subject is None:
             return None
@@ -35,7 +35,7 @@ def _read_first(twice: bool = False, *, sized: bool) -> CallEstimator:
     return estimator
 
 
-def _traversal(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _traversal(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     if target is None:
         return None
     size, item = est.size_or_unknown(target), est.item_size(target)
@@ -47,7 +47,7 @@ def _traversal(est: Estimator, node: Call, target: Node | None, overload: str) -
     return Estimate(size.times(each))
 
 
-def _replace(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _replace(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     if target is None:
         return None
     size, old, new = est.size_or_unknown(target), *(est.size_or_unknown(arg) for arg in node.args[:2])
@@ -66,7 +66,7 @@ def _replaced(size: int, old: int, unchanged: bool) -> tuple[int, int]:
     return min(ceil(size / old), MAX_UNITS), 0
 
 
-def _split(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _split(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     if target is None:
         return None
     size = est.size_or_unknown(target)
@@ -76,7 +76,7 @@ def _split(est: Estimator, node: Call, target: Node | None, overload: str) -> Es
     return Estimate(size.scaled(2 * STRING_FACTOR), Range(0, most))
 
 
-def _join(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _join(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     if target is None:
         return None
     count, item = est.size_or_unknown(target), est.item_size(target)
@@ -87,7 +87,7 @@ def _join(est: Estimator, node: Call, target: Node | None, overload: str) -> Est
     return Estimate(size.scaled(STRING_FACTOR), size)
 
 
-def _regex(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _regex(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     if target is None:
         return None
     size = est.size_or_unknown(target)
@@ -96,21 +96,21 @@ def _regex(est: Estimator, node: Call, target: Node | None, overload: str) -> Es
     return Estimate(text.times(pattern), None if overload == "matches_string" else Range(0, size.high))
 
 
-def _contains(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _contains(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     if target is None:
         return None
     text = est.size_or_unknown(target).scaled(STRING_FACTOR)
     return Estimate(text.times(est.size_or_unknown(node.args[0]).scaled(STRING_FACTOR)))
 
 
-def _ip(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _ip(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     if overload == "cidr_ip" or not node.args:
         return Estimate(ONE)
     return Estimate(est.size_or_unknown(node.args[0]).scaled(STRING_FACTOR))
 
 
 def _containment(network: bool) -> CallEstimator:
-    def estimator(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+    def estimator(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
         address = Range(4, 16)
         cost = address.plus(address).scaled(STRING_FACTOR)
         if network:
@@ -122,16 +122,16 @@ def _containment(network: bool) -> CallEstimator:
     return estimator
 
 
-def _validate(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _validate(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     size = est.size_or_unknown(node.args[0])
     return Estimate(size.scaled(STRING_FACTOR).scaled(_MAX_NAME_FORMAT_REGEX * REGEX_FACTOR))
 
 
-def _in_list(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _in_list(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     return Estimate(est.size_or_unknown(node.args[1]))
 
 
-def _compared(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _compared(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     a, b = (est.size_or_unknown(arg) for arg in node.args)
     left, right = (est.type_of(arg) for arg in node.args)
     if left == right and overload == "equals":
@@ -146,7 +146,7 @@ def _compared(est: Estimator, node: Call, target: Node | None, overload: str) ->
     return Estimate(Range(min(most, 1), most).scaled(STRING_FACTOR))
 
 
-def _added(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _added(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     left, right = node.args
     size = est.size_or_unknown(left).plus(est.size_or_unknown(right))
     entries = est.entry_size(left)
@@ -156,26 +156,26 @@ def _added(est: Estimator, node: Call, target: Node | None, overload: str) -> Es
     return Estimate(ONE if overload == "add_list" else size.scaled(STRING_FACTOR), size)
 
 
-def _to_bytes(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _to_bytes(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     size = est.size_or_unknown(node.args[0])
     return Estimate(size.scaled(STRING_FACTOR), Range(size.low, size.high * 4 % (1 << 64)))
 
 
-def _to_text(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _to_text(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     size = est.size_or_unknown(node.args[0])
     return Estimate(size.scaled(STRING_FACTOR), Range(size.low // 4, size.high))
 
 
-def _quoted(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _quoted(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     size = est.size_or_unknown(node.args[0])
     return Estimate(size.scaled(STRING_FACTOR), Range(size.low + 2, (size.high * 2 + 2) % (1 << 64)))
 
 
-def _prefix(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _prefix(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     return Estimate(est.size_or_unknown(node.args[0]).scaled(STRING_FACTOR))
 
 
-def _formatted(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _formatted(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     return Estimate(est.size_or_unknown(target).scaled(STRING_FACTOR)) if target is not None else None
 
 
@@ -183,12 +183,12 @@ def _allocating(factor: float, size: Range) -> Estimate:
     return Estimate(size.scaled(factor).plus(exactly(1 + LIST_BASE)), size)
 
 
-def _literal_count(arg: Node, default: int) -> int:
+def _literal_count(arg: AstNode, default: int) -> int:
     known = isinstance(arg, Constant) and type(arg.value) is int
     return max(arg.value, 0) if known and isinstance(arg, Constant) else default
 
 
-def _slice(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _slice(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     if target is None:
         return None
     start = _literal_count(node.args[0], 0)
@@ -196,29 +196,29 @@ def _slice(est: Estimator, node: Call, target: Node | None, overload: str) -> Es
     return _allocating(1, exactly((end - start) % (1 << 64)))
 
 
-def _range(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _range(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     return _allocating(1, exactly(_literal_count(node.args[0], MAX_UNITS)))
 
 
-def _reversed(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _reversed(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     return _allocating(1, est.size_or_unknown(target)) if target is not None else None
 
 
-def _flattened(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _flattened(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     if target is None:
         return None
     depth = _literal_count(node.args[0], MAX_UNITS) if node.args else 1
     return _allocating(float(depth), est.size_or_unknown(target))
 
 
-def _distinct(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _distinct(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     if target is None:
         return None
     size = est.size_or_unknown(target)
     return _allocating(2.0, size.times(size))
 
 
-def _sorted(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+def _sorted(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
     by = node.args[0] if node.args else target
     if by is None:
         return None
@@ -228,7 +228,7 @@ def _sorted(est: Estimator, node: Call, target: Node | None, overload: str) -> E
 
 
 def _sets(factor: float) -> CallEstimator:
-    def estimator(est: Estimator, node: Call, target: Node | None, overload: str) -> Estimate | None:
+    def estimator(est: Estimator, node: Call, target: AstNode | None, overload: str) -> Estimate | None:
         product = est.size_or_unknown(node.args[0]).times(est.size_or_unknown(node.args[1]))
         return Estimate(product.scaled(factor).plus(ONE))
 

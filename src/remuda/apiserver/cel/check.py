@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from remuda.apiserver.cel import types as t
-from remuda.apiserver.cel.ast import Bind, Call, Constant, Fold, Ident, ListOf, MapOf, Message, Node, Select
+from remuda.apiserver.cel.ast import AstNode, Bind, Call, Constant, Fold, Ident, ListOf, MapOf, Message, Select
 from remuda.apiserver.cel.functions import Overload
 from remuda.apiserver.cel.library import FUNCTIONS, TYPE_NAMES
 from remuda.apiserver.cel.literals import literal_complaints
@@ -21,12 +21,12 @@ from remuda.apiserver.cel.values import TypeValue, Uint
 
 @dataclass(slots=True)
 class Checked:
-    root: Node
-    types: dict[Node, Type] = field(default_factory=dict)
-    overloads: dict[Node, tuple[Overload, ...]] = field(default_factory=dict)
-    constants: dict[Node, TypeValue] = field(default_factory=dict)  # names that turned out to be types
+    root: AstNode
+    types: dict[AstNode, Type] = field(default_factory=dict)
+    overloads: dict[AstNode, tuple[Overload, ...]] = field(default_factory=dict)
+    constants: dict[AstNode, TypeValue] = field(default_factory=dict)  # names that turned out to be types
     # Calls written on a name that is only part of the function's own name, as in `sets.contains(a, b)`.
-    renamed: dict[Node, str] = field(default_factory=dict)
+    renamed: dict[AstNode, str] = field(default_factory=dict)
     names: set[str] = field(default_factory=set)  # the variables it looks at
 
     @property
@@ -34,7 +34,7 @@ class Checked:
         return self.types[self.root]
 
 
-def check(source: str, root: Node, variables: Mapping[str, Type]) -> Checked:
+def check(source: str, root: AstNode, variables: Mapping[str, Type]) -> Checked:
     checker = _Checker(root, variables)
     checker.visit(root)
     checked = checker.finished()
@@ -55,7 +55,7 @@ _CONSTANT_TYPES: dict[type, Type] = {
 }
 
 
-def qualified_name(node: Node | None) -> str | None:
+def qualified_name(node: AstNode | None) -> str | None:
     """`a.b.c` if the node is nothing but names and dots."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test and not node.optional:
@@ -67,7 +67,7 @@ def qualified_name(node: Node | None) -> str | None:
 
 
 class _Checker:
-    def __init__(self, root: Node, variables: Mapping[str, Type]) -> None:
+    def __init__(self, root: AstNode, variables: Mapping[str, Type]) -> None:
         self.out = Checked(root)
         self.scopes: list[dict[str, Type]] = [dict(variables)]
         self.unifier = Unifier()
@@ -86,12 +86,12 @@ class _Checker:
     def undeclared(self, at: int, name: str) -> Type:
         return self.complain(at, f"undeclared reference to '{name}' (in container '')")
 
-    def visit(self, node: Node) -> Type:
+    def visit(self, node: AstNode) -> Type:
         given = self.type_of(node)
         self.out.types[node] = given
         return given
 
-    def type_of(self, node: Node) -> Type:
+    def type_of(self, node: AstNode) -> Type:
         match node:
             case Constant():
                 return _CONSTANT_TYPES[type(node.value)]
@@ -113,7 +113,7 @@ class _Checker:
                 return self.message(node)
         raise AssertionError(node)
 
-    def lookup(self, node: Node, name: str) -> Type | None:
+    def lookup(self, node: AstNode, name: str) -> Type | None:
         if name.startswith("."):
             name = name[1:]
         else:
@@ -189,10 +189,10 @@ class _Checker:
                 wrong = True
         return t.ERROR if wrong else t.BOOL
 
-    def expected(self, node: Node, wanted: Type, given: Type) -> Type:
+    def expected(self, node: AstNode, wanted: Type, given: Type) -> Type:
         return self.complain(node.at, f"expected type '{wanted}' but found '{self.unifier.resolve(given)}'")
 
-    def resolve_overload(self, node: Node, name: str, args: tuple[Type, ...], *, member: bool) -> Type:
+    def resolve_overload(self, node: AstNode, name: str, args: tuple[Type, ...], *, member: bool) -> Type:
         found: list[Overload] = []
         result: Type | None = None
         for overload in FUNCTIONS[name]:
@@ -214,7 +214,7 @@ class _Checker:
         self.out.overloads[node] = tuple(found)
         return result
 
-    def no_overload(self, node: Node, name: str, args: tuple[Type, ...], member: bool) -> Type:
+    def no_overload(self, node: AstNode, name: str, args: tuple[Type, ...], member: bool) -> Type:
         shown = [str(self.unifier.resolve(arg, final=True)) for arg in args]
         signature = f"{shown[0]}.({', '.join(shown[1:])})" if member else f"({', '.join(shown)})"
         return self.complain(node.at, f"found no matching overload for '{name}' applied to '{signature}'")
@@ -224,7 +224,7 @@ class _Checker:
             return given
         return t.more_general(before, given) if self.unifier.assignable(before, given) else t.DYN
 
-    def unwrap_item(self, node: Node, given: Type, optional: bool) -> Type:
+    def unwrap_item(self, node: AstNode, given: Type, optional: bool) -> Type:
         if not optional:
             return given
         inner, was_optional = t.unwrapped(given)

@@ -36,16 +36,16 @@ class Declared:
         self.min_bytes = min_bytes  # of its JSON
         self.item: Declared | None = None  # of a list, and the values of a map
         self.key: Declared | None = None  # of a map
-        self.fields: Mapping[str, Field] = {}
+        self.fields: Mapping[str, DeclaredField] = {}
         self.convert: Convert | None = None  # None: the JSON value is the CEL value
         self.type: Type = t.DYN
 
-    def field(self, name: str) -> Field | None:
+    def field(self, name: str) -> DeclaredField | None:
         """The field an expression means by this name; words CEL reserves need no escaping after a dot."""
         return self.fields.get(name) or (self.fields.get(f"__{name}__") if name in RESERVED else None)
 
 
-class Field:
+class DeclaredField:
     """A field of an object: how an expression names it, and how JSON does."""
 
     __slots__ = ("declared", "json_name")
@@ -158,7 +158,7 @@ def _declare_map(schema: Schema, name: str) -> Declared | None:
 
 
 def _object(schema: Schema, resource: bool, name: str) -> Declared:
-    fields: dict[str, Field] = {}
+    fields: dict[str, DeclaredField] = {}
     smallest = 2
     for json_name, inner in (with_type_and_meta(schema) if resource else schema.properties).items():
         visible = escape(json_name)
@@ -166,7 +166,7 @@ def _object(schema: Schema, resource: bool, name: str) -> Declared:
         if known is None:
             continue
         if visible is not None:
-            fields[visible] = Field(json_name, known)
+            fields[visible] = DeclaredField(json_name, known)
         if json_name in schema.required and inner.default is UNSET:
             smallest += len(json_name.encode()) + known.min_bytes + 4
     declared = Declared(schema, 0, smallest)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from remuda.apiserver.cel.ast import Bind, Call, Constant, Fold, Ident, ListOf, MapOf, Node, Select
+from remuda.apiserver.cel.ast import AstNode, Bind, Call, Constant, Fold, Ident, ListOf, MapOf, Select
 from remuda.apiserver.cel.call_sizes import BY_FUNCTION, BY_OVERLOAD
 from remuda.apiserver.cel.check import Checked
 from remuda.apiserver.cel.cost import LIST_BASE, MAP_BASE
@@ -37,21 +37,21 @@ class Estimator:
     def __init__(self, checked: Checked, root: Declared | None) -> None:
         self.checked = checked
         self.root = root
-        self.paths: dict[Node, Path] = {}
-        self.sizes: dict[Node, Range] = {}
-        self.entries: dict[Node, EntrySize] = {}
+        self.paths: dict[AstNode, Path] = {}
+        self.sizes: dict[AstNode, Range] = {}
+        self.entries: dict[AstNode, EntrySize] = {}
         self.locals: dict[str, list[_Local]] = {}
 
-    def type_of(self, node: Node) -> Type:
+    def type_of(self, node: AstNode) -> Type:
         return self.checked.types[node]
 
     # --- sizes
 
-    def local(self, node: Node) -> _Local | None:
+    def local(self, node: AstNode) -> _Local | None:
         stack = self.locals.get(node.name) if isinstance(node, Ident) else None
         return stack[-1] if stack else None
 
-    def path(self, node: Node) -> Path:
+    def path(self, node: AstNode) -> Path:
         bound = self.local(node)
         return bound.path if bound else self.paths.get(node, ())
 
@@ -72,7 +72,7 @@ class Estimator:
                 return None
         return Range(0, at.max_size)
 
-    def size(self, node: Node) -> Range | None:
+    def size(self, node: AstNode) -> Range | None:
         known = self.sizes.get(node) or _literal_size(node)
         if known is not None:
             return known
@@ -85,17 +85,17 @@ class Estimator:
         bound = self.local(node)
         return bound.size if bound else None
 
-    def size_or_unknown(self, node: Node) -> Range:
+    def size_or_unknown(self, node: AstNode) -> Range:
         return self.size(node) or UNKNOWN
 
-    def entry_size(self, node: Node) -> EntrySize | None:
+    def entry_size(self, node: AstNode) -> EntrySize | None:
         known = self.entries.get(node)
         if known is not None:
             return known
         bound = self.local(node)
         return bound.entries if bound else None
 
-    def item_size(self, node: Node) -> Range | None:
+    def item_size(self, node: AstNode) -> Range | None:
         """Return the size of the items of a list node; None if the node has no items at all."""
         if not self.type_of(node).params:
             return None
@@ -104,7 +104,7 @@ class Estimator:
 
     # --- costs
 
-    def cost(self, node: Node) -> Range:
+    def cost(self, node: AstNode) -> Range:
         if node in self.checked.constants:
             self.paths[node] = (self.checked.constants[node].name,)
             return ONE
@@ -165,7 +165,7 @@ class Estimator:
         self.locals[node.name].pop()
         return total
 
-    def copy_sizes(self, node: Node, source: Node) -> None:
+    def copy_sizes(self, node: AstNode, source: AstNode) -> None:
         size, entries = self.size(source), self.entry_size(source)
         if size is not None:
             self.sizes[node] = size
@@ -209,7 +209,7 @@ class Estimator:
                 size = entries.value if entries else None
         return size
 
-    def one_call(self, node: Call, overload: Overload, target: Node | None) -> Estimate:
+    def one_call(self, node: Call, overload: Overload, target: AstNode | None) -> Estimate:
         name = self.checked.renamed.get(node, node.function)
         estimator = BY_OVERLOAD.get(overload.id) or BY_FUNCTION.get(name)
         found = estimator(self, node, target, overload.id) if estimator else None
@@ -295,7 +295,7 @@ def _joined(before: Range | None, given: Range) -> Range:
     return given if before is None else before.union(given)
 
 
-def _literal_size(node: Node) -> Range | None:
+def _literal_size(node: AstNode) -> Range | None:
     match node:
         case Constant():
             return exactly(len(node.value) if isinstance(node.value, str | bytes) else 1)

@@ -15,7 +15,7 @@ from remuda.apiserver.cel.source import Complaint
 from remuda.apiserver.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
 
-class Token(NamedTuple):
+class LexerToken(NamedTuple):
     kind: str  # an operator or word itself, or: ident, quoted, int, uint, float, string, bytes, eof
     text: str
     at: int
@@ -43,8 +43,8 @@ _BROKEN_STRING = re.compile(rf"\"(?:{_ESCAPE}|[^\\\"\n\r])*|'(?:{_ESCAPE}|[^\\'\
 _WORDS = frozenset(("true", "false", "null", "in"))
 
 
-def tokens(source: str) -> tuple[list[Token], list[Complaint]]:
-    found: list[Token] = []
+def tokens(source: str) -> tuple[list[LexerToken], list[Complaint]]:
+    found: list[LexerToken] = []
     complaints: list[Complaint] = []
     at, end = 0, len(source)
     while at < end:
@@ -57,15 +57,15 @@ def tokens(source: str) -> tuple[list[Token], list[Complaint]]:
         at = match.end()
         if match.lastgroup != "skip":
             found.append(_token(match))
-    found.append(Token("eof", "<EOF>", end))
+    found.append(LexerToken("eof", "<EOF>", end))
     return found, complaints
 
 
-def _token(match: re.Match[str]) -> Token:
+def _token(match: re.Match[str]) -> LexerToken:
     text, kind = match.group(), match.lastgroup or ""
     if kind == "op" or (kind == "ident" and text in _WORDS):
         kind = text
-    return Token(kind, text, match.start())
+    return LexerToken(kind, text, match.start())
 
 
 def _unreadable(source: str, at: int) -> str:
@@ -84,7 +84,7 @@ class LiteralError(ValueError):
     """A token that looks like a literal but is none; the message is the complaint."""
 
 
-def number(token: Token, negative: bool) -> Any:
+def number(token: LexerToken, negative: bool) -> Any:
     """The value of an int, uint or float token, with the sign that stood before it."""
     if token.kind == "float":
         value = float(token.text)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from remuda.apiserver.cel.ast import Call, Constant, ListOf, MapOf, Node, children
+from remuda.apiserver.cel.ast import AstNode, Call, Constant, ListOf, MapOf, children
 from remuda.apiserver.cel.library import format, regex
 from remuda.apiserver.cel.source import Complaint
 from remuda.apiserver.cel.times import parse_duration, parse_timestamp
@@ -34,9 +34,9 @@ def literal_complaints(checked: Checked) -> list[Complaint]:
     return found
 
 
-def _walk(root: Node) -> Iterator[tuple[Node, bool]]:
+def _walk(root: AstNode) -> Iterator[tuple[AstNode, bool]]:
     """Every node once, and whether it is inside the arguments of format(), where types may be mixed."""
-    seen: set[Node] = set()
+    seen: set[AstNode] = set()
     pending = [(root, False)]
     while pending:
         node, in_format = pending.pop()
@@ -73,7 +73,7 @@ def _bad_argument(node: Call) -> Iterator[Complaint]:
         yield Complaint(arg.at, f"invalid {node.function} argument")
 
 
-def _mismatch(node: Node, wanted: Type, given: Type) -> Complaint:
+def _mismatch(node: AstNode, wanted: Type, given: Type) -> Complaint:
     return Complaint(node.at, f"expected type '{wanted}' but found '{given}'")
 
 
@@ -132,7 +132,7 @@ def _bad_format(node: Call, checked: Checked) -> Iterator[Complaint]:
         )
 
 
-def _unformattable(clause: str, arg: Node, checked: Checked) -> Node | None:
+def _unformattable(clause: str, arg: AstNode, checked: Checked) -> AstNode | None:
     given = checked.types[arg]
     if given.kind != "dyn" and given.kind not in format.ACCEPTED[clause][0]:
         return arg

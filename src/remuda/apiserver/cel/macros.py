@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from remuda.apiserver import ApiServerError
-from remuda.apiserver.cel.ast import Bind, Call, Constant, Fold, FoldKind, Ident, Node, Select
+from remuda.apiserver.cel.ast import AstNode, Bind, Call, Constant, Fold, FoldKind, Ident, Select
 
 Complain = Callable[[int, str], None]
 
@@ -23,7 +23,7 @@ class _Misuse(ApiServerError):
         self.at = at
 
 
-def expand(call: Call, complain: Complain) -> Node:
+def expand(call: Call, complain: Complain) -> AstNode:
     member = call.target is not None
     expander = _MACROS.get((call.function, len(call.args), member))
     if expander is None:
@@ -35,12 +35,12 @@ def expand(call: Call, complain: Complain) -> Node:
         return Constant(call.at, None)
 
 
-def _target(call: Call) -> Node:
+def _target(call: Call) -> AstNode:
     assert call.target is not None
     return call.target
 
 
-def _variable(arg: Node) -> str:
+def _variable(arg: AstNode) -> str:
     if not isinstance(arg, Ident) or arg.name.startswith("."):
         raise _Misuse(arg.at, "argument must be a simple name")
     if arg.name in (ACCUMULATOR, "@result"):
@@ -55,23 +55,23 @@ def _two_variables(call: Call) -> tuple[str, str]:
     return first, second
 
 
-def _has(call: Call) -> Node:
+def _has(call: Call) -> AstNode:
     arg = call.args[0]
     if not isinstance(arg, Select) or arg.test or arg.optional:
         raise _Misuse(arg.at, "invalid argument to has() macro")
     return Select(call.at, arg.operand, arg.field, test=True)
 
 
-def _over_one(kind: FoldKind) -> Callable[[Call], Node]:
-    def expander(call: Call) -> Node:
+def _over_one(kind: FoldKind) -> Callable[[Call], AstNode]:
+    def expander(call: Call) -> AstNode:
         keep = call.args[1] if len(call.args) == 3 else None
         return Fold(call.at, kind, _target(call), _variable(call.args[0]), "", keep, call.args[-1])
 
     return expander
 
 
-def _over_two(kind: FoldKind) -> Callable[[Call], Node]:
-    def expander(call: Call) -> Node:
+def _over_two(kind: FoldKind) -> Callable[[Call], AstNode]:
+    def expander(call: Call) -> AstNode:
         first, second = _two_variables(call)
         keep = call.args[2] if len(call.args) == 4 else None
         return Fold(call.at, kind, _target(call), first, second, keep, call.args[-1])
@@ -79,7 +79,7 @@ def _over_two(kind: FoldKind) -> Callable[[Call], Node]:
     return expander
 
 
-def _sort_by(call: Call) -> Node:
+def _sort_by(call: Call) -> AstNode:
     target, at = _target(call), call.at
     if isinstance(target, Constant):
         raise _Misuse(
@@ -89,30 +89,30 @@ def _sort_by(call: Call) -> Node:
     return Bind(at, _SORT_INPUT, target, Call(at, "@sortByAssociatedKeys", Ident(at, _SORT_INPUT), (keys,)))
 
 
-def _opt_map(call: Call) -> Node:
+def _opt_map(call: Call) -> AstNode:
     bound = _bound_value(call)
     return _if_present(call, Call(call.at, "optional.of", None, (bound,)))
 
 
-def _opt_flat_map(call: Call) -> Node:
+def _opt_flat_map(call: Call) -> AstNode:
     return _if_present(call, _bound_value(call))
 
 
-def _bound_value(call: Call) -> Node:
+def _bound_value(call: Call) -> AstNode:
     variable = call.args[0]
     if not isinstance(variable, Ident):
         raise _Misuse(variable.at, f"{call.function}() variable name must be a simple identifier")
     return Bind(call.at, variable.name, Call(call.at, "value", _target(call), ()), call.args[1])
 
 
-def _if_present(call: Call, then: Node) -> Node:
+def _if_present(call: Call, then: AstNode) -> AstNode:
     at = call.at
     present = Call(at, "hasValue", _target(call), ())
     return Call(at, "_?_:_", None, (present, then, Call(at, "optional.none", None, ())))
 
 
 # By name, number of arguments, and whether it is called on something.
-_MACROS: dict[tuple[str, int, bool], Callable[[Call], Node]] = {
+_MACROS: dict[tuple[str, int, bool], Callable[[Call], AstNode]] = {
     ("has", 1, False): _has,
     ("all", 2, True): _over_one("all"),
     ("exists", 2, True): _over_one("exists"),

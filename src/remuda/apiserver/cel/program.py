@@ -11,7 +11,7 @@ from typing import Any
 
 from remuda.apiserver.cel import access, calls, logic, loops
 from remuda.apiserver.cel import types as t
-from remuda.apiserver.cel.ast import Bind, Call, Constant, Fold, Ident, ListOf, MapOf, Node, Select
+from remuda.apiserver.cel.ast import AstNode, Bind, Call, Constant, Fold, Ident, ListOf, MapOf, Select
 from remuda.apiserver.cel.check import Checked
 from remuda.apiserver.cel.cost import LIST_BASE, MAP_BASE, PER_CALL_LIMIT
 from remuda.apiserver.cel.nodes import COST, FIRST_LOCAL, OLD, SELF, UNTYPED, Frame, Piece, constant
@@ -59,7 +59,7 @@ class Builder:
         self.slots: dict[str, int] = {"self": SELF, "oldSelf": OLD}
         self.locals = 0
 
-    def type_of(self, node: Node) -> t.Type:
+    def type_of(self, node: AstNode) -> t.Type:
         return self.checked.types[node]
 
     def bind(self, *names: str) -> tuple[list[int], Mapping[str, int]]:
@@ -73,7 +73,7 @@ class Builder:
     def unbind(self, before: Mapping[str, int]) -> None:
         self.slots = dict(before)
 
-    def piece(self, node: Node) -> Piece:
+    def piece(self, node: AstNode) -> Piece:
         if node in self.checked.constants:
             return constant(self.checked.constants[node], self.type_of(node))
         match node:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from remuda.apiserver import ApiServerError
 from remuda.apiserver.cel import lexer, macros
-from remuda.apiserver.cel.ast import Call, Constant, Entry, Ident, ListOf, MapOf, Message, Node, Select, children
-from remuda.apiserver.cel.lexer import LiteralError, Token
+from remuda.apiserver.cel.ast import AstNode, Call, Constant, Ident, ListOf, MapEntry, MapOf, Message, Select, children
+from remuda.apiserver.cel.lexer import LexerToken, LiteralError
 from remuda.apiserver.cel.source import CelSyntaxError, Complaint, render
 
 MAX_LENGTH = 100_000  # code points
@@ -41,11 +41,11 @@ _STARTERS = frozenset(
 )
 
 
-TermParser = Callable[[], Node]
+TermParser = Callable[[], AstNode]
 ItemParser = Callable[[], None]
 
 
-def parse(source: str) -> Node:
+def parse(source: str) -> AstNode:
     """Raises CelSyntaxError, with everything that is wrong, as CEL words and draws it."""
     if len(source) > MAX_LENGTH:
         raise CelSyntaxError(
@@ -64,7 +64,7 @@ def parse(source: str) -> Node:
     return node
 
 
-def too_deep(root: Node) -> bool:
+def too_deep(root: AstNode) -> bool:
     level = [root]
     for _ in range(MAX_DEPTH):
         level = list({id(child): child for node in level for child in children(node)}.values())
@@ -78,23 +78,23 @@ class _Stop(ApiServerError):
 
 
 class _Parser:
-    def __init__(self, found: list[Token], complaints: list[Complaint]) -> None:
+    def __init__(self, found: list[LexerToken], complaints: list[Complaint]) -> None:
         self.tokens = found
         self.complaints = complaints
         self.position = 0
         self.nesting = 0
 
     @property
-    def token(self) -> Token:
+    def token(self) -> LexerToken:
         return self.tokens[self.position]
 
-    def next(self) -> Token:
+    def next(self) -> LexerToken:
         token = self.tokens[self.position]
         if token.kind != "eof":
             self.position += 1
         return token
 
-    def accept(self, kind: str) -> Token | None:
+    def accept(self, kind: str) -> LexerToken | None:
         return self.next() if self.token.kind == kind else None
 
     def complain(self, at: int, text: str) -> None:
@@ -111,19 +111,19 @@ class _Parser:
     def following(self) -> str:
         return self.tokens[min(self.position + 1, len(self.tokens) - 1)].kind
 
-    def expect(self, kind: str) -> Token:
+    def expect(self, kind: str) -> LexerToken:
         token = self.accept(kind)
         if token is None:
             raise self.stop(f"missing '{kind}' at '{self.token.text}'")
         return token
 
-    def whole(self) -> Node:
+    def whole(self) -> AstNode:
         node = self.expression()
         if self.token.kind != "eof":
             raise self.unexpected("<EOF>", skippable=self.following() == "eof")
         return node
 
-    def expression(self, start: str = _START) -> Node:
+    def expression(self, start: str = _START) -> AstNode:
         self.nesting += 1
         if self.nesting > MAX_NESTING:
             self.complain(0, f"expression recursion limit exceeded: {MAX_DEPTH}")
@@ -137,7 +137,7 @@ class _Parser:
         self.nesting -= 1
         return node
 
-    def conditional(self, condition: Node, question: Token) -> Node:
+    def conditional(self, condition: AstNode, question: LexerToken) -> AstNode:
         self.start_expected()
         chosen = self.disjunction()
         if self.accept(":") is None:
@@ -148,16 +148,16 @@ class _Parser:
         if self.token.kind not in _STARTERS:
             raise self.unexpected(_START, skippable=self.following() in _STARTERS)
 
-    def disjunction(self) -> Node:
+    def disjunction(self) -> AstNode:
         return self.logical("||", "_||_", self.conjunction)
 
-    def conjunction(self) -> Node:
+    def conjunction(self) -> AstNode:
         return self.logical("&&", "_&&_", self.relation)
 
-    def relation(self) -> Node:
+    def relation(self) -> AstNode:
         return self.binary(1)
 
-    def logical(self, operator: str, name: str, term: TermParser) -> Node:
+    def logical(self, operator: str, name: str, term: TermParser) -> AstNode:
         terms, at = [term()], -1
         while token := self.accept(operator):
             at = token.at if at < 0 else at
@@ -165,7 +165,7 @@ class _Parser:
             terms.append(term())
         return terms[0] if at < 0 else Call(at, name, None, tuple(terms))
 
-    def binary(self, least: int) -> Node:
+    def binary(self, least: int) -> AstNode:
         left = self.unary()
         while True:
             known = _PRECEDENCE.get(self.token.kind)
@@ -175,7 +175,7 @@ class _Parser:
             self.start_expected()
             left = Call(at, known[1], None, (left, self.binary(known[0] + 1)))
 
-    def unary(self) -> Node:
+    def unary(self) -> AstNode:
         token = self.token
         if token.kind not in ("!", "-"):
             return self.member(self.primary())
@@ -189,7 +189,7 @@ class _Parser:
         operand = self.member(self.primary())
         return Call(token.at, f"{token.kind}_", None, (operand,)) if count % 2 else operand
 
-    def member(self, node: Node) -> Node:
+    def member(self, node: AstNode) -> AstNode:
         while True:
             token = self.token
             if token.kind == ".":
@@ -203,7 +203,7 @@ class _Parser:
             else:
                 return node
 
-    def dotted(self, node: Node) -> Node:
+    def dotted(self, node: AstNode) -> AstNode:
         dot = self.next()
         optional = self.accept("?") is not None
         name = self.accept("ident") or self.accept("quoted")
@@ -216,7 +216,7 @@ class _Parser:
             return self.call(name, node)
         return Select(dot.at, node, name.text, optional=optional)
 
-    def call(self, name: Token, target: Node | None, prefix: str = "") -> Node:
+    def call(self, name: LexerToken, target: AstNode | None, prefix: str = "") -> AstNode:
         opening = self.next()
         args = self.arguments()
         if target is None and name.text in RESERVED:
@@ -224,7 +224,7 @@ class _Parser:
         made = Call(opening.at, prefix + name.text, target, args)
         return macros.expand(made, self.complain)
 
-    def arguments(self) -> tuple[Node, ...]:
+    def arguments(self) -> tuple[AstNode, ...]:
         if self.accept(")"):
             return ()
         args = [self.expression(_START_OR_CLOSE)]
@@ -233,7 +233,7 @@ class _Parser:
         self.expect(")")
         return tuple(args)
 
-    def primary(self) -> Node:
+    def primary(self) -> AstNode:
         token = self.next()
         match token.kind:
             case "ident":
@@ -258,7 +258,7 @@ class _Parser:
                 return self.literal(self.next(), negative=True)
         return self.literal(token, negative=False)
 
-    def named(self, name: Token, prefix: str) -> Node:
+    def named(self, name: LexerToken, prefix: str) -> AstNode:
         if self.token.kind == "(":
             return self.call(name, None, prefix)
         if (brace := self.message_brace()) is not None:
@@ -274,7 +274,7 @@ class _Parser:
             position += 2
         return position if self.tokens[position].kind == "{" else None
 
-    def message(self, name: Token, prefix: str, brace: int) -> Node:
+    def message(self, name: LexerToken, prefix: str, brace: int) -> AstNode:
         parts = [token.text for token in self.tokens[self.position : brace]]
         opening = self.tokens[brace]
         self.position = brace + 1
@@ -307,8 +307,8 @@ class _Parser:
         if self.accept(close) is None:
             raise self.unexpected(f"'{close}'" if trailing else f"{{'{close}', ','}}", skippable=False)
 
-    def list_literal(self, opening: Token) -> Node:
-        items: list[Node] = []
+    def list_literal(self, opening: LexerToken) -> AstNode:
+        items: list[AstNode] = []
         optional: set[int] = set()
 
         def item() -> None:
@@ -319,19 +319,19 @@ class _Parser:
         self.until_close("]", item)
         return ListOf(opening.at, tuple(items), frozenset(optional))
 
-    def map_literal(self, opening: Token) -> Node:
-        entries: list[Entry] = []
+    def map_literal(self, opening: LexerToken) -> AstNode:
+        entries: list[MapEntry] = []
 
         def item() -> None:
             optional = self.accept("?") is not None
             key = self.expression()
             self.colon()
-            entries.append(Entry(key, self.expression(), optional))
+            entries.append(MapEntry(key, self.expression(), optional))
 
         self.until_close("}", item)
         return MapOf(opening.at, tuple(entries))
 
-    def literal(self, token: Token, *, negative: bool) -> Node:
+    def literal(self, token: LexerToken, *, negative: bool) -> AstNode:
         at = self.tokens[self.position - 2].at if negative else token.at
         try:
             return Constant(at, _value(token, negative))
@@ -340,7 +340,7 @@ class _Parser:
             return Constant(at, None)
 
 
-def _value(token: Token, negative: bool) -> object:
+def _value(token: LexerToken, negative: bool) -> object:
     match token.kind:
         case "string":
             return lexer.string(token.text)

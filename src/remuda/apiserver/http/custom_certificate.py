@@ -31,7 +31,7 @@ _DAY_SECONDS = 24 * 3600.0
 Seen = tuple[tuple[int, int, int], ...]
 
 
-class Presented:
+class CustomCertificate:
     """`host` is what clients call the server, `authorities` what they are told to trust: empty, the root at the end of
     the chain. Raises Unfit."""
 

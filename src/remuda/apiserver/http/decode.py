@@ -46,7 +46,7 @@ class OutOfRange(Unreadable):
     """JSON with a number that nothing can hold."""
 
 
-class Target(msgspec.Struct, frozen=True):
+class ExpectedKind(msgspec.Struct, frozen=True):
     """The kind a body must have."""
 
     group: str
@@ -59,14 +59,14 @@ class Target(msgspec.Struct, frozen=True):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-def target_of(resource: Resource, subresource: str) -> Target:
+def target_of(resource: Resource, subresource: str) -> ExpectedKind:
     if subresource == "scale":
-        return Target("autoscaling", "v1", "Scale")
+        return ExpectedKind("autoscaling", "v1", "Scale")
     declared = resource.subresources.get(subresource)
     if declared is not None and declared.kind:
         version = declared.version or resource.version
-        return Target(declared.group if declared.version else resource.group, version, declared.kind)
-    return Target(resource.group, resource.version, resource.kind, resource.custom)
+        return ExpectedKind(declared.group if declared.version else resource.group, version, declared.kind)
+    return ExpectedKind(resource.group, resource.version, resource.kind, resource.custom)
 
 
 def decode_json(body: bytes, *, custom: bool = False, budget: Budget | None = None) -> Any:
@@ -136,7 +136,7 @@ class ObjectReader:
         return value, repeated
 
     def _parse(
-        self, body: bytes, media: str, target: Target, validation: FieldValidation, budget: Budget | None
+        self, body: bytes, media: str, target: ExpectedKind, validation: FieldValidation, budget: Budget | None
     ) -> tuple[Any, list[str]]:
         try:
             if media == YAML:
@@ -151,7 +151,7 @@ class ObjectReader:
         return value, [] if validation == "Ignore" else repeated_fields(body, value)
 
 
-def _read_protobuf(decode: ProtobufDecoder, body: bytes, target: Target) -> Obj:
+def _read_protobuf(decode: ProtobufDecoder, body: bytes, target: ExpectedKind) -> Obj:
     try:
         return decode(body, target.api_version, target.kind)
     except Malformed as error:
@@ -220,7 +220,7 @@ def _parse_yaml(body: bytes, *, custom: bool, budget: Budget | None) -> tuple[An
         raise YamlError(f"json: cannot unmarshal number {number} into Go value of type float64") from None
 
 
-def _settle_kind(value: Obj, target: Target, body: bytes) -> None:
+def _settle_kind(value: Obj, target: ExpectedKind, body: bytes) -> None:
     """Check apiVersion and kind against the path; for built-in kinds, fill them in where the body omits them."""
     api_version, kind = value.get("apiVersion"), value.get("kind")
     for word, given in (("apiVersion", api_version), ("kind", kind)):
@@ -243,7 +243,7 @@ def _settle_kind(value: Obj, target: Target, body: bytes) -> None:
         raise _wrong_version(api_version, target)
 
 
-def _settle_custom(value: Obj, api_version: str, kind: str, target: Target, body: bytes) -> None:
+def _settle_custom(value: Obj, api_version: str, kind: str, target: ExpectedKind, body: bytes) -> None:
     if not kind:
         shown = body.decode("utf-8", "replace")
         raise _unrecognized(target, f"Object 'Kind' is missing in '{shown}'", body)
@@ -256,18 +256,18 @@ def _settle_custom(value: Obj, api_version: str, kind: str, target: Target, body
         raise invalid_object(target.group, kind, name if isinstance(name, str) else "", [problem])
 
 
-def _wrong_version(api_version: str, target: Target) -> StatusError:
+def _wrong_version(api_version: str, target: ExpectedKind) -> StatusError:
     return bad_request(
         f"the API version in the data ({api_version}) does not match the expected API version ({target.api_version})"
     )
 
 
-def _unfit(kind: str, api_version: str, target: Target, problem: str) -> StatusError:
+def _unfit(kind: str, api_version: str, target: ExpectedKind, problem: str) -> StatusError:
     version = api_version.rpartition("/")[2]
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {target.kind}: {problem}')
 
 
-def _unrecognized(target: Target, problem: str, body: bytes) -> StatusError:
+def _unrecognized(target: ExpectedKind, problem: str, body: bytes) -> StatusError:
     return bad_request(
         f"the object provided is unrecognized (must be of type {target.kind}): {problem} ({_summary(body)})"
     )

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from remuda.apiserver.auth.user import MASTERS, SERVICE_ACCOUNTS, User
 from remuda.apiserver.http.fair_queue import FairQueue
-from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.limits import HttpLimits
 from remuda.apiserver.http.routes import RequestInfo
 from remuda.kube.errors import too_many_requests
 from remuda.kube.web import MAX_BODY, Request
@@ -37,7 +37,7 @@ _Queue = FairQueue["asyncio.Future[None]"]
 class FlowControl:
     """Fair queues of both levels."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
         self._accounts = self._new_queue()
         self._users = self._new_queue()
@@ -46,14 +46,16 @@ class FlowControl:
         limits = self._limits
         return FairQueue(seats=limits.seats, requests=limits.user_requests, size=limits.user_bytes)
 
-    def turn(self, request: Request, info: RequestInfo, sender: User, user: User) -> Turn:
+    def turn(self, request: Request, info: RequestInfo, sender: User, user: User) -> QueuedRequest:
         """Return the turn of one request, not entered yet. `user` is whom `sender` acts as."""
         if MASTERS in user.groups:
-            return Turn(None, "", 0, self._limits)
+            return QueuedRequest(None, "", 0, self._limits)
         # An administrator acts for the impersonated user, who then waits; other senders wait as themselves.
         flow = user if MASTERS in sender.groups else sender
         is_account = SERVICE_ACCOUNTS in flow.groups or (info.group, info.resource) == _LEASES
-        return Turn(self._accounts if is_account else self._users, flow.name, _body_bytes(request, info), self._limits)
+        return QueuedRequest(
+            self._accounts if is_account else self._users, flow.name, _body_bytes(request, info), self._limits
+        )
 
 
 def _body_bytes(request: Request, info: RequestInfo) -> int:
@@ -63,12 +65,12 @@ def _body_bytes(request: Request, info: RequestInfo) -> int:
     return MAX_BODY if request.content_length is None else min(request.content_length, MAX_BODY)
 
 
-class Turn:
+class QueuedRequest:
     """One request's place in its queue; that of an administrator has no queue, and never waits."""
 
     __slots__ = ("_flow", "_limits", "_queue", "_seats", "_size")
 
-    def __init__(self, queue: _Queue | None, flow: str, size: int, limits: Limits) -> None:
+    def __init__(self, queue: _Queue | None, flow: str, size: int, limits: HttpLimits) -> None:
         self._queue = queue
         self._flow = flow
         self._size = size

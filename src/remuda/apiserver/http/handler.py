@@ -18,7 +18,7 @@ from remuda.apiserver.auth.user import Attributes, Authorizer, User
 from remuda.apiserver.http.answers import audit_header, error_response
 from remuda.apiserver.http.decode import ObjectReader, ProtobufDecoder
 from remuda.apiserver.http.discovery import Discovery
-from remuda.apiserver.http.flow_control import FlowControl, Turn
+from remuda.apiserver.http.flow_control import FlowControl, QueuedRequest
 from remuda.apiserver.http.interfaces import (
     Authenticate,
     BuildOpenApi,
@@ -27,7 +27,7 @@ from remuda.apiserver.http.interfaces import (
     Impersonate,
     asks_to_impersonate,
 )
-from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.limits import HttpLimits
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.http.metrics import RequestMetrics
 from remuda.apiserver.http.openapi import OpenApi
@@ -68,9 +68,9 @@ class HttpFront:
         documents: Mapping[str, Document] | None = None,
         stored_objects: Callable[[], Mapping[str, int]] | None = None,
         protobuf: ProtobufDecoder | None = None,
-        limits: Limits | None = None,
+        limits: HttpLimits | None = None,
     ) -> None:
-        self.limits = limits or Limits()
+        self.limits = limits or HttpLimits()
         self.metrics = RequestMetrics(stored_objects)
         self._registry = registry
         self._authenticate = authenticate
@@ -192,7 +192,7 @@ class HttpFront:
         request: Request,
         info: RequestInfo,
         sender: User,
-        turn: Turn,
+        turn: QueuedRequest,
         answer: Awaitable[Result],
         started: float,
     ) -> Result:

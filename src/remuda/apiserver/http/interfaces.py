@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from remuda.apiserver.auth.user import Attributes, Headers, User
-from remuda.apiserver.http.limits import Limits
-from remuda.apiserver.registry.calls import Call, Registry
+from remuda.apiserver.http.limits import HttpLimits
+from remuda.apiserver.registry.calls import Call, RegistryInterface
 from remuda.apiserver.resource import Resource
 from remuda.kube.web import Handler, Request, Response
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from remuda.apiserver.http.connection import Connection
 
 
-class ConnectingRegistry(Registry, Protocol):
+class ConnectingRegistry(RegistryInterface, Protocol):
     """A registry whose subresources may also answer with a stream (logs)."""
 
     def connect(self, call: Call, query: Mapping[str, str]) -> AsyncIterator[bytes]: ...
@@ -41,7 +41,7 @@ class ConnectionOwner(Protocol):
     """The listener that owns a connection, as the connection uses it."""
 
     handler: Handler
-    limits: Limits
+    limits: HttpLimits
     draining: bool
     loop: asyncio.AbstractEventLoop
 

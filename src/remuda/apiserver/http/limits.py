@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class HttpLimits(msgspec.Struct, frozen=True, kw_only=True):
     connections: int = 20_000
     crowd: int = 1_000  # so many connections are many
     head_bytes: int = 64 * 1024

@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from remuda.apiserver.http.connection import Connection
-from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.limits import HttpLimits
 from remuda.kube.web import Handler, Request, Response, text
 
 log = logging.getLogger(__name__)
@@ -34,9 +34,9 @@ _LARGE = 192 * 1024
 class Listener:
     """Serves `handler`. `failed` answers for a handler that raised, `timed_out` for one that took too long."""
 
-    def __init__(self, handler: Handler, limits: Limits | None = None) -> None:
+    def __init__(self, handler: Handler, limits: HttpLimits | None = None) -> None:
         self.handler = handler
-        self.limits = limits or Limits()
+        self.limits = limits or HttpLimits()
         self.draining = False
         self.port = 0
         self.loop: asyncio.AbstractEventLoop

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httptools
 
 from remuda.apiserver import ApiServerError
-from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.limits import HttpLimits
 from remuda.kube.web import Request
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class RequestReader:
         "in_head",
     )
 
-    def __init__(self, connection: Connection, limits: Limits) -> None:
+    def __init__(self, connection: Connection, limits: HttpLimits) -> None:
         self._connection = connection
         self._limits = limits
         self._parser: Any = httptools.HttpRequestParser(self)

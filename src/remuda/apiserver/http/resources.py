@@ -15,7 +15,7 @@ from remuda.apiserver.auth.user import Authorizer, User
 from remuda.apiserver.http import options
 from remuda.apiserver.http.answers import Views, audit_header, finish
 from remuda.apiserver.http.decode import ObjectReader, read_patch
-from remuda.apiserver.http.flow_control import Turn
+from remuda.apiserver.http.flow_control import QueuedRequest
 from remuda.apiserver.http.interfaces import ConnectingRegistry
 from remuda.apiserver.http.negotiate import (
     YAML,
@@ -58,7 +58,7 @@ class ResourceRequests:
         self._views = Views()
         self._watch_started = watch_started
 
-    def serve(self, request: Request, info: RequestInfo, user: User, turn: Turn) -> Answer:
+    def serve(self, request: Request, info: RequestInfo, user: User, turn: QueuedRequest) -> Answer:
         resource = self._registry.resources.find(info.group, info.version, info.resource)
         if resource is None or not _is_served_at(info, resource):
             return self._unknown(request, info, user)
@@ -76,7 +76,7 @@ class ResourceRequests:
             call.warnings.append(resource.deprecation_warning)
         return self._dispatch(request, info, call, turn)
 
-    def _dispatch(self, request: Request, info: RequestInfo, call: Call, turn: Turn) -> Answer:
+    def _dispatch(self, request: Request, info: RequestInfo, call: Call, turn: QueuedRequest) -> Answer:
         verb = info.verb
         if verb == "get":
             return self._stream(request, call) if info.subresource in _STREAMED else self._get(request, call)
@@ -146,14 +146,14 @@ class ResourceRequests:
 
     # -- writes --------------------------------------------------------------------------------------------------
 
-    async def _write(self, request: Request, call: Call, turn: Turn) -> Result:
+    async def _write(self, request: Request, call: Call, turn: QueuedRequest) -> Result:
         try:
             return await self._WRITES[call.verb](self, request, call, turn)
         except StatusError as error:
             error.warnings = call.warnings
             raise
 
-    async def _create(self, request: Request, call: Call, turn: Turn) -> Result:
+    async def _create(self, request: Request, call: Call, turn: QueuedRequest) -> Result:
         form = negotiate(request)
         media = self._reader.media_type(request, call.resource)
         body = await _body(request, turn)
@@ -163,7 +163,7 @@ class ResourceRequests:
         written = await self._registry.create(call, obj, chosen)
         return await self._answer(request, call, 201, written.value, form)
 
-    async def _update(self, request: Request, call: Call, turn: Turn) -> Result:
+    async def _update(self, request: Request, call: Call, turn: QueuedRequest) -> Result:
         form = negotiate(request)
         body = await _body(request, turn)
         chosen = options.write_options(request, "UpdateOptions")
@@ -173,7 +173,7 @@ class ResourceRequests:
         written = await self._registry.update(call, obj, chosen)
         return await self._answer(request, call, 201 if written.created else 200, written.value, form)
 
-    async def _patch(self, request: Request, call: Call, turn: Turn) -> Result:
+    async def _patch(self, request: Request, call: Call, turn: QueuedRequest) -> Result:
         kind = patch_kind(request, strategic=not call.resource.custom)
         form = negotiate(request)
         body = await _body(request, turn)
@@ -183,13 +183,13 @@ class ResourceRequests:
         written = await self._registry.patch(call, kind, patch, chosen, complaints)
         return await self._answer(request, call, 201 if written.created else 200, written.value, form)
 
-    async def _delete(self, request: Request, call: Call, turn: Turn) -> Result:
+    async def _delete(self, request: Request, call: Call, turn: QueuedRequest) -> Result:
         form = negotiate(request)
         chosen = options.delete_options(request, await _body(request, turn), self._reader.protobuf)
         written = await self._registry.delete(call, chosen)
         return await self._answer(request, call, 200, written.value, form)
 
-    async def _delete_collection(self, request: Request, call: Call, turn: Turn) -> Result:
+    async def _delete_collection(self, request: Request, call: Call, turn: QueuedRequest) -> Result:
         form = negotiate(request)
         selection: ListOptions = options.list_options(request)
         chosen = options.delete_options(request, await _body(request, turn), self._reader.protobuf)
@@ -216,7 +216,7 @@ class ResourceRequests:
         return await _settled(finish(request, status, body, form, call.warnings))
 
 
-async def _body(request: Request, turn: Turn) -> bytes:
+async def _body(request: Request, turn: QueuedRequest) -> bytes:
     """Read a body, and wait until it may be decoded and judged."""
     body = await request.body()
     await turn.wait(len(body))

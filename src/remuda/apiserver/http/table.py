@@ -14,7 +14,7 @@ import msgspec
 from remuda.apiserver.http.lists import list_metadata
 from remuda.apiserver.kinds.columns import AGE, NAME, human_duration
 from remuda.apiserver.registry.calls import Page
-from remuda.apiserver.resource import Column, Obj, Resource
+from remuda.apiserver.resource import Obj, Resource, TableColumn
 from remuda.kube import clock
 from remuda.kube.errors import bad_request
 from remuda.kube.jsonpath import compile_jsonpath, text_of
@@ -89,17 +89,17 @@ class _Revisioned(msgspec.Struct):
 _revision_of = msgspec.json.Decoder(_Revisioned).decode
 
 
-def _columns_of(resource: Resource) -> tuple[Column, ...]:
+def _columns_of(resource: Resource) -> tuple[TableColumn, ...]:
     """A built-in kind declares all its columns; a custom one those besides its name."""
     if resource.custom:
         return (NAME, *(resource.columns or (_CUSTOM_AGE,)))
     return resource.columns or (NAME, AGE)
 
 
-_CUSTOM_AGE = Column(name="Age", type="date", description=AGE.description, path=".metadata.creationTimestamp")
+_CUSTOM_AGE = TableColumn(name="Age", type="date", description=AGE.description, path=".metadata.creationTimestamp")
 
 
-def _definition(column: Column, resource: Resource) -> dict[str, Any]:
+def _definition(column: TableColumn, resource: Resource) -> dict[str, Any]:
     description = column.description
     if not description and column.path and resource.custom:
         description = f"Custom resource definition column (in JSONPath format): {column.path}"
@@ -112,7 +112,7 @@ def _definition(column: Column, resource: Resource) -> dict[str, Any]:
     }
 
 
-def _cell(column: Column) -> Cell:
+def _cell(column: TableColumn) -> Cell:
     if column.cell is not None:
         return column.cell
     find = compile_jsonpath(column.path)

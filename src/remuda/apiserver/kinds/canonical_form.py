@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from remuda.apiserver import ApiServerError
-from remuda.apiserver.kinds.idl import Field, Form, MessageType, message, resolve
+from remuda.apiserver.kinds.idl import Form, IdlField, MessageType, message, resolve
 from remuda.apiserver.resource import Obj
 from remuda.kube import clock
 from remuda.kube.errors import StatusError, bad_request
@@ -120,7 +120,7 @@ def _not_decodable(kind: str, obj: Obj, why: str) -> StatusError:
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
-def flattened(type_: MessageType) -> list[Field]:
+def flattened(type_: MessageType) -> list[IdlField]:
     fields = []
     for field in type_.fields:
         inlined = resolve(field.form.type) if field.form.inline else None

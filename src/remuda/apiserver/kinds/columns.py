@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from remuda.apiserver.resource import Column, Obj, Path
+from remuda.apiserver.resource import Obj, Path, TableColumn
 from remuda.kube import clock
 from remuda.kube.selectors import SelectorError, label_selector_from
 
@@ -76,23 +76,23 @@ def count(*path: str) -> Cell:
     return lambda obj: len(at(obj, *path, default=()))
 
 
-def string(name: str, cell: Cell, *, wide: bool = False) -> Column:
-    return Column(name=name, cell=cell, priority=int(wide))
+def string(name: str, cell: Cell, *, wide: bool = False) -> TableColumn:
+    return TableColumn(name=name, cell=cell, priority=int(wide))
 
 
-def integer(name: str, cell: Cell) -> Column:
-    return Column(name=name, type="integer", cell=cell)
+def integer(name: str, cell: Cell) -> TableColumn:
+    return TableColumn(name=name, type="integer", cell=cell)
 
 
-def boolean(name: str, cell: Cell) -> Column:
-    return Column(name=name, type="boolean", cell=cell)
+def boolean(name: str, cell: Cell) -> TableColumn:
+    return TableColumn(name=name, type="boolean", cell=cell)
 
 
-NAME = Column(name="Name", format="name", cell=value("metadata", "name"), description="The name of the object.")
-AGE = Column(
+NAME = TableColumn(name="Name", format="name", cell=value("metadata", "name"), description="The name of the object.")
+AGE = TableColumn(
     name="Age", cell=lambda obj: since(at(obj, "metadata", "creationTimestamp")), description="Time since its creation."
 )
-CREATED_AT = Column(
+CREATED_AT = TableColumn(
     name="Created At",
     type="date",
     cell=value("metadata", "creationTimestamp"),
@@ -122,7 +122,7 @@ def some_of(items: Iterable[str]) -> str:
     return shown if len(listed) <= _SHOWN else f"{shown} + {len(listed) - _SHOWN} more..."
 
 
-def containers(*path: str) -> tuple[Column, Column]:
+def containers(*path: str) -> tuple[TableColumn, TableColumn]:
     """Names and images of a pod template's containers, for -o wide."""
 
     def joined(key: str) -> Cell:
@@ -131,7 +131,7 @@ def containers(*path: str) -> tuple[Column, Column]:
     return string("Containers", joined("name"), wide=True), string("Images", joined("image"), wide=True)
 
 
-def selector_column(path: Path = ("spec", "selector")) -> Column:
+def selector_column(path: Path = ("spec", "selector")) -> TableColumn:
     return string("Selector", lambda obj: format_selector(at(obj, *path, default=None)), wide=True)
 
 

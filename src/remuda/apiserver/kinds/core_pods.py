@@ -20,7 +20,7 @@ from remuda.apiserver.kinds.columns import (
 )
 from remuda.apiserver.kinds.declare import Rules, declare, join_list, schema
 from remuda.apiserver.kinds.pod_spec import default_pod_spec, validate_pod_spec, validate_template, validate_tolerations
-from remuda.apiserver.resource import Column, Obj, Subresource
+from remuda.apiserver.resource import Obj, Subresource, TableColumn
 from remuda.kube import clock, errors
 from remuda.kube.errors import FieldError
 
@@ -248,7 +248,7 @@ def _readiness_gates(pod: Obj) -> str:
     return f"{sum(condition_is_true(pod, gate.get('conditionType', '')) for gate in gates)}/{len(gates)}"
 
 
-def _or_none(*path: str) -> Column:
+def _or_none(*path: str) -> TableColumn:
     names = {"nodeName": "Node", "nominatedNodeName": "Nominated Node"}
     return string(names[path[-1]], lambda pod: at(pod, *path) or "<none>", wide=True)
 
@@ -312,7 +312,7 @@ def _default_template(template: Obj) -> None:
     default_pod_spec(template["template"]["spec"])
 
 
-def _container_names(key: str) -> Column:
+def _container_names(key: str) -> TableColumn:
     title = {"name": "Containers", "image": "Images"}[key]
 
     def cell(obj: Obj) -> str:

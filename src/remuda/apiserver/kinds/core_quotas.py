@@ -39,7 +39,7 @@ class _Quota(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-class Limit(msgspec.Struct, frozen=True):
+class QuotaLimit(msgspec.Struct, frozen=True):
     """One line of `spec.hard` that is enforced."""
 
     resource: str  # as the quota names it
@@ -51,13 +51,13 @@ _decode = msgspec.json.Decoder(_Quota).decode
 
 
 @lru_cache(maxsize=1024)
-def limits(stored: bytes) -> tuple[Limit, ...]:
+def limits(stored: bytes) -> tuple[QuotaLimit, ...]:
     """Return what a stored ResourceQuota enforces, in the order of its names."""
     spec = _decode(stored).spec
     if spec.scopes or spec.scope_selector:
         return ()
     return tuple(
-        Limit(name, table, Quantity.parse(amount).value())
+        QuotaLimit(name, table, Quantity.parse(amount).value())
         for name, amount in sorted((spec.hard or {}).items())
         if (table := _counted(name))
     )

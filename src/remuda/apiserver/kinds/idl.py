@@ -51,7 +51,7 @@ class Form(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     default: Any = UNSET
 
 
-class Field(msgspec.Struct, frozen=True, eq=False):
+class IdlField(msgspec.Struct, frozen=True, eq=False):
     name: str
     number: int  # of protobuf; 0: none
     form: Form
@@ -65,7 +65,7 @@ class MessageType(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     atomic: bool
     description: str
     prefix: str  # of its name in OpenAPI documents
-    fields: tuple[Field, ...]
+    fields: tuple[IdlField, ...]
 
     @property
     def ref(self) -> str:
@@ -155,13 +155,13 @@ class _File:
             fields=tuple(self._field(line) for line in lines),
         )
 
-    def _field(self, line: str) -> Field:
+    def _field(self, line: str) -> IdlField:
         declaration, _, description = line.partition("  # ")
         name, number, declared = declaration.split(None, 2)
         form = self._forms.get(declared)
         if form is None:
             form = self._forms[declared] = self._form(*declared.split())
-        return Field(name, int(number), form, description)
+        return IdlField(name, int(number), form, description)
 
     def _form(self, given: str, *flags: str) -> Form:
         pointer = given[0] == "*"
@@ -301,7 +301,7 @@ def _required(type_: MessageType) -> list[str]:
     return names
 
 
-def _inlined(field: Field) -> MessageType:
+def _inlined(field: IdlField) -> MessageType:
     found = resolve(field.form.type)
     if not isinstance(found, MessageType):
         raise ValueError(f"{field.name}: only a message can be inline")

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.apiserver.kinds.idl import Field, MessageType, message, resolve
+from remuda.apiserver.kinds.idl import IdlField, MessageType, message, resolve
 from remuda.apiserver.resource import Obj
 from remuda.apiserver.schema.depth import too_deep
 
@@ -172,7 +172,7 @@ def _reader(type_: MessageType) -> Read:
     return _message_reader(type_.file, type_.name)
 
 
-def _member(field: Field) -> Callable[[Obj, int, Any, int], None]:
+def _member(field: IdlField) -> Callable[[Obj, int, Any, int], None]:
     form, name = field.form, field.name
     read = _type_reader(form.type)
     if form.inline:

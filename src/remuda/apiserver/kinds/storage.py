@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from remuda.apiserver.kinds.columns import AGE, NAME, Cell, at, boolean, count, integer, string, value
 from remuda.apiserver.kinds.declare import Rules, declare, one_of, unchanged
-from remuda.apiserver.resource import Column, Obj
+from remuda.apiserver.resource import Obj, TableColumn
 from remuda.kube import errors, names
 from remuda.kube.errors import FieldError
 
@@ -30,7 +30,7 @@ def _validate_class_update(new: Obj, old: Obj) -> list[FieldError]:
     return found
 
 
-def marked_default(*annotations: str) -> Column:
+def marked_default(*annotations: str) -> TableColumn:
     """The name, and whether the annotation makes it the default of its kind."""
 
     def cell(obj: Obj) -> str:
@@ -39,7 +39,7 @@ def marked_default(*annotations: str) -> Column:
         name = str(at(obj, "metadata", "name"))
         return f"{name} (default)" if is_default else name
 
-    return Column(name="Name", format="name", cell=cell, description=NAME.description)
+    return TableColumn(name="Name", format="name", cell=cell, description=NAME.description)
 
 
 STORAGE_CLASSES = declare(
@@ -92,7 +92,7 @@ VOLUME_ATTACHMENTS = declare(
     allow_unconditional_update=False,
     columns=(
         NAME,
-        Column(name="Attacher", format="name", cell=value("spec", "attacher")),
+        TableColumn(name="Attacher", format="name", cell=value("spec", "attacher")),
         string("PV", value("spec", "source", "persistentVolumeName")),
         string("Node", value("spec", "nodeName")),
         boolean("Attached", value("status", "attached", default=False)),

@@ -1,7 +1,7 @@
 """The registry's questions and answers: what HTTP and the in-process client pass in and get back.
 
-A `Call` is proof that the authoriser said yes: `Registry.authorize` is the only place that makes one. Objects come
-out as JSON bytes in the version that was asked for, ready for the wire.
+A `Call` is proof that the authoriser said yes: only `RegistryInterface.authorize` makes one. Objects come out as JSON
+bytes in the version that was asked for, ready for the wire.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class ServedResources(Protocol):
     def is_fresh(self, group: str, version: str) -> bool: ...
 
 
-class Registry(Protocol):
+class RegistryInterface(Protocol):
     """The verbs. `registry.Registry` is the implementation; this is what the fronts may rely on."""
 
     @property

@@ -17,10 +17,10 @@ from remuda.apiserver.registry.crd_schemas import compiled, is_large, schema_err
 from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.scale import scale_errors, scale_status_errors
 from remuda.apiserver.registry.served import Served, Shape
-from remuda.apiserver.resource import Behaviour, Column, Obj, Path, Resource, ScalePaths
+from remuda.apiserver.resource import Behaviour, Obj, Path, Resource, ScalePaths, TableColumn
 from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.protocol import Store
-from remuda.apiserver.storage.types import Event, ObjectsDamaged, Revision
+from remuda.apiserver.storage.types import ObjectsDamaged, Revision, StoreEvent
 from remuda.kube.cost import DEFINITION_LIMITS
 from remuda.kube.schema import Schema
 
@@ -67,7 +67,7 @@ class Definitions:
     def close(self) -> None:
         self._unsubscribe()
 
-    def _on_events(self, events: Sequence[Event]) -> None:
+    def _on_events(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             if event.entry.table != TABLE:
                 continue
@@ -159,8 +159,8 @@ def _path(json_path: str) -> Path:
     return tuple(part for part in json_path.split(".") if part)
 
 
-def _column(column: dict[str, Any]) -> Column:
-    return Column(
+def _column(column: dict[str, Any]) -> TableColumn:
+    return TableColumn(
         name=column["name"],
         type=column["type"],
         format=column.get("format", ""),

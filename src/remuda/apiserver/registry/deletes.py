@@ -14,11 +14,11 @@ import msgspec
 from remuda.apiserver.registry.admission import AdmissionChain
 from remuda.apiserver.registry.calls import Call, DeleteOptions, ListOptions, Page, WriteOptions, Written
 from remuda.apiserver.registry.objects import encode, encode_at, metadata, to_storage
-from remuda.apiserver.registry.reads import Reader
+from remuda.apiserver.registry.reads import ResourceReader
 from remuda.apiserver.registry.selection import Selection
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
-from remuda.apiserver.storage.types import Entry, WriteConflict
+from remuda.apiserver.storage.types import StoreEntry, WriteConflict
 from remuda.kube import clock
 from remuda.kube.errors import conflict, forbidden_request, ignore_not_found, not_found
 
@@ -30,7 +30,7 @@ _IMMORTAL_NAMESPACES = ("default", "kube-system", "kube-public")  # as upstream'
 
 
 class Deleter:
-    def __init__(self, store: Store, reader: Reader, admission: AdmissionChain) -> None:
+    def __init__(self, store: Store, reader: ResourceReader, admission: AdmissionChain) -> None:
         self._store = store
         self._reader = reader
         self._admission = admission
@@ -49,7 +49,7 @@ class Deleter:
                 continue
         raise conflict(resource.group, resource.plural, call.name)
 
-    async def _delete_once(self, call: Call, entry: Entry, options: DeleteOptions) -> Written:
+    async def _delete_once(self, call: Call, entry: StoreEntry, options: DeleteOptions) -> Written:
         resource = call.resource
         obj = self._reader.object(resource, entry)
         _check_preconditions(resource, obj, options)
@@ -73,7 +73,7 @@ class Deleter:
         )
         return self._gone(resource, obj, self._reader.render(resource, gone))
 
-    async def _unchanged(self, resource: Resource, entry: Entry) -> Written:
+    async def _unchanged(self, resource: Resource, entry: StoreEntry) -> Written:
         await self._store.settle(entry.revision)
         return Written(self._reader.render(resource, entry))
 
@@ -88,7 +88,9 @@ class Deleter:
             _mark_deleting(meta)
         return held
 
-    async def _store_marked(self, call: Call, entry: Entry, obj: Obj, before: Obj, options: DeleteOptions) -> Written:
+    async def _store_marked(
+        self, call: Call, entry: StoreEntry, obj: Obj, before: Obj, options: DeleteOptions
+    ) -> Written:
         if obj == before:
             return await self._unchanged(call.resource, entry)
         if options.dry_run:
@@ -119,7 +121,7 @@ class Deleter:
         shown = [self._reader.render(resource, entry) for entry in entries]
         deleting = asyncio.Semaphore(64)  # enough to fill a group commit, bounded for any size of collection
 
-        async def delete_one(entry: Entry) -> None:
+        async def delete_one(entry: StoreEntry) -> None:
             one = Call(call.user, "delete", resource, entry.namespace, entry.name)
             async with deleting:
                 with ignore_not_found():

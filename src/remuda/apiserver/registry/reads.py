@@ -23,7 +23,7 @@ from remuda.apiserver.registry.served import Served
 from remuda.apiserver.registry.watch import RegistryWatch
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
-from remuda.apiserver.storage.types import Compacted, Entry, Revision
+from remuda.apiserver.storage.types import Compacted, Revision, StoreEntry
 from remuda.kube.errors import StatusError, bad_request, gone, invalid, not_found, too_large_revision
 from remuda.kube.malformed_json import json_complaint
 
@@ -84,13 +84,13 @@ def _invalid_token(why: str) -> StatusError:
     return bad_request(f"invalid continue token: continue key is not valid: {why}")
 
 
-class Reader:
+class ResourceReader:
     def __init__(self, store: Store, served: Served) -> None:
         self._store = store
         self._served = served
         self._refreshed: dict[tuple[Resource, str, str], tuple[Revision, bytes]] = {}
 
-    def object(self, resource: Resource, entry: Entry) -> Obj:
+    def object(self, resource: Resource, entry: StoreEntry) -> Obj:
         """An entry decoded, in the version of `resource` and by today's schema."""
         obj = from_storage(resource, decode(entry.value))
         if resource.custom and entry.revision < self._served.shape(resource).since:
@@ -99,13 +99,13 @@ class Reader:
             structural.default(obj)
         return obj
 
-    def render(self, resource: Resource, entry: Entry) -> bytes:
+    def render(self, resource: Resource, entry: StoreEntry) -> bytes:
         since = self._as_stored_since(resource)
         if since is not None and entry.revision >= since:
             return entry.value
         return self._render_converted(resource, entry)
 
-    def _render_all(self, resource: Resource, entries: Sequence[Entry]) -> list[bytes]:
+    def _render_all(self, resource: Resource, entries: Sequence[StoreEntry]) -> list[bytes]:
         """Render the entries of a list.
 
         The check that is the same for all entries runs once, so a list of stored bytes costs next to nothing per item.
@@ -123,7 +123,7 @@ class Reader:
             return None
         return self._served.shape(resource).since if resource.custom else 0
 
-    def _render_converted(self, resource: Resource, entry: Entry) -> bytes:
+    def _render_converted(self, resource: Resource, entry: StoreEntry) -> bytes:
         key = (resource, entry.namespace, entry.name)
         cached = self._refreshed.get(key)
         if cached is not None and cached[0] == entry.revision:
@@ -179,7 +179,7 @@ class Reader:
 
     def _entries(
         self, resource: Resource, selection: Selection, after: tuple[str, str] | None, at: Revision | None
-    ) -> Sequence[Entry]:
+    ) -> Sequence[StoreEntry]:
         """Return the entries that may be in the list, in order. A requested name is looked up, not scanned for."""
         if selection.name and selection.namespace and at is None and after is None:
             entry = self._store.get(resource.table, selection.namespace, selection.name)
@@ -187,7 +187,7 @@ class Reader:
         return self._store.scan(resource.table, selection.namespace, after=after, at=at)
 
     def _page(
-        self, resource: Resource, selection: Selection, entries: Sequence[Entry], limit: int, revision: Revision
+        self, resource: Resource, selection: Selection, entries: Sequence[StoreEntry], limit: int, revision: Revision
     ) -> Page:
         shown, left = _cut(entries, limit) if selection.is_everything else _pick(selection, entries, limit)
         token = Continuation(revision, *shown[-1].key).encode() if left else ""
@@ -220,14 +220,14 @@ class Reader:
             raise too_large_revision(revision, self._store.revision)
 
 
-def _cut(entries: Sequence[Entry], limit: int) -> tuple[Sequence[Entry], int]:
+def _cut(entries: Sequence[StoreEntry], limit: int) -> tuple[Sequence[StoreEntry], int]:
     """One page, and how many entries lie behind it."""
     return (entries[:limit], max(len(entries) - limit, 0)) if limit > 0 else (entries, 0)
 
 
-def _pick(selection: Selection, entries: Sequence[Entry], limit: int) -> tuple[Sequence[Entry], int]:
+def _pick(selection: Selection, entries: Sequence[StoreEntry], limit: int) -> tuple[Sequence[StoreEntry], int]:
     """One page of those that match. Whether any that lie behind it match too is not looked into: nor does upstream."""
-    shown: list[Entry] = []
+    shown: list[StoreEntry] = []
     for place, entry in enumerate(entries, 1):
         if selection.matches(entry):
             shown.append(entry)

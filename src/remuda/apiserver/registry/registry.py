@@ -28,12 +28,12 @@ from remuda.apiserver.registry.calls import (
 from remuda.apiserver.registry.deletes import Deleter
 from remuda.apiserver.registry.objects import decode, encode
 from remuda.apiserver.registry.patches import apply_patch
-from remuda.apiserver.registry.reads import Reader
+from remuda.apiserver.registry.reads import ResourceReader
 from remuda.apiserver.registry.scale import SCALE_SCHEMA, rescale, scale_of
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.registry.validation import complain, read_strictly, unfit
 from remuda.apiserver.registry.watch import RegistryWatch
-from remuda.apiserver.registry.writes import Guard, Writer
+from remuda.apiserver.registry.writes import Guard, ResourceWriter
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.protocol import Store
@@ -53,9 +53,9 @@ class Registry:
         self.store = store
         self.resources = served
         self.admission = AdmissionChain(store, served, authorizer)
-        self.reader = Reader(store, served)
+        self.reader = ResourceReader(store, served)
         self._authorizer = authorizer
-        self._writer = Writer(store, served, self.reader, self.admission, self._to_create)
+        self._writer = ResourceWriter(store, served, self.reader, self.admission, self._to_create)
         self._deleter = Deleter(store, self.reader, self.admission)
         self._handlers: dict[tuple[str, str], Handler] = {}
         self._connectors: dict[tuple[str, str], Connector] = {}

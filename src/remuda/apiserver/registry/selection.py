@@ -11,7 +11,7 @@ from typing import Any
 
 from remuda.apiserver.registry.objects import at_path, decode
 from remuda.apiserver.resource import Resource
-from remuda.apiserver.storage.types import Entry
+from remuda.apiserver.storage.types import StoreEntry
 from remuda.kube.cost import Budget
 from remuda.kube.errors import bad_request
 from remuda.kube.go_text import quoted
@@ -51,7 +51,7 @@ class Selection:
     def is_everything(self) -> bool:
         return self._labels is None and self._fields is None
 
-    def matches(self, entry: Entry) -> bool:
+    def matches(self, entry: StoreEntry) -> bool:
         if self._labels is not None and not self._labels.matches(entry.labels):
             return False
         if self._fields is None:

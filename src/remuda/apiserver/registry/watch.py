@@ -18,18 +18,18 @@ from remuda.apiserver.registry.objects import decode, encode_at
 from remuda.apiserver.registry.selection import Selection
 from remuda.apiserver.resource import Resource
 from remuda.apiserver.storage.protocol import Feed, Store
-from remuda.apiserver.storage.types import Compacted, Entry, Event, EventType, FeedOverflow, Revision
+from remuda.apiserver.storage.types import Compacted, EventType, FeedOverflow, Revision, StoreEntry, StoreEvent
 from remuda.kube.errors import StatusError, gone
 
 BOOKMARK_SECONDS = 60.0  # upstream's frequency
-Render = Callable[[Resource, Entry], bytes]
+Render = Callable[[Resource, StoreEntry], bytes]
 
 
 def error_line(error: StatusError) -> WatchLine:
     return WatchLine("ERROR", msgspec.json.encode(error.status()))
 
 
-def _present(store: Store, resource: Resource, selection: Selection) -> Sequence[Entry]:
+def _present(store: Store, resource: Resource, selection: Selection) -> Sequence[StoreEntry]:
     """Return the entries that may match. If only one object can match, it is looked up directly, without a scan."""
     if selection.name and (selection.namespace or not resource.namespaced):
         found = store.get(resource.table, selection.namespace, selection.name)
@@ -109,7 +109,7 @@ class RegistryWatch:
         if self._feed is not None:
             self._feed.close()
 
-    def _translate(self, events: Sequence[Event]) -> Sequence[WatchLine]:
+    def _translate(self, events: Sequence[StoreEvent]) -> Sequence[WatchLine]:
         self._told = events[-1].revision
         selection = self._selection
         if selection.is_everything:
@@ -123,12 +123,12 @@ class RegistryWatch:
                 lines.append(line)
         return lines
 
-    def _translate_selected(self, event: Event) -> WatchLine | None:
+    def _translate_selected(self, event: StoreEvent) -> WatchLine | None:
         matches = self._selection.matches(event.entry)
         if event.type != "MODIFIED":
             return self._line(event.type, event) if matches else None
         before = event.before
-        if not isinstance(before, Entry):
+        if not isinstance(before, StoreEntry):
             # Without the state before, ADDED and MODIFIED cannot be told apart; a wrong guess would stay with the
             # client.
             raise _PastUnknown(event.revision)
@@ -136,11 +136,13 @@ class RegistryWatch:
             return self._line("MODIFIED", event) if matches else self._left(before, event.revision)
         return self._line("ADDED", event) if matches else None
 
-    def _left(self, before: Entry, revision: Revision) -> WatchLine:
-        last = Entry(before.table, before.namespace, before.name, revision, encode_at(decode(before.value), revision))
+    def _left(self, before: StoreEntry, revision: Revision) -> WatchLine:
+        last = StoreEntry(
+            before.table, before.namespace, before.name, revision, encode_at(decode(before.value), revision)
+        )
         return WatchLine("DELETED", self._render(self._resource, last))
 
-    def _line(self, type_: EventType, event: Event) -> WatchLine:
+    def _line(self, type_: EventType, event: StoreEvent) -> WatchLine:
         value = self._render(self._resource, event.entry)
         if value is event.entry.value:  # as stored: every watcher sends the same bytes
             return WatchLine(type_, value, event.lines)

@@ -27,14 +27,14 @@ from remuda.apiserver.registry.objects import (
 )
 from remuda.apiserver.registry.patches import patched
 from remuda.apiserver.registry.quotas import check_quotas
-from remuda.apiserver.registry.reads import Reader
+from remuda.apiserver.registry.reads import ResourceReader
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.registry.status_isolation import forget_status, keep_other_side, unchangeable_fields
 from remuda.apiserver.registry.validation import complain, decode_strictly, drop_repeated_owners, validate
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.protocol import Store
-from remuda.apiserver.storage.types import Entry, WriteConflict
+from remuda.apiserver.storage.types import StoreEntry, WriteConflict
 from remuda.kube import clock
 from remuda.kube.admission import Operation
 from remuda.kube.errors import (
@@ -60,9 +60,9 @@ Guard = Callable[[Call, Obj, Obj | None], None]
 ToCreate = Callable[[Call], Call]
 
 
-class Writer:
+class ResourceWriter:
     def __init__(
-        self, store: Store, served: Served, reader: Reader, admission: AdmissionChain, to_create: ToCreate
+        self, store: Store, served: Served, reader: ResourceReader, admission: AdmissionChain, to_create: ToCreate
     ) -> None:
         self._store = store
         self._to_create = to_create
@@ -291,7 +291,7 @@ class Writer:
         raise conflict(resource.group, resource.plural, call.name)
 
     async def _modify_once(
-        self, call: Call, entry: Entry, change: Change, options: WriteOptions, *, own: bool
+        self, call: Call, entry: StoreEntry, change: Change, options: WriteOptions, *, own: bool
     ) -> Written:
         resource = call.resource
         live = self._reader.object(resource, entry)
@@ -332,7 +332,7 @@ class Writer:
             return Written(encode(new))
         return await self._store_modified(call, entry, new, structural if keeps_rules else None)
 
-    async def _store_modified(self, call: Call, entry: Entry, new: Obj, kept: Structural | None) -> Written:
+    async def _store_modified(self, call: Call, entry: StoreEntry, new: Obj, kept: Structural | None) -> Written:
         """`kept`: the schema, if the object breaks none of its rules."""
         resource = call.resource
         meta = metadata(new)

@@ -53,7 +53,7 @@ class ArchiveError(ApiServerError):
     """The backup or restore was refused or failed; nothing has changed. The message is for the person who asked."""
 
 
-class Member(msgspec.Struct):
+class BackupFile(msgspec.Struct):
     size: int
     sha256: str
 
@@ -62,7 +62,7 @@ class Manifest(msgspec.Struct):
     format: int
     created: str
     revision: int
-    members: dict[str, Member]
+    members: dict[str, BackupFile]
     damaged: list[str] = []  # objects that do not match their checksums
 
 
@@ -178,10 +178,10 @@ def _copy_matching(data_dir: Path, patterns: Sequence[str], copies: Path) -> dic
     return sources
 
 
-def _measure(path: Path) -> Member:
+def _measure(path: Path) -> BackupFile:
     with path.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        return Member(opened.tell(), digest)
+        return BackupFile(opened.tell(), digest)
 
 
 def _pack(archive: Path, manifest: Manifest, sources: dict[str, Path]) -> None:
@@ -251,7 +251,7 @@ def _read_manifest(tar: tarfile.TarFile) -> Manifest:
     return manifest
 
 
-def _unpack_one(tar: tarfile.TarFile, header: tarfile.TarInfo, expected: Member | None, home: Path) -> None:
+def _unpack_one(tar: tarfile.TarFile, header: tarfile.TarInfo, expected: BackupFile | None, home: Path) -> None:
     name = header.name
     # A hostile archive could name `../x` or contain links: only regular files that the manifest names are written.
     if expected is None or header.type != tarfile.REGTYPE or not _PLAIN_NAME.fullmatch(name):

@@ -28,15 +28,15 @@ import apsw
 from remuda.apiserver.storage import rows
 from remuda.apiserver.storage.directory import sync_directory
 from remuda.apiserver.storage.history import History
-from remuda.apiserver.storage.tables import Table
+from remuda.apiserver.storage.tables import ObjectTable
 from remuda.apiserver.storage.types import (
     Damage,
     DiskFull,
-    Entry,
-    Event,
     Revision,
     StorageFailed,
     StoreCorrupt,
+    StoreEntry,
+    StoreEvent,
     StoreTooNew,
     StoreUnusable,
 )
@@ -114,7 +114,7 @@ DELETE FROM events WHERE revision <= min(
 class Loaded(NamedTuple):
     """Contents of the database, from which `Memory` is built."""
 
-    tables: dict[str, Table]
+    tables: dict[str, ObjectTable]
     history: History
     revision: Revision
     damaged: list[Damage]
@@ -157,7 +157,7 @@ class Disk:
             history, revision = self._load_history(objects.tables, max_events, max_bytes)
         return Loaded(objects.tables, history, revision, objects.damaged)
 
-    def commit(self, events: Sequence[Event], floor: Revision) -> None:
+    def commit(self, events: Sequence[StoreEvent], floor: Revision) -> None:
         """Makes the changes durable together, or raises StorageFailed and has changed nothing."""
         try:
             if len(events) <= _ROWS_PER_STATEMENT and not self._must_trim(floor):
@@ -188,11 +188,11 @@ class Disk:
     def make_index(self) -> None:
         self._connection.execute(_INDEX)
 
-    def append(self, event: Event) -> None:
+    def append(self, event: StoreEvent) -> None:
         """Adds a change to the log, and so to the objects, within a transaction of the caller's."""
         self._write([event])
 
-    def insert(self, entry: Entry) -> None:
+    def insert(self, entry: StoreEntry) -> None:
         """Puts an object back without a change, within a transaction of the caller's."""
         key = (entry.table, entry.namespace, entry.name)
         sum_ = rows.checksum(*key, entry.revision, entry.value)
@@ -306,7 +306,9 @@ class Disk:
             if complaint != "ok" and not _OF_ONE_ROW.fullmatch(complaint):
                 raise StoreCorrupt(_corrupt(path, complaint))
 
-    def _load_history(self, tables: dict[str, Table], max_events: int, max_bytes: int) -> tuple[History, Revision]:
+    def _load_history(
+        self, tables: dict[str, ObjectTable], max_events: int, max_bytes: int
+    ) -> tuple[History, Revision]:
         first = self._connection.execute("SELECT min(revision) FROM events").get or 1
         history = History(max_events, max_bytes, floor=first - 1)
         newest, damaged = 0, False
@@ -331,7 +333,7 @@ class Disk:
         self.start_history(start)
         return History(max_events, max_bytes, floor=start), start
 
-    def _write(self, events: Sequence[Event]) -> None:
+    def _write(self, events: Sequence[StoreEvent]) -> None:
         values: list[str | int | bytes] = []
         for event in events:
             entry = event.entry

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from remuda.apiserver.storage.types import Event, FeedOverflow, Revision
+from remuda.apiserver.storage.types import FeedOverflow, Revision, StoreEvent
 
 DEFAULT_FEED_EVENTS = 10_000
 DEFAULT_FEED_BYTES = 32 << 20
@@ -37,11 +37,11 @@ class BufferedFeed:
         "topic",
     )
 
-    def __init__(self, feeds: Feeds, topic: Topic, since: Revision, backlog: list[Event]) -> None:
+    def __init__(self, feeds: Feeds, topic: Topic, since: Revision, backlog: list[StoreEvent]) -> None:
         self.topic = topic
         self._feeds = feeds
         self._backlog = backlog
-        self._buffer: list[Event] = []
+        self._buffer: list[StoreEvent] = []
         self._bytes = 0
         self._handed = since
         self._ended = False
@@ -54,7 +54,7 @@ class BufferedFeed:
             return self._handed
         return max(self._handed, self._feeds.revision)
 
-    async def next_batch(self) -> Sequence[Event]:
+    async def next_batch(self) -> Sequence[StoreEvent]:
         while not (self._backlog or self._buffer):
             if self._overflowed:
                 raise FeedOverflow(f"the watch of {self.topic[0]} fell too far behind after revision {self._handed}")
@@ -76,7 +76,7 @@ class BufferedFeed:
         self._ended = True
         self._wake()
 
-    def push(self, events: list[Event], size: int) -> bool:
+    def push(self, events: list[StoreEvent], size: int) -> bool:
         """Takes a batch; False when the feed is full and has been given up."""
         if not self._buffer and not self._backlog:
             # Everything before this batch has been handed out. Recording that keeps `revision` from going back while
@@ -89,7 +89,7 @@ class BufferedFeed:
         self._wake()
         return True
 
-    def _give_up(self, events: list[Event]) -> bool:
+    def _give_up(self, events: list[StoreEvent]) -> bool:
         # One batch larger than the whole buffer is no sign of a slow reader: a reader that was waiting gets it.
         if not self._buffer and not self._backlog:
             self._buffer = events
@@ -129,7 +129,7 @@ class Feeds:
     def __len__(self) -> int:
         return sum(map(len, self._by_topic.values()))
 
-    def open(self, topic: Topic, since: Revision, backlog: list[Event]) -> BufferedFeed:
+    def open(self, topic: Topic, since: Revision, backlog: list[StoreEvent]) -> BufferedFeed:
         feed = BufferedFeed(self, topic, since, backlog)
         if self._closed:
             feed.end()
@@ -144,7 +144,7 @@ class Feeds:
             if not members:
                 del self._by_topic[feed.topic]
 
-    def publish(self, events: Sequence[Event]) -> None:
+    def publish(self, events: Sequence[StoreEvent]) -> None:
         """Hands a committed batch to every feed it concerns. Wakes readers but runs none of their code."""
         self.revision = events[-1].entry.revision
         if self._by_topic:
@@ -167,8 +167,8 @@ class Feeds:
                 feed.end()
         self._by_topic.clear()
 
-    def _sorted_by_topic(self, events: Sequence[Event]) -> dict[Topic, list[Event]]:
-        topics: dict[Topic, list[Event]] = {}
+    def _sorted_by_topic(self, events: Sequence[StoreEvent]) -> dict[Topic, list[StoreEvent]]:
+        topics: dict[Topic, list[StoreEvent]] = {}
         for event in events:
             table, namespace, name = event.entry.table, event.entry.namespace, event.entry.name
             for topic in dict.fromkeys(

@@ -18,14 +18,14 @@ import msgspec
 from remuda.apiserver.storage import backup, rows
 from remuda.apiserver.storage.directory import DATABASE, DirectoryLock
 from remuda.apiserver.storage.disk import REVISIONS_SKIPPED, Disk
-from remuda.apiserver.storage.types import Damage, Entry, Event, Revision, StoreUnusable
+from remuda.apiserver.storage.types import Damage, Revision, StoreEntry, StoreEvent, StoreUnusable
 
 LOG = "the log of changes"
 INDEX = "the index"
 BACKUP = "the backup"
 
 
-class Report(NamedTuple):
+class FsckReport(NamedTuple):
     path: Path
     objects: int  # intact
     changes: int  # in the log, intact
@@ -46,12 +46,12 @@ class Repair(NamedTuple):
 
 
 class _Copy(NamedTuple):
-    entry: Entry
+    entry: StoreEntry
     source: str
     is_older: bool
 
 
-def check(data_dir: Path) -> Report:
+def check(data_dir: Path) -> FsckReport:
     """Reads the whole database of a server that does not run. Raises StoreUnusable."""
     with _opened(data_dir) as disk:
         return _report(disk)
@@ -84,10 +84,10 @@ def _opened(data_dir: Path) -> Iterator[Disk]:
         lock.release()
 
 
-def _report(disk: Disk) -> Report:
+def _report(disk: Disk) -> FsckReport:
     objects = rows.read_objects(disk.connection)
     log = [intact for _, _, intact in rows.read_events(disk.connection, 0, {})]
-    return Report(
+    return FsckReport(
         disk.path,
         sum(table.count for table in objects.tables.values()),
         sum(log),
@@ -99,7 +99,7 @@ def _report(disk: Disk) -> Report:
 
 def _repair(disk: Disk, saved: Disk | None, forget: Collection[str]) -> list[Repair]:
     objects = rows.read_objects(disk.connection)
-    newest, log_is_intact, logged = 0, True, dict[rows.Key, Event]()
+    newest, log_is_intact, logged = 0, True, dict[rows.Key, StoreEvent]()
     for revision, event, intact in rows.read_events(disk.connection, 0, {}):
         log_is_intact = log_is_intact and intact
         newest = max(newest, revision if intact else 0)
@@ -127,7 +127,7 @@ def _repair(disk: Disk, saved: Disk | None, forget: Collection[str]) -> list[Rep
         for copy in filter(None, found.values()):
             if copy.is_older:
                 newest += 1
-                disk.append(Event("MODIFIED", _at(copy.entry, Revision(newest)), None))
+                disk.append(StoreEvent("MODIFIED", _at(copy.entry, Revision(newest)), None))
             else:
                 disk.insert(copy.entry)
     return [
@@ -139,7 +139,7 @@ def _repair(disk: Disk, saved: Disk | None, forget: Collection[str]) -> list[Rep
     ]
 
 
-def _copy(disk: Disk, saved: Disk | None, logged: dict[rows.Key, Event], damage: Damage) -> _Copy | None:
+def _copy(disk: Disk, saved: Disk | None, logged: dict[rows.Key, StoreEvent], damage: Damage) -> _Copy | None:
     """The nearest intact copy of an object."""
     change = logged.get(damage.key)
     candidates = (
@@ -151,7 +151,7 @@ def _copy(disk: Disk, saved: Disk | None, logged: dict[rows.Key, Event], damage:
     return next((_Copy(entry, source, entry.revision != damage.revision) for source, entry in found), None)
 
 
-def _at(entry: Entry, revision: Revision) -> Entry:
+def _at(entry: StoreEntry, revision: Revision) -> StoreEntry:
     obj: Any = msgspec.json.decode(entry.value)
     obj["metadata"]["resourceVersion"] = str(revision)
-    return Entry(entry.table, entry.namespace, entry.name, revision, msgspec.json.encode(obj))
+    return StoreEntry(entry.table, entry.namespace, entry.name, revision, msgspec.json.encode(obj))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from remuda.apiserver.storage.types import Entry, Event, Revision
+from remuda.apiserver.storage.types import Revision, StoreEntry, StoreEvent
 
 DEFAULT_EVENTS = 20_000
 DEFAULT_BYTES = 32 << 20
@@ -24,10 +24,10 @@ _OVERHEAD = 400
 _WARM = 256
 
 
-def _weight(event: Event) -> int:
+def _weight(event: StoreEvent) -> int:
     brought = len(event.entry.value)
     before = event.before
-    replaced = len(before.value) if isinstance(before, Entry) else 0
+    replaced = len(before.value) if isinstance(before, StoreEntry) else 0
     return _OVERHEAD + (brought if brought > replaced else replaced)
 
 
@@ -35,7 +35,7 @@ class History:
     __slots__ = ("_bytes", "_events", "_max_bytes", "_max_events", "floor")
 
     def __init__(self, max_events: int = DEFAULT_EVENTS, max_bytes: int = DEFAULT_BYTES, floor: int = 0) -> None:
-        self._events: deque[Event] = deque()
+        self._events: deque[StoreEvent] = deque()
         self._bytes = 0
         self._max_events = max_events
         self._max_bytes = max_bytes
@@ -48,7 +48,7 @@ class History:
     def bytes(self) -> int:
         return self._bytes
 
-    def append(self, event: Event) -> None:
+    def append(self, event: StoreEvent) -> None:
         events = self._events
         events.append(event)
         self._bytes += _weight(event)
@@ -59,14 +59,14 @@ class History:
             self._bytes -= _weight(oldest)
             self.floor = oldest.revision
 
-    def newest_first(self, after: Revision) -> Iterator[Event]:
+    def newest_first(self, after: Revision) -> Iterator[StoreEvent]:
         """The changes with a revision above `after`, the newest first."""
         for event in reversed(self._events):
             if event.entry.revision <= after:
                 return
             yield event
 
-    def select(self, table: str, namespace: str, after: Revision) -> list[Event]:
+    def select(self, table: str, namespace: str, after: Revision) -> list[StoreEvent]:
         """The changes of one table, or of one namespace of it, above `after`, in order."""
         found = [
             event

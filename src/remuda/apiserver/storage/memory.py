@@ -15,13 +15,13 @@ from itertools import islice
 
 from remuda.apiserver.storage.feeds import BufferedFeed, Feeds
 from remuda.apiserver.storage.history import History
-from remuda.apiserver.storage.tables import Key, Table, entry_position, position
-from remuda.apiserver.storage.types import Compacted, Damage, Entry, Event, ObjectsDamaged, Revision
+from remuda.apiserver.storage.tables import Key, ObjectTable, entry_position, position
+from remuda.apiserver.storage.types import Compacted, Damage, ObjectsDamaged, Revision, StoreEntry, StoreEvent
 
 
 class Memory:
     def __init__(
-        self, tables: dict[str, Table], history: History, revision: Revision, damaged: Sequence[Damage] = ()
+        self, tables: dict[str, ObjectTable], history: History, revision: Revision, damaged: Sequence[Damage] = ()
     ) -> None:
         self._tables = tables
         self.damaged = tuple(damaged)
@@ -29,7 +29,7 @@ class Memory:
         self.feeds = Feeds(revision)
         self.revision = revision
 
-    def get(self, table: str, namespace: str, name: str) -> Entry | None:
+    def get(self, table: str, namespace: str, name: str) -> StoreEntry | None:
         held = self._tables.get(table)
         found = None if held is None else held.get(namespace, name)
         if found is None and self.damaged:
@@ -55,16 +55,16 @@ class Memory:
     def tables(self) -> list[str]:
         return list(self._tables)
 
-    def scan(self, table: str, namespace: str, after: Key | None, limit: int) -> list[Entry]:
+    def scan(self, table: str, namespace: str, after: Key | None, limit: int) -> list[StoreEntry]:
         self.require_intact(table, namespace)
         return self.intact(table, namespace, after, limit)
 
-    def intact(self, table: str, namespace: str, after: Key | None, limit: int) -> list[Entry]:
+    def intact(self, table: str, namespace: str, after: Key | None, limit: int) -> list[StoreEntry]:
         """Like `scan`, without the objects that are damaged."""
         held = self._tables.get(table)
         return [] if held is None else held.scan(namespace, after, limit)
 
-    def scan_at(self, table: str, namespace: str, after: Key | None, limit: int, at: Revision) -> list[Entry]:
+    def scan_at(self, table: str, namespace: str, after: Key | None, limit: int, at: Revision) -> list[StoreEntry]:
         """The state at an older revision: today's, with every later change undone."""
         self.require_intact(table, namespace)
         if at < self.history.floor:
@@ -88,7 +88,7 @@ class Memory:
             backlog = [event for event in backlog if event.entry.name == name]
         return self.feeds.open((table, namespace, name), since, backlog)
 
-    def apply(self, events: Iterable[Event]) -> None:
+    def apply(self, events: Iterable[StoreEvent]) -> None:
         """Makes a durable batch, in the order of revisions, visible to readers and watchers."""
         applied = events if isinstance(events, Sequence) else list(events)
         for event in applied:
@@ -96,11 +96,11 @@ class Memory:
         self.revision = applied[-1].entry.revision
         self.feeds.publish(applied)
 
-    def _apply_one(self, event: Event) -> None:
+    def _apply_one(self, event: StoreEvent) -> None:
         entry = event.entry
         held = self._tables.get(entry.table)
         if held is None:
-            held = self._tables[entry.table] = Table()
+            held = self._tables[entry.table] = ObjectTable()
         if event.type != "DELETED":
             held.set(entry)
         else:
@@ -109,14 +109,14 @@ class Memory:
                 del self._tables[entry.table]
         self.history.append(event)
 
-    def _undone(self, table: str, namespace: str, at: Revision) -> dict[Key, Entry | None]:
+    def _undone(self, table: str, namespace: str, at: Revision) -> dict[Key, StoreEntry | None]:
         """Return what each key changed after `at` held at `at`: the state before its oldest change since."""
-        undone: dict[Key, Entry | None] = {}
+        undone: dict[Key, StoreEntry | None] = {}
         for event in self.history.newest_first(at):
             entry, before = event.entry, event.before
             if entry.table != table or (namespace and entry.namespace != namespace):
                 continue
-            if before is not None and not isinstance(before, Entry):
+            if before is not None and not isinstance(before, StoreEntry):
                 raise Compacted(at, entry.revision)  # lost with a restart, and no older event tells it
             # Newest first, so that the oldest change since `at` is the one that remains.
             undone[entry.key] = before

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Protocol
 
-from remuda.apiserver.storage.types import Damage, Entry, Event, Listener, Revision
+from remuda.apiserver.storage.types import Damage, Listener, Revision, StoreEntry, StoreEvent
 
 
 class Feed(Protocol):
@@ -20,7 +20,7 @@ class Feed(Protocol):
     def revision(self) -> Revision:
         """Every event up to here has been handed out (the store's revision when the feed is drained)."""
 
-    async def next_batch(self) -> Sequence[Event]:
+    async def next_batch(self) -> Sequence[StoreEvent]:
         """Waits for at least one event and returns all that are ready. Raises FeedOverflow, or StopAsyncIteration
         after `close` of the feed or the store."""
 
@@ -32,10 +32,10 @@ class Store(Protocol):
     def revision(self) -> Revision:
         """The newest committed revision."""
 
-    def get(self, table: str, namespace: str, name: str) -> Entry | None:
+    def get(self, table: str, namespace: str, name: str) -> StoreEntry | None:
         """The committed state."""
 
-    def latest(self, table: str, namespace: str, name: str) -> Entry | None:
+    def latest(self, table: str, namespace: str, name: str) -> StoreEntry | None:
         """The committed state or, if a write of this key is on its way to disk, that one: what a
         read-modify-write must start from. Never show it to a reader."""
 
@@ -47,12 +47,12 @@ class Store(Protocol):
         after: tuple[str, str] | None = None,
         limit: int = 0,
         at: Revision | None = None,
-    ) -> Sequence[Entry]:
+    ) -> Sequence[StoreEntry]:
         """Entries in the order of upstream's keys, `namespace/name` as text (so `a-b` before `a`); of all
         namespaces when `namespace` is empty; those behind the key `after`; `at` an older revision (raises
         Compacted when its history is gone)."""
 
-    def intact(self, table: str, namespace: str = "", *, limit: int = 0) -> Sequence[Entry]:
+    def intact(self, table: str, namespace: str = "", *, limit: int = 0) -> Sequence[StoreEntry]:
         """Like `scan`, without the objects that are damaged: for those who lose nothing by not knowing them."""
 
     @property
@@ -66,7 +66,7 @@ class Store(Protocol):
         """Return how many entries of a namespace there are once the writes on their way are committed. They are
         written in order, so that a write decided on this number is void if one of them fails."""
 
-    def scan_latest(self, table: str, namespace: str = "") -> Sequence[Entry]:
+    def scan_latest(self, table: str, namespace: str = "") -> Sequence[StoreEntry]:
         """Return the entries there are once the writes on their way are committed, in no particular order. Never show
         them to a reader."""
 
@@ -80,15 +80,15 @@ class Store(Protocol):
         name: str,
         encode: Callable[[Revision], bytes],
         *,
-        expect: Entry | None,
-    ) -> Entry:
+        expect: StoreEntry | None,
+    ) -> StoreEntry:
         """Creates (expect None) or replaces (expect: what `latest` gave). `encode` is called once, at once,
         with the revision this write gets. Returns when it is on disk and visible.
         Raises WriteConflict before anything is written; StorageFailed."""
 
     async def delete(
-        self, table: str, namespace: str, name: str, encode: Callable[[Revision], bytes], *, expect: Entry
-    ) -> Entry:
+        self, table: str, namespace: str, name: str, encode: Callable[[Revision], bytes], *, expect: StoreEntry
+    ) -> StoreEntry:
         """Removes; `encode` renders the last state at the deleting revision, for the DELETED event."""
 
     async def settle(self, revision: Revision | None = None) -> None:
@@ -108,7 +108,7 @@ class Store(Protocol):
         batch are told: an index kept by a listener is never behind an acknowledged write.
         Returns what ends the subscription."""
 
-    def scan_all(self) -> AsyncIterator[Entry]:
+    def scan_all(self) -> AsyncIterator[StoreEntry]:
         """Every intact entry of every table, yielding to the loop now and then."""
 
     @property

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from remuda.apiserver.storage.types import Entry
+from remuda.apiserver.storage.types import StoreEntry
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class _Object(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Object).decode
 
 
-def leads_to_delete(kind: str, entry: Entry) -> bool:
+def leads_to_delete(kind: str, entry: StoreEntry) -> bool:
     """Return True if a change is a delete, or a step towards one: finalizers are removed one by one."""
     if kind == "DELETED":
         return True

@@ -17,8 +17,8 @@ from zlib import crc32
 import apsw
 import msgspec
 
-from remuda.apiserver.storage.tables import Table
-from remuda.apiserver.storage.types import UNKNOWN, Damage, Entry, Event
+from remuda.apiserver.storage.tables import ObjectTable
+from remuda.apiserver.storage.types import UNKNOWN, Damage, StoreEntry, StoreEvent
 
 # The type of a row in the log that is no change: it marks that history starts here (see `Disk.start_history`).
 RESTORED = "RESTORED"
@@ -50,15 +50,15 @@ def checksum(table: str, namespace: str, name: str, revision: int, value: bytes)
     return crc32(value, crc32(f"{revision}\0{table}\0{namespace}\0{name}\0".encode()))
 
 
-class Objects(NamedTuple):
-    tables: dict[str, Table]
+class StoredRows(NamedTuple):
+    tables: dict[str, ObjectTable]
     damaged: list[Damage]
     index_is_wrong: bool  # of intact rows: it can be made anew from them
 
 
-def read_objects(connection: apsw.Connection) -> Objects:
+def read_objects(connection: apsw.Connection) -> StoredRows:
     """Every object, row by row: at no time are there two copies."""
-    tables: dict[str, Table] = {}
+    tables: dict[str, ObjectTable] = {}
     broken: list[Damage] = []
     for row, *parts, revision, value, sum_ in connection.execute(_OBJECTS):
         table, namespace, name = _key(parts)
@@ -68,7 +68,7 @@ def read_objects(connection: apsw.Connection) -> Objects:
             continue
         held = tables.get(table)
         if held is None:
-            held = tables[table] = Table()
+            held = tables[table] = ObjectTable()
         held.fill(entry)
     lost = {row for (row,) in connection.execute(_NOT_IN_INDEX)}
     index_is_wrong = bool(lost) or _count(connection, "NOT INDEXED") != _count(connection, "INDEXED BY objects_by_key")
@@ -76,11 +76,11 @@ def read_objects(connection: apsw.Connection) -> Objects:
         broken = list(_with_keys_of_index(connection, tables, broken, lost))
     for held in tables.values():
         held.sort()
-    return Objects({name: held for name, held in tables.items() if held.count}, broken, index_is_wrong)
+    return StoredRows({name: held for name, held in tables.items() if held.count}, broken, index_is_wrong)
 
 
 def _with_keys_of_index(
-    connection: apsw.Connection, tables: dict[str, Table], broken: list[Damage], lost: set[int]
+    connection: apsw.Connection, tables: dict[str, ObjectTable], broken: list[Damage], lost: set[int]
 ) -> Iterable[Damage]:
     """Each damaged row under every key that it may have had. An intact row that the index does not lead to is one of
     them: it could be read, but a write would not find it."""
@@ -97,33 +97,33 @@ def _with_keys_of_index(
         yield Damage(table, namespace, name, parts[3], row)
 
 
-def read_row(connection: apsw.Connection, damage: Damage) -> Entry | None:
+def read_row(connection: apsw.Connection, damage: Damage) -> StoreEntry | None:
     """The row of a damaged object, if it is intact under this key."""
     found = connection.execute(f"{_OBJECTS} NOT INDEXED WHERE id = ?", (damage.row,)).get
     return None if found is None else _verified(damage.key, *found[4:])
 
 
-def read_object(connection: apsw.Connection, key: Key) -> Entry | None:
+def read_object(connection: apsw.Connection, key: Key) -> StoreEntry | None:
     """The object of a key, if it is there and intact."""
     found = connection.execute(f"{_OBJECTS} WHERE resource = ? AND namespace = ? AND name = ?", key).get
     return None if found is None else _verified(key, *found[4:])
 
 
-def _verified(key: Key, revision: Any, value: bytes | None, sum_: Any) -> Entry | None:
+def _verified(key: Key, revision: Any, value: bytes | None, sum_: Any) -> StoreEntry | None:
     if value is None or checksum(*key, revision, value) != sum_:
         return None
-    return Entry(*key, revision, value)
+    return StoreEntry(*key, revision, value)
 
 
-def _holds(tables: dict[str, Table], key: Key) -> bool:
+def _holds(tables: dict[str, ObjectTable], key: Key) -> bool:
     return key[0] in tables and tables[key[0]].get(*key[1:]) is not None
 
 
 def read_events(
-    connection: apsw.Connection, after: int, tables: dict[str, Table]
-) -> Iterable[tuple[int, Event | None, bool]]:
+    connection: apsw.Connection, after: int, tables: dict[str, ObjectTable]
+) -> Iterable[tuple[int, StoreEvent | None, bool]]:
     """The log from a revision on: (revision, the change or None where history starts anew, whether it is intact)."""
-    newest: dict[Key, Entry] = {}
+    newest: dict[Key, StoreEntry] = {}
     for revision, type_, *parts, value, sum_ in connection.execute(_EVENTS, (after,)):
         table, namespace, name = _key(parts)
         kind = _text(type_)
@@ -136,7 +136,7 @@ def read_events(
             yield revision, _remember(kind, entry, tables, newest), True
 
 
-def _remember(kind: Any, read: Entry, tables: dict[str, Table], newest: dict[Key, Entry]) -> Event:
+def _remember(kind: Any, read: StoreEntry, tables: dict[str, ObjectTable], newest: dict[Key, StoreEntry]) -> StoreEvent:
     """A change read back from the log; an object it left behind is shared with its table."""
     table = tables.get(read.table)
     held = table.get(read.namespace, read.name) if table else None
@@ -144,7 +144,7 @@ def _remember(kind: Any, read: Entry, tables: dict[str, Table], newest: dict[Key
     key = (read.table, read.namespace, read.name)
     before = None if kind == "ADDED" else newest.get(key) or UNKNOWN
     newest[key] = entry
-    return Event(kind, entry, before)
+    return StoreEvent(kind, entry, before)
 
 
 def add_checksums(connection: apsw.Connection) -> None:

@@ -22,15 +22,15 @@ from remuda.apiserver.storage.reserve import Reserve, free_bytes, leads_to_delet
 from remuda.apiserver.storage.types import (
     Damage,
     DiskFull,
-    Entry,
-    Event,
     EventType,
     Listener,
     Revision,
     StorageFailed,
+    StoreEntry,
+    StoreEvent,
     WriteConflict,
 )
-from remuda.apiserver.storage.writer import Unwritten, Write, Writer
+from remuda.apiserver.storage.writer import StoreWriter, Unwritten, Write
 
 _log = logging.getLogger(__name__)
 
@@ -61,10 +61,10 @@ class SqliteStore:
         self._closed = False
         self.refusing: Callable[[], str] | None = None  # why nothing may be written now; empty: it may
         self._loop = asyncio.get_running_loop()
-        self._writer: Writer | Unwritten = (
+        self._writer: StoreWriter | Unwritten = (
             Unwritten(on_committed=self._committed)
             if disk is None or reserve is None
-            else Writer(disk, reserve, on_committed=self._committed, on_failed=self._failed)
+            else StoreWriter(disk, reserve, on_committed=self._committed, on_failed=self._failed)
         )
         self._writer.start(memory.history.floor)
         if reserve is not None and reserve.is_full:
@@ -149,10 +149,10 @@ class SqliteStore:
     def oldest(self) -> Revision:
         return self._memory.history.floor
 
-    def get(self, table: str, namespace: str, name: str) -> Entry | None:
+    def get(self, table: str, namespace: str, name: str) -> StoreEntry | None:
         return self._memory.get(table, namespace, name)
 
-    def latest(self, table: str, namespace: str, name: str) -> Entry | None:
+    def latest(self, table: str, namespace: str, name: str) -> StoreEntry | None:
         write = self._overlay.get((table, namespace, name))
         if write is None:
             return self._memory.get(table, namespace, name)
@@ -166,12 +166,12 @@ class SqliteStore:
         after: tuple[str, str] | None = None,
         limit: int = 0,
         at: Revision | None = None,
-    ) -> Sequence[Entry]:
+    ) -> Sequence[StoreEntry]:
         if at is None or at >= self._memory.revision:
             return self._memory.scan(table, namespace, after, limit)
         return self._memory.scan_at(table, namespace, after, limit, at)
 
-    def intact(self, table: str, namespace: str = "", *, limit: int = 0) -> Sequence[Entry]:
+    def intact(self, table: str, namespace: str = "", *, limit: int = 0) -> Sequence[StoreEntry]:
         return self._memory.intact(table, namespace, None, limit)
 
     @property
@@ -189,7 +189,7 @@ class SqliteStore:
                 found += (write.event.type != "DELETED") - (self._memory.get(*key) is not None)
         return found
 
-    def scan_latest(self, table: str, namespace: str = "") -> Sequence[Entry]:
+    def scan_latest(self, table: str, namespace: str = "") -> Sequence[StoreEntry]:
         pending = {
             key[1:]: write.event
             for key, write in self._overlay.items()
@@ -204,7 +204,7 @@ class SqliteStore:
     def tables(self) -> list[str]:
         return self._memory.tables()
 
-    async def scan_all(self) -> AsyncIterator[Entry]:
+    async def scan_all(self) -> AsyncIterator[StoreEntry]:
         for table in self._memory.tables():
             after = None
             while chunk := self._memory.intact(table, "", after, _SCAN_CHUNK):
@@ -235,14 +235,14 @@ class SqliteStore:
         name: str,
         encode: Callable[[Revision], bytes],
         *,
-        expect: Entry | None,
-    ) -> Entry:
+        expect: StoreEntry | None,
+    ) -> StoreEntry:
         kind: EventType = "ADDED" if expect is None else "MODIFIED"
         return await self._write(kind, table, namespace, name, encode, expect)
 
     async def delete(
-        self, table: str, namespace: str, name: str, encode: Callable[[Revision], bytes], *, expect: Entry
-    ) -> Entry:
+        self, table: str, namespace: str, name: str, encode: Callable[[Revision], bytes], *, expect: StoreEntry
+    ) -> StoreEntry:
         return await self._write("DELETED", table, namespace, name, encode, expect)
 
     async def settle(self, revision: Revision | None = None) -> None:
@@ -267,8 +267,8 @@ class SqliteStore:
         namespace: str,
         name: str,
         encode: Callable[[Revision], bytes],
-        expect: Entry | None,
-    ) -> asyncio.Future[Entry]:
+        expect: StoreEntry | None,
+    ) -> asyncio.Future[StoreEntry]:
         """Gives the write its revision and its place; the future ends when it is on disk. A caller who stops
         waiting leaves the write on its way."""
         if self._closed:
@@ -280,12 +280,12 @@ class SqliteStore:
         if current is not expect and (current is None or expect is None or current.revision != expect.revision):
             raise WriteConflict(f"{table} {namespace}/{name} is not as expected")
         revision = Revision(self._assigned + 1)
-        entry = Entry(table, namespace, name, revision, encode(revision))
+        entry = StoreEntry(table, namespace, name, revision, encode(revision))
         if self._is_full() and not leads_to_delete(kind, entry) and (why := self.lack_of_room()):
             raise DiskFull(why)
         # Only now: `encode` and the check above may raise, and must leave nothing behind.
         self._assigned = revision
-        write = Write(Event(kind, entry, current), self._loop.create_future())
+        write = Write(StoreEvent(kind, entry, current), self._loop.create_future())
         self._overlay[table, namespace, name] = write
         self._in_flight[write] = None
         if not self._unsent:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
-from remuda.apiserver.storage.types import Entry
+from remuda.apiserver.storage.types import StoreEntry
 
 Key = tuple[str, str]
 
@@ -21,7 +21,7 @@ def position(key: Key) -> tuple[str, str]:
     return (key[0] + "/", key[1])
 
 
-def entry_position(entry: Entry) -> tuple[str, str]:
+def entry_position(entry: StoreEntry) -> tuple[str, str]:
     return (entry.namespace + "/", entry.name)
 
 
@@ -31,11 +31,11 @@ class _Space:
     __slots__ = ("entries", "names")
 
     def __init__(self) -> None:
-        self.entries: dict[str, Entry] = {}
+        self.entries: dict[str, StoreEntry] = {}
         self.names: list[str] = []  # sorted
 
 
-class Table:
+class ObjectTable:
     """The entries of one stored resource."""
 
     __slots__ = ("_ranks", "_spaces", "count")
@@ -45,7 +45,7 @@ class Table:
         self._ranks: list[str] = []  # "<namespace>/", sorted
         self.count = 0
 
-    def get(self, namespace: str, name: str) -> Entry | None:
+    def get(self, namespace: str, name: str) -> StoreEntry | None:
         space = self._spaces.get(namespace)
         return None if space is None else space.entries.get(name)
 
@@ -53,7 +53,7 @@ class Table:
         space = self._spaces.get(namespace)
         return 0 if space is None else len(space.entries)
 
-    def set(self, entry: Entry) -> None:
+    def set(self, entry: StoreEntry) -> None:
         space = self._spaces.get(entry.namespace) or self._add_space(entry.namespace)
         name = entry.name
         if name not in space.entries:
@@ -76,7 +76,7 @@ class Table:
             del self._spaces[namespace]
             self._ranks.remove(namespace + "/")
 
-    def fill(self, entry: Entry) -> None:
+    def fill(self, entry: StoreEntry) -> None:
         """Takes an entry during load, in any order; `sort` must follow before anything is read."""
         space = self._spaces.get(entry.namespace) or self._add_space(entry.namespace)
         space.entries[entry.name] = entry
@@ -91,8 +91,8 @@ class Table:
             space.names = sorted(space.entries)
             self.count += len(space.names)
 
-    def scan(self, namespace: str, after: Key | None, limit: int) -> list[Entry]:
-        found: list[Entry] = []
+    def scan(self, namespace: str, after: Key | None, limit: int) -> list[StoreEntry]:
+        found: list[StoreEntry] = []
         for space, start in self._spaces_behind(namespace, after):
             names = space.names[start : start + limit - len(found)] if limit else space.names[start:]
             found.extend(map(space.entries.__getitem__, names))
@@ -100,7 +100,7 @@ class Table:
                 break
         return found
 
-    def walk(self, namespace: str, after: Key | None) -> Iterator[Entry]:
+    def walk(self, namespace: str, after: Key | None) -> Iterator[StoreEntry]:
         """Like `scan`, entry by entry; the table must not change meanwhile."""
         for space, start in self._spaces_behind(namespace, after):
             for name in space.names[start:]:

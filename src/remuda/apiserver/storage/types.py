@@ -35,7 +35,7 @@ _decode_labelled = msgspec.json.Decoder(_LabelledObject).decode
 _NO_LABELS: dict[str, str] = {}
 
 
-class Entry:
+class StoreEntry:
     """One object at one revision. `table` names the stored resource, e.g. `machines.cluster.x-k8s.io`."""
 
     __slots__ = ("_fields", "_labels", "name", "namespace", "revision", "table", "value")
@@ -77,7 +77,7 @@ class _Unknown:
 UNKNOWN = _Unknown()
 
 
-class Event:
+class StoreEvent:
     """One committed change. `entry` is the new state, or for DELETED the last state at the deleting revision.
 
     `before` is the state it replaced: None for ADDED, UNKNOWN when it was lost with a restart.
@@ -85,7 +85,7 @@ class Event:
 
     __slots__ = ("before", "entry", "lines", "type")
 
-    def __init__(self, type_: EventType, entry: Entry, before: Entry | _Unknown | None) -> None:
+    def __init__(self, type_: EventType, entry: StoreEntry, before: StoreEntry | _Unknown | None) -> None:
         self.type: EventType = type_
         self.entry = entry
         self.before = before
@@ -99,7 +99,7 @@ class Event:
         return f"Event({self.type} {self.entry!r})"
 
 
-Listener = Callable[[Sequence[Event]], None]
+Listener = Callable[[Sequence[StoreEvent]], None]
 
 
 class Compacted(ApiServerError):

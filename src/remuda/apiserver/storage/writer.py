@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from remuda.apiserver.storage.disk import Disk
 from remuda.apiserver.storage.reserve import Reserve, leads_to_delete
-from remuda.apiserver.storage.types import DiskFull, Entry, Event, Revision, StorageFailed
+from remuda.apiserver.storage.types import DiskFull, Revision, StorageFailed, StoreEntry, StoreEvent
 
 # So many changes at most share a transaction: more would save nothing and delay the first of them.
 _MAX_BATCH = 1024
@@ -35,7 +35,7 @@ class Write:
 
     __slots__ = ("event", "waiter")
 
-    def __init__(self, event: Event, waiter: asyncio.Future[Entry]) -> None:
+    def __init__(self, event: StoreEvent, waiter: asyncio.Future[StoreEntry]) -> None:
         self.event = event
         self.waiter = waiter
 
@@ -47,7 +47,7 @@ class _Signal(Enum):
     ROOM = 4
 
 
-class Writer:
+class StoreWriter:
     def __init__(
         self,
         disk: Disk,

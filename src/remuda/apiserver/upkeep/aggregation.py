@@ -20,7 +20,7 @@ from remuda.apiserver.registry.calls import WriteOptions
 from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
-from remuda.apiserver.storage.types import Event, ObjectsDamaged
+from remuda.apiserver.storage.types import ObjectsDamaged, StoreEvent
 from remuda.apiserver.upkeep.duty import KeyedDuty
 from remuda.kube.selectors import SelectorError, label_selector_from
 
@@ -42,7 +42,7 @@ class AggregationDuty(KeyedDuty):
         except ObjectsDamaged as error:
             log.warning("cannot aggregate ClusterRoles: %s", error)
 
-    def observe(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[StoreEvent]) -> None:
         if any(event.entry.table == TABLE for event in events):
             self.worker.add(_ALL)
 

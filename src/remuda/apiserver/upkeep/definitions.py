@@ -16,7 +16,7 @@ from remuda.apiserver.registry.calls import DeleteOptions, ListOptions
 from remuda.apiserver.registry.crds import CLEANUP, TABLE, accept_names, is_established, stored_resource
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
-from remuda.apiserver.storage.types import Entry, Event
+from remuda.apiserver.storage.types import StoreEntry, StoreEvent
 from remuda.apiserver.upkeep.duty import Condition, KeyedDuty, condition, modify, with_conditions
 
 
@@ -50,7 +50,7 @@ class DefinitionsDuty(KeyedDuty):
             self._note_names(entry)
             self.worker.add((entry.name,))
 
-    def observe(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             entry = event.entry
             if entry.table == TABLE:
@@ -60,7 +60,7 @@ class DefinitionsDuty(KeyedDuty):
             ):
                 self.worker.add((self._emptying[entry.table],))
 
-    def _observe_definition(self, entry: Entry, is_gone: bool) -> None:
+    def _observe_definition(self, entry: StoreEntry, is_gone: bool) -> None:
         """Record a changed definition. Names that it releases may be names that another definition waits for."""
         group, before = self._names.pop(entry.name, ("", {}))
         if not is_gone:
@@ -77,7 +77,7 @@ class DefinitionsDuty(KeyedDuty):
             if other == group:
                 self.worker.add((name,))
 
-    def _note_names(self, entry: Entry) -> None:
+    def _note_names(self, entry: StoreEntry) -> None:
         named = _decode_named(entry.value)
         self._names[entry.name] = (named.spec.group, (named.status and named.status.accepted) or {})
 

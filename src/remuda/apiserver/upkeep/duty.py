@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from remuda.apiserver.registry.calls import DeleteOptions, WriteOptions
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj, Resource
-from remuda.apiserver.storage.types import Event
+from remuda.apiserver.storage.types import StoreEvent
 from remuda.apiserver.upkeep.worker import Worker
 from remuda.kube import clock
 from remuda.kube.errors import ignore_not_found
@@ -22,12 +22,12 @@ CONTROLLERS = "kube-controller-manager"
 Condition = dict[str, Any]
 
 
-class Duty(Protocol):
+class UpkeepTask(Protocol):
     """One loop of upkeep. `start` looks at everything once, then `observe` is told of each committed batch."""
 
     async def start(self) -> None: ...
 
-    def observe(self, events: Sequence[Event]) -> None: ...
+    def observe(self, events: Sequence[StoreEvent]) -> None: ...
 
     async def close(self) -> None: ...
 

@@ -12,7 +12,7 @@ import msgspec
 
 from remuda.apiserver.registry.calls import DeleteOptions
 from remuda.apiserver.registry.registry import Registry
-from remuda.apiserver.storage.types import Entry, Event, StorageFailed
+from remuda.apiserver.storage.types import StorageFailed, StoreEntry, StoreEvent
 from remuda.kube import clock
 from remuda.kube.errors import Conflict, NotFound
 
@@ -37,7 +37,7 @@ class _DatedObject(msgspec.Struct):
 _decode_dated = msgspec.json.Decoder(_DatedObject).decode
 
 
-def last_written(entry: Entry) -> str:
+def last_written(entry: StoreEntry) -> str:
     """An event that is counted up lives on; its field owners say when that was."""
     dated = _decode_dated(entry.value).metadata
     return max([dated.created or "", *(write.time or "" for write in dated.writes or ())])
@@ -54,7 +54,7 @@ class ExpiryDuty:
     async def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._sweep_forever(), name="expiry")
 
-    def observe(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[StoreEvent]) -> None:
         """Age, not change, is what matters here."""
 
     async def close(self) -> None:
@@ -77,7 +77,7 @@ class ExpiryDuty:
         for start in range(0, len(expired), 64):
             await asyncio.gather(*(self._delete(entry) for entry in expired[start : start + 64]))
 
-    async def _delete(self, entry: Entry) -> None:
+    async def _delete(self, entry: StoreEntry) -> None:
         resource = self._registry.resources.of_table(TABLE)
         if resource is None:
             return

@@ -18,7 +18,7 @@ from remuda.apiserver.registry.crds import TABLE as DEFINITIONS
 from remuda.apiserver.registry.deletes import FOREGROUND, ORPHAN
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
-from remuda.apiserver.storage.types import Event
+from remuda.apiserver.storage.types import StoreEvent
 from remuda.apiserver.upkeep.duty import CONTROLLERS, KeyedDuty, delete, modify
 from remuda.apiserver.upkeep.ownership import Key, Ownership
 from remuda.kube.errors import ignore_not_found
@@ -52,7 +52,7 @@ class GarbageDuty(KeyedDuty):
         else:
             self.worker.release()
 
-    def observe(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             gone = event.type == "DELETED"
             self._look_at(self._ownership.forget(event.entry) if gone else self._ownership.see(event.entry))

@@ -15,7 +15,7 @@ from remuda.apiserver.registry.identity import NAMESPACES
 from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj, Resource
-from remuda.apiserver.storage.types import Entry, Event
+from remuda.apiserver.storage.types import StoreEntry, StoreEvent
 from remuda.apiserver.upkeep.duty import CONTROLLERS, Condition, KeyedDuty, condition, create, modify, with_conditions
 from remuda.kube.errors import StatusError
 
@@ -42,7 +42,7 @@ class NamespacesDuty(KeyedDuty):
             if b'"deletionTimestamp"' in entry.value:
                 self.worker.add((entry.name,))
 
-    def observe(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             entry = event.entry
             if entry.table == NAMESPACES:
@@ -53,7 +53,7 @@ class NamespacesDuty(KeyedDuty):
             elif event.type == "DELETED" and entry.namespace in self._ending and self._was_last(entry):
                 self.worker.add((entry.namespace,))
 
-    def _was_last(self, entry: Entry) -> bool:
+    def _was_last(self, entry: StoreEntry) -> bool:
         """Return whether the deleted entry was the last of its kind in its namespace.
 
         Only then are the remaining objects counted, not at each of a thousand deletions.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from remuda.apiserver.registry.deletes import FOREGROUND, ORPHAN
-from remuda.apiserver.storage.types import Entry
+from remuda.apiserver.storage.types import StoreEntry
 
 Key = tuple[str, str, str]  # table, namespace, name
 Links = frozenset[tuple[str, bool]]  # uid of an owner, and whether its deletion has to wait for this dependent
@@ -59,7 +59,7 @@ class Ownership:
         """Return whether the owner was seen to be deleted; true also when its kind is no longer served."""
         return uid in self._gone
 
-    def see(self, entry: Entry) -> list[Key]:
+    def see(self, entry: StoreEntry) -> list[Key]:
         key = (entry.table, entry.namespace, entry.name)
         interesting = b'"ownerReferences"' in entry.value or b'"deletionTimestamp"' in entry.value
         if not interesting and key not in self._links:
@@ -84,7 +84,7 @@ class Ownership:
         self._waiting_keys.add(key)
         return [key, *self.dependents(meta.uid)]
 
-    def forget(self, entry: Entry) -> list[Key]:
+    def forget(self, entry: StoreEntry) -> list[Key]:
         key = (entry.table, entry.namespace, entry.name)
         uid = _decode_owned(entry.value).metadata.uid
         before = self._links.get(key, _NONE)

@@ -13,7 +13,7 @@ from remuda.apiserver.kinds.core_quotas import TABLE, limits
 from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
-from remuda.apiserver.storage.types import Entry, Event
+from remuda.apiserver.storage.types import StoreEntry, StoreEvent
 from remuda.apiserver.upkeep.duty import CONTROLLERS, KeyedDuty, modify
 from remuda.kube.quantity import canonical_quantity
 
@@ -28,7 +28,7 @@ class QuotasDuty(KeyedDuty):
             self._follow(namespace)
             self.worker.add((namespace,))
 
-    def observe(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             table, namespace = event.entry.table, event.entry.namespace
             if table == TABLE:
@@ -51,13 +51,13 @@ class QuotasDuty(KeyedDuty):
             if (decode(quota.value).get("status") or {}) != wanted:
                 await self._write(quota, wanted)
 
-    async def _write(self, quota: Entry, status: Obj) -> None:
+    async def _write(self, quota: StoreEntry, status: Obj) -> None:
         def change(live: Obj) -> Obj:
             return {**live, "status": status}
 
         await modify(self.registry, TABLE, quota.namespace, quota.name, change, "status", manager=CONTROLLERS)
 
-    def _status(self, quota: Entry) -> Obj:
+    def _status(self, quota: StoreEntry) -> Obj:
         count = self.registry.store.count
         hard = {limit.resource: canonical_quantity(limit.most) for limit in limits(quota.value)}
         used = {

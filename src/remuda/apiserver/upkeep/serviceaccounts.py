@@ -18,7 +18,7 @@ from remuda.apiserver.registry.identity import NAMESPACES
 from remuda.apiserver.registry.objects import decode
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.resource import Obj
-from remuda.apiserver.storage.types import Entry, Event
+from remuda.apiserver.storage.types import StoreEntry, StoreEvent
 from remuda.apiserver.upkeep.duty import CONTROLLERS, KeyedDuty, create, delete, modify
 from remuda.kube.errors import AlreadyExists, NotFound
 
@@ -44,7 +44,7 @@ class ServiceAccountsDuty(KeyedDuty):
                 self._note(entry)
                 self.worker.add((SECRETS, entry.namespace, entry.name))
 
-    def observe(self, events: Sequence[Event]) -> None:
+    def observe(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             entry = event.entry
             if entry.table == NAMESPACES and event.type == "ADDED":
@@ -62,11 +62,11 @@ class ServiceAccountsDuty(KeyedDuty):
                     self._note(entry)
                     self.worker.add((SECRETS, entry.namespace, entry.name))
 
-    def _note(self, entry: Entry) -> None:
+    def _note(self, entry: StoreEntry) -> None:
         """By every name it has had: the account it names now is asked for when it is looked at."""
         self._named.setdefault((entry.namespace, _account_of(entry)), set()).add(entry.name)
 
-    def _forget(self, entry: Entry) -> None:
+    def _forget(self, entry: StoreEntry) -> None:
         place = (entry.namespace, _account_of(entry))
         names = self._named.get(place, set())
         names.discard(entry.name)
@@ -133,7 +133,7 @@ class ServiceAccountsDuty(KeyedDuty):
         await delete(self.registry, resource, meta["namespace"], meta["name"], options)
 
 
-def _account_of(entry: Entry) -> str:
+def _account_of(entry: StoreEntry) -> str:
     """The account a Secret names; empty for one that names none, whatever it may be."""
     annotations = decode(entry.value)["metadata"].get("annotations") or {}
     return str(annotations.get(ACCOUNT_NAME, ""))

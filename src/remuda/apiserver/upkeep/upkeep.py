@@ -7,10 +7,10 @@ from datetime import timedelta
 
 from remuda.apiserver.auth.jws import Signer
 from remuda.apiserver.registry.registry import Registry
-from remuda.apiserver.storage.types import Event
+from remuda.apiserver.storage.types import StoreEvent
 from remuda.apiserver.upkeep.aggregation import AggregationDuty
 from remuda.apiserver.upkeep.definitions import DefinitionsDuty
-from remuda.apiserver.upkeep.duty import Duty, KeyedDuty
+from remuda.apiserver.upkeep.duty import KeyedDuty, UpkeepTask
 from remuda.apiserver.upkeep.expiry import ExpiryDuty
 from remuda.apiserver.upkeep.garbage import GarbageDuty
 from remuda.apiserver.upkeep.namespaces import NamespacesDuty
@@ -31,7 +31,7 @@ class Upkeep:
         controllers: bool = True,
     ) -> None:
         self._store = registry.store
-        self._duties: list[Duty] = [DefinitionsDuty(registry), ExpiryDuty(registry, event_ttl)]
+        self._duties: list[UpkeepTask] = [DefinitionsDuty(registry), ExpiryDuty(registry, event_ttl)]
         if controllers:
             self._duties += [
                 GarbageDuty(registry),
@@ -48,7 +48,7 @@ class Upkeep:
         for duty in self._duties:
             await duty.start()
 
-    def _observe(self, events: Sequence[Event]) -> None:
+    def _observe(self, events: Sequence[StoreEvent]) -> None:
         for duty in self._duties:
             duty.observe(events)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from remuda.apiserver.server import ApiServer
-from remuda.apiserver.storage.types import Event
+from remuda.apiserver.storage.types import StoreEvent
 from remuda.capi import admission as core_admission
 from remuda.capi import setup as core
 from remuda.capi.types import MACHINE
@@ -116,7 +116,7 @@ class DeclaredWorld(World):
     def _definitions(self) -> list[Json]:
         return [*providers.definitions(), *provisioning.definitions()]
 
-    def _committed(self, events: Sequence[Event]) -> None:
+    def _committed(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             self._note_use(event)
             told = self.judge.see(event)
@@ -124,7 +124,7 @@ class DeclaredWorld(World):
                 self.herd.ordered(told)
         super()._committed(events)
 
-    def _note_use(self, event: Event) -> None:
+    def _note_use(self, event: StoreEvent) -> None:
         if event.entry.table == _PLANES and event.type != "DELETED":
             plane = RKE_CONTROL_PLANE.decode(event.entry.value)
             if plane.status.initialization.control_plane_initialized:

@@ -16,7 +16,7 @@ from itertools import groupby
 import msgspec
 
 from remuda.agent import rules
-from remuda.apiserver.storage.types import Entry, Event
+from remuda.apiserver.storage.types import StoreEntry, StoreEvent
 from remuda.kube import clock
 from remuda.kube.objects import Key
 from remuda.lab.simulator.agents import SECRET_TYPE
@@ -60,7 +60,7 @@ class Judge:
 
     # plans
 
-    def see(self, event: Event) -> Key | None:
+    def see(self, event: StoreEvent) -> Key | None:
         """One committed write. The host that was told something by it, if any was."""
         entry = event.entry
         if entry.table != _SECRETS or event.type == "DELETED":
@@ -68,7 +68,7 @@ class Judge:
         after = _decode(entry.value)
         if after.type != SECRET_TYPE or not after.data.get(rules.PLAN):
             return None
-        before = _decode(event.before.value) if isinstance(event.before, Entry) else _Secret()
+        before = _decode(event.before.value) if isinstance(event.before, StoreEntry) else _Secret()
         agent = Key(entry.namespace, entry.name)
         if _only_repeats(before, after):
             self.reports += 1

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from remuda.apiserver.server import ApiServer, ServerSettings
-from remuda.apiserver.storage.types import Event
+from remuda.apiserver.storage.types import StoreEvent
 from remuda.capi import admission, names
 from remuda.capi.definitions import definitions as core_definitions
 from remuda.capi.setup import add_controllers
@@ -68,7 +68,7 @@ class World:
         add_providers(manager, self.cloud, self.workloads)
         return manager
 
-    def _committed(self, events: Sequence[Event]) -> None:
+    def _committed(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             entry = event.entry
             self.history.append(f"{event.type} {entry.table} {Key(entry.namespace, entry.name)}")

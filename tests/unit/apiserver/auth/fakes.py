@@ -7,41 +7,41 @@ from typing import Any
 
 import msgspec
 
-from remuda.apiserver.storage.types import Entry, Event, Listener, Revision
+from remuda.apiserver.storage.types import Listener, Revision, StoreEntry, StoreEvent
 
 
 class FakeStore:
     def __init__(self) -> None:
-        self.entries: dict[tuple[str, str, str], Entry] = {}
+        self.entries: dict[tuple[str, str, str], StoreEntry] = {}
         self.listeners: list[Listener] = []
         self.revision = 0
 
-    def get(self, table: str, namespace: str, name: str) -> Entry | None:
+    def get(self, table: str, namespace: str, name: str) -> StoreEntry | None:
         return self.entries.get((table, namespace, name))
 
-    def intact(self, table: str, namespace: str = "") -> Sequence[Entry]:
+    def intact(self, table: str, namespace: str = "") -> Sequence[StoreEntry]:
         return [e for e in self.entries.values() if e.table == table and namespace in ("", e.namespace)]
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         self.listeners.append(listener)
         return lambda: self.listeners.remove(listener)
 
-    def put(self, table: str, obj: dict[str, Any]) -> Entry:
+    def put(self, table: str, obj: dict[str, Any]) -> StoreEntry:
         return self.put_bytes(table, obj["metadata"].get("namespace", ""), obj["metadata"]["name"], _encode(obj))
 
-    def put_bytes(self, table: str, namespace: str, name: str, value: bytes) -> Entry:
+    def put_bytes(self, table: str, namespace: str, name: str, value: bytes) -> StoreEntry:
         self.revision += 1
         before = self.get(table, namespace, name)
-        entry = Entry(table, namespace, name, Revision(self.revision), value)
+        entry = StoreEntry(table, namespace, name, Revision(self.revision), value)
         self.entries[table, namespace, name] = entry
-        self._notify(Event("MODIFIED" if before else "ADDED", entry, before))
+        self._notify(StoreEvent("MODIFIED" if before else "ADDED", entry, before))
         return entry
 
     def delete(self, table: str, namespace: str, name: str) -> None:
         entry = self.entries.pop((table, namespace, name))
-        self._notify(Event("DELETED", entry, entry))
+        self._notify(StoreEvent("DELETED", entry, entry))
 
-    def _notify(self, event: Event) -> None:
+    def _notify(self, event: StoreEvent) -> None:
         for listener in self.listeners:
             listener([event])
 

@@ -11,7 +11,7 @@ import msgspec
 
 from remuda.apiserver.auth.user import MASTERS, Attributes, Decision, Headers, User
 from remuda.apiserver.http.handler import HttpFront
-from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.limits import HttpLimits
 from remuda.apiserver.http.listener import Listener
 from remuda.apiserver.registry.calls import (
     Call,
@@ -24,7 +24,7 @@ from remuda.apiserver.registry.calls import (
     WriteOptions,
     Written,
 )
-from remuda.apiserver.resource import Column, Obj, Resource, ScalePaths, Subresource
+from remuda.apiserver.resource import Obj, Resource, ScalePaths, Subresource, TableColumn
 from remuda.apiserver.storage.types import Revision
 from remuda.kube.errors import forbidden_request, not_found
 from remuda.kube.schema import Schema
@@ -59,8 +59,8 @@ WIDGETS = Resource(
     has_status=True,
     scale=ScalePaths(spec_replicas=("spec", "replicas"), status_replicas=("status", "replicas")),
     columns=(
-        Column(name="Size", type="integer", path=".spec.size"),
-        Column(name="Age", type="date", path=".metadata.creationTimestamp"),
+        TableColumn(name="Size", type="integer", path=".spec.size"),
+        TableColumn(name="Age", type="date", path=".metadata.creationTimestamp"),
     ),
 )
 OLD_WIDGETS = Resource(
@@ -307,7 +307,7 @@ async def connect(port: int) -> Client:
 
 
 @contextlib.asynccontextmanager
-async def serving(handler: Handler, limits: Limits | None = None) -> AsyncIterator[Listener]:
+async def serving(handler: Handler, limits: HttpLimits | None = None) -> AsyncIterator[Listener]:
     listener = Listener(handler, limits)
     await listener.start("127.0.0.1", 0, None, sweep_every=0.05)
     try:

@@ -11,7 +11,7 @@ import uvloop
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.limits import HttpLimits
 from remuda.kube.errors import StatusError
 from remuda.kube.web import MAX_BODY, Request, Response, Result, Sink, Stream, Upgrade, header_block
 from tests.lab.limits import LIMIT_SECONDS
@@ -54,7 +54,7 @@ async def test_pipelined_requests_are_answered_in_order() -> None:
 
 
 async def test_client_exceeding_pipeline_limit_is_rejected() -> None:
-    async with serving(echo, Limits(pipelined=10, linger=0.1)) as server:
+    async with serving(echo, HttpLimits(pipelined=10, linger=0.1)) as server:
         client = await connect(server.port)
         client.send(GET * 500)
         answer = await client.read_answer()
@@ -95,7 +95,7 @@ async def test_head_response_has_content_length_but_no_body() -> None:
     ],
 )
 async def test_malformed_request_gets_error_status_and_connection_close(sent: bytes, status: int) -> None:
-    async with serving(echo_body, Limits(linger=0.1)) as server:
+    async with serving(echo_body, HttpLimits(linger=0.1)) as server:
         client = await connect(server.port)
         client.send(sent)
         assert (await client.read_answer()).status == status
@@ -114,7 +114,7 @@ async def test_request_body_is_read_whole_and_chunked() -> None:
 
 
 async def test_content_length_above_limit_is_rejected_before_body_is_sent() -> None:
-    async with serving(echo_body, Limits(linger=0.1)) as server:
+    async with serving(echo_body, HttpLimits(linger=0.1)) as server:
         client = await connect(server.port)
         client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\nExpect: 100-continue\r\n\r\n")
         answer = await client.read_answer()
@@ -124,7 +124,7 @@ async def test_content_length_above_limit_is_rejected_before_body_is_sent() -> N
 
 
 async def test_chunked_body_above_limit_is_rejected_with_413() -> None:
-    async with serving(echo_body, Limits(linger=0.1)) as server:
+    async with serving(echo_body, HttpLimits(linger=0.1)) as server:
         client = await connect(server.port)
         client.send(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n800\r\n" + b"x" * 0x800 + b"\r\n")
         assert (await client.read_answer()).status == 413
@@ -141,7 +141,7 @@ async def test_unread_request_body_is_not_buffered_beyond_limit() -> None:
         return Response(200)
 
     sent = 8 * 0x100000
-    async with serving(patient, Limits(linger=0.1)) as server:
+    async with serving(patient, HttpLimits(linger=0.1)) as server:
         client = await connect(server.port)
         client.send(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
         for _ in range(8):
@@ -172,13 +172,13 @@ async def test_rejected_request_with_short_body_keeps_the_connection() -> None:
 @pytest.mark.parametrize(
     ("sent", "limits"),
     [
-        (b"", Limits(idle_timeout=0.05)),
-        (b"", Limits(crowd=1, crowded_idle_timeout=0.05)),
-        (b"GET / HT", Limits(head_timeout=0.05)),
-        (b"GET / HTTP/1.1\r\nHost: h\r\nX", Limits(head_timeout=0.05)),
+        (b"", HttpLimits(idle_timeout=0.05)),
+        (b"", HttpLimits(crowd=1, crowded_idle_timeout=0.05)),
+        (b"GET / HT", HttpLimits(head_timeout=0.05)),
+        (b"GET / HTTP/1.1\r\nHost: h\r\nX", HttpLimits(head_timeout=0.05)),
     ],
 )
-async def test_slow_and_idle_clients_are_dropped(sent: bytes, limits: Limits) -> None:
+async def test_slow_and_idle_clients_are_dropped(sent: bytes, limits: HttpLimits) -> None:
     async with serving(echo, limits) as server:
         client = await connect(server.port)
         client.send(sent)
@@ -196,7 +196,7 @@ async def test_incomplete_body_times_out_with_408() -> None:
             cancelled.set()
             raise
 
-    async with serving(handler, Limits(body_timeout=0.05, linger=0.05)) as server:
+    async with serving(handler, HttpLimits(body_timeout=0.05, linger=0.05)) as server:
         client = await connect(server.port)
         client.send(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n12")
         assert (await client.read_answer()).status == 408
@@ -209,7 +209,7 @@ async def test_slow_handler_times_out_with_504() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    async with serving(forever, Limits(request_timeout=0.05)) as server:
+    async with serving(forever, HttpLimits(request_timeout=0.05)) as server:
         client = await connect(server.port)
         assert (await client.ask("GET", "/")).status == 504
         assert await client.is_closed()
@@ -232,7 +232,7 @@ async def test_failing_handler_returns_500_without_details_and_logs_error(caplog
 
 
 async def test_connections_above_the_limit_are_closed() -> None:
-    async with serving(echo, Limits(connections=2)) as server:
+    async with serving(echo, HttpLimits(connections=2)) as server:
         first, second = await connect(server.port), await connect(server.port)
         assert (await first.ask("GET", "/")).status == 200
         assert (await second.ask("GET", "/")).status == 200
@@ -298,7 +298,7 @@ async def test_stream_applies_backpressure_and_drops_stalled_reader() -> None:
             written += 65536
             await sink.drain()
 
-    async with serving(lambda r: Stream(produce), Limits(write_timeout=0.3)) as server:
+    async with serving(lambda r: Stream(produce), HttpLimits(write_timeout=0.3)) as server:
         client = await connect(server.port)
         client.send(GET)
         await until(lambda: written)

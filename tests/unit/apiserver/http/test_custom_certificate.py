@@ -11,7 +11,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from remuda.apiserver.http import custom_certificate
-from remuda.apiserver.http.custom_certificate import Presented
+from remuda.apiserver.http.custom_certificate import CustomCertificate
 from remuda.kube.chains import Unfit
 from remuda.kube.http.tls import load_pair
 from tests.lab.chains import CompanyAuthority, write
@@ -31,7 +31,7 @@ def bare() -> ssl.SSLContext:
     return ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 
 
-def shown_by(one: Presented) -> Shown:
+def shown_by(one: CustomCertificate) -> Shown:
     """Whose certificate who asks for that name is shown."""
     own = bare()
     load_pair(own, *OURS.certificate("localhost", "127.0.0.1"), "ours")
@@ -57,7 +57,7 @@ def shown_by(one: Presented) -> Shown:
 
 
 def test_custom_certificate_is_served_only_for_its_server_name(tmp_path: Path) -> None:
-    shown = shown_by(Presented(*COMPANY.files(tmp_path, NAME), NAME))
+    shown = shown_by(CustomCertificate(*COMPANY.files(tmp_path, NAME), NAME))
     assert {name: shown(name) for name in (NAME, "localhost", None)} == {
         NAME: "Ranch",
         "localhost": "Ours",
@@ -66,12 +66,12 @@ def test_custom_certificate_is_served_only_for_its_server_name(tmp_path: Path) -
 
 
 def test_custom_certificate_for_an_address_is_served_without_sni(tmp_path: Path) -> None:
-    shown = shown_by(Presented(*COMPANY.files(tmp_path, NAME, "10.0.0.1"), "10.0.0.1"))
+    shown = shown_by(CustomCertificate(*COMPANY.files(tmp_path, NAME, "10.0.0.1"), "10.0.0.1"))
     assert {name: shown(name) for name in ("localhost", None)} == {"localhost": "Ours", None: "Ranch"}
 
 
 def test_renewed_custom_certificate_is_served_without_restart(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    one = Presented(*COMPANY.files(tmp_path, NAME), NAME)
+    one = CustomCertificate(*COMPANY.files(tmp_path, NAME), NAME)
     shown, before = shown_by(one), one.chain
     chain, key = COMPANY.certificate(NAME, "later.example.com", key=rsa.generate_private_key(65537, 2048))
     write(tmp_path, chain, key)  # without the root: what is trusted stays what it was
@@ -93,7 +93,7 @@ def test_renewed_custom_certificate_is_served_without_restart(tmp_path: Path, ca
 def test_unusable_renewed_certificate_is_logged_once_and_not_served(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, certificate: Callable[[], tuple[bytes, bytes]], said: str
 ) -> None:
-    one = Presented(*COMPANY.files(tmp_path, NAME), NAME)
+    one = CustomCertificate(*COMPANY.files(tmp_path, NAME), NAME)
     shown, before = shown_by(one), one.chain
     write(tmp_path, *certificate())
     assert [shown(NAME) for _ in range(3)] == ["Ranch"] * 3
@@ -107,7 +107,7 @@ def test_unusable_renewed_certificate_is_logged_once_and_not_served(
 
 
 def test_expiring_custom_certificate_logs_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    shown = shown_by(Presented(*COMPANY.files(tmp_path, NAME, days=29.5), NAME))
+    shown = shown_by(CustomCertificate(*COMPANY.files(tmp_path, NAME, days=29.5), NAME))
     shown(NAME)
     (message,) = caplog.messages
     assert "expires in 29 days" in message
@@ -123,16 +123,16 @@ def test_unusable_certificate_or_key_file_raises_unfit(tmp_path: Path) -> None:
         ((chain, chain), "no private key in PEM"),
     ):
         with pytest.raises(Unfit, match=said):
-            Presented(*paths, NAME)
+            CustomCertificate(*paths, NAME)
     key.chmod(0o644)
     with pytest.raises(Unfit, match="can be read by everybody on this machine: chmod o-r"):
-        Presented(chain, key, NAME)
+        CustomCertificate(chain, key, NAME)
 
 
 def test_certificate_chain_without_root_requires_server_ca(tmp_path: Path) -> None:
     files = COMPANY.files(tmp_path, NAME, root=False)
     with pytest.raises(Unfit, match="append that certificate to the file, or name its file with --server-ca"):
-        Presented(*files, NAME)
-    assert Presented(*files, NAME, COMPANY.root).authorities == COMPANY.root
+        CustomCertificate(*files, NAME)
+    assert CustomCertificate(*files, NAME, COMPANY.root).authorities == COMPANY.root
     with pytest.raises(Unfit, match="would not trust"):
-        Presented(*files, NAME, OURS.root)
+        CustomCertificate(*files, NAME, OURS.root)

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from remuda.apiserver.auth.user import MASTERS, SERVICE_ACCOUNTS, User
-from remuda.apiserver.http.flow_control import FlowControl, Turn, _Metered
-from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.flow_control import FlowControl, QueuedRequest, _Metered
+from remuda.apiserver.http.limits import HttpLimits
 from remuda.apiserver.http.routes import request_info
 from remuda.kube.errors import StatusError
 from remuda.kube.web import Request
@@ -22,13 +22,13 @@ PODS = "/api/v1/namespaces/ns/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
 
 
-def turn(flows: FlowControl, sender: User, user: User | None = None, path: str = PODS) -> Turn:
+def turn(flows: FlowControl, sender: User, user: User | None = None, path: str = PODS) -> QueuedRequest:
     request = Request(None, "POST", path, {})  # type: ignore[arg-type]
     request.content_length = 10
     return flows.turn(request, request_info(request), sender, user or sender)
 
 
-async def hold(turn: Turn, released: asyncio.Event) -> str:
+async def hold(turn: QueuedRequest, released: asyncio.Event) -> str:
     async def answer() -> str:
         await turn.wait(10)
         await released.wait()
@@ -37,7 +37,7 @@ async def hold(turn: Turn, released: asyncio.Event) -> str:
     return await turn.run(answer())
 
 
-async def is_refused(turn: Turn) -> bool:
+async def is_refused(turn: QueuedRequest) -> bool:
     released = asyncio.Event()
     released.set()
     try:
@@ -47,7 +47,7 @@ async def is_refused(turn: Turn) -> bool:
 
 
 async def test_impersonating_request_counts_for_sender_unless_system_masters() -> None:
-    flows, released = FlowControl(Limits(user_requests=1)), asyncio.Event()
+    flows, released = FlowControl(HttpLimits(user_requests=1)), asyncio.Event()
     held = asyncio.create_task(hold(turn(flows, BOB), released))
     await asyncio.sleep(0)
     assert await is_refused(turn(flows, BOB, EVE))
@@ -62,7 +62,7 @@ async def test_impersonating_request_counts_for_sender_unless_system_masters() -
 
 @pytest.mark.parametrize(("user", "path"), [(ACCOUNT, PODS), (EVE, LEASES)])
 async def test_service_accounts_and_leases_have_seats_of_their_own(user: User, path: str) -> None:
-    flows, released = FlowControl(Limits(seats=1)), asyncio.Event()
+    flows, released = FlowControl(HttpLimits(seats=1)), asyncio.Event()
     held = asyncio.create_task(hold(turn(flows, BOB), released))
     await asyncio.sleep(0)
     waiting = asyncio.create_task(hold(turn(flows, EVE), released))
@@ -74,9 +74,9 @@ async def test_service_accounts_and_leases_have_seats_of_their_own(user: User, p
 
 async def test_seats_become_free_in_the_next_iteration() -> None:
     """Or all requests whose bodies arrive at once would run in one iteration, each when the one before it has ended."""
-    flows, ran = FlowControl(Limits(seats=1)), list[int]()
+    flows, ran = FlowControl(HttpLimits(seats=1)), list[int]()
 
-    async def answer(own: Turn, number: int) -> None:
+    async def answer(own: QueuedRequest, number: int) -> None:
         await own.wait(10)
         ran.append(number)
 
@@ -94,7 +94,7 @@ async def test_seats_become_free_in_the_next_iteration() -> None:
 
 
 async def test_cancelled_waiting_request_releases_its_seat() -> None:
-    flows, released = FlowControl(Limits(seats=1)), asyncio.Event()
+    flows, released = FlowControl(HttpLimits(seats=1)), asyncio.Event()
     held = asyncio.create_task(hold(turn(flows, BOB), released))
     await asyncio.sleep(0)
     leaving = asyncio.create_task(hold(turn(flows, EVE), released))

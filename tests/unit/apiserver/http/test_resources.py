@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import yaml
 
-from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.limits import HttpLimits
 from remuda.apiserver.kinds.protobuf import Malformed
 from remuda.apiserver.registry.calls import ListOptions, Page, WriteOptions
 from remuda.apiserver.storage.types import Revision
@@ -263,7 +263,7 @@ def creates(server: Fronted) -> int:
 
 
 async def test_in_flight_writes_are_limited_per_user_except_system_masters() -> None:
-    async with Fronted(limits=Limits(user_requests=2)) as server:
+    async with Fronted(limits=HttpLimits(user_requests=2)) as server:
         server.registry.hold = asyncio.Event()
         held = [asyncio.create_task(server.ask("POST", PODS, b"{}", X_User="bob")) for _ in range(2)]
         await until(lambda: creates(server) == 2)
@@ -281,7 +281,7 @@ async def test_in_flight_writes_are_limited_per_user_except_system_masters() -> 
 
 
 async def test_in_flight_body_bytes_are_limited_per_user() -> None:
-    async with Fronted(limits=Limits(user_bytes=1000)) as server:
+    async with Fronted(limits=HttpLimits(user_bytes=1000)) as server:
         server.registry.hold = asyncio.Event()
         large = b'{"a":"' + b"x" * 2000 + b'"}'
         first = asyncio.create_task(server.ask("POST", PODS, large, X_User="bob"))
@@ -293,7 +293,7 @@ async def test_in_flight_body_bytes_are_limited_per_user() -> None:
 
 
 async def test_writes_wait_for_a_free_seat_while_reads_proceed() -> None:
-    async with Fronted(limits=Limits(seats=1)) as server:
+    async with Fronted(limits=HttpLimits(seats=1)) as server:
         server.registry.hold = asyncio.Event()
         names = ("bob", "bob", "bob", "eve")
         asked = [asyncio.create_task(server.ask("POST", PODS, b"{}", X_User=name)) for name in names]
@@ -305,7 +305,7 @@ async def test_writes_wait_for_a_free_seat_while_reads_proceed() -> None:
 
 
 async def test_disconnected_waiting_client_releases_its_queue_place() -> None:
-    async with Fronted(limits=Limits(seats=1)) as server:
+    async with Fronted(limits=HttpLimits(seats=1)) as server:
         server.registry.hold = asyncio.Event()
         first = asyncio.create_task(server.ask("POST", PODS, b"{}", X_User="bob"))
         await until(lambda: creates(server) == 1)
@@ -322,7 +322,7 @@ async def test_disconnected_waiting_client_releases_its_queue_place() -> None:
 
 
 async def test_watch_holds_no_seat() -> None:
-    async with Fronted(limits=Limits(seats=1, user_requests=1)) as server:
+    async with Fronted(limits=HttpLimits(seats=1, user_requests=1)) as server:
         watching = await server.client()
         watching.send(f"GET {PODS}?watch=1 HTTP/1.1\r\nHost: h\r\nX-User: bob\r\n\r\n".encode())
         await until(lambda: bool(server.registry.watches))

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from remuda.apiserver.http.limits import Limits
+from remuda.apiserver.http.limits import HttpLimits
 from remuda.apiserver.http.listener import Listener
 from remuda.kube.web import Request, Response, Result
 from tests.lab.limits import LIMIT_SECONDS
@@ -85,7 +85,7 @@ async def test_tls_connection_exposes_client_certificate_and_serves_large_respon
 
 
 async def test_client_without_tls_handshake_is_disconnected(pair: Path) -> None:
-    listener = Listener(describe, Limits(handshake_timeout=0.1))
+    listener = Listener(describe, HttpLimits(handshake_timeout=0.1))
     await listener.start("127.0.0.1", 0, server_context(pair))
     try:
         silent = Client(*await asyncio.open_connection("127.0.0.1", listener.port))

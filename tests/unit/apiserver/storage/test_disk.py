@@ -16,11 +16,11 @@ from remuda.apiserver.storage import disk as disk_module
 from remuda.apiserver.storage.disk import Disk
 from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import (
-    Entry,
-    Event,
     Revision,
     StorageFailed,
     StoreCorrupt,
+    StoreEntry,
+    StoreEvent,
     StoreLocked,
     StoreTooNew,
     StoreUnusable,
@@ -29,8 +29,8 @@ from remuda.apiserver.storage.types import (
 T = "machines"
 
 
-def event(revision: int, name: str = "a", size: int = 100, kind: str = "ADDED") -> Event:
-    return Event(kind, Entry(T, "ns", name, Revision(revision), os.urandom(size)), None)  # type: ignore[arg-type]
+def event(revision: int, name: str = "a", size: int = 100, kind: str = "ADDED") -> StoreEvent:
+    return StoreEvent(kind, StoreEntry(T, "ns", name, Revision(revision), os.urandom(size)), None)  # type: ignore[arg-type]
 
 
 async def filled(path: Path, count: int = 200) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from remuda.apiserver.storage import disk
 from remuda.apiserver.storage.disk import Disk
-from remuda.apiserver.storage.writer import Writer
+from remuda.apiserver.storage.writer import StoreWriter
 from tests.faults.storage.campaigns import kills, power_cuts, power_cuts_of_a_failing_disk
 from tests.faults.storage.checker import Checker
 
@@ -52,10 +52,10 @@ def test_store_survives_power_cuts_with_failing_disk(tmp_path: Path) -> None:
 def test_checker_detects_store_committing_writes_based_on_failed_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def careless(self: Writer) -> bool:
+    def careless(self: StoreWriter) -> bool:
         return True  # does not wait for the loop to have forgotten them
 
-    monkeypatch.setattr(Writer, "_skip_to_resume", careless)
+    monkeypatch.setattr(StoreWriter, "_skip_to_resume", careless)
     assert caught(tmp_path, power_cuts_of_a_failing_disk)
 
 

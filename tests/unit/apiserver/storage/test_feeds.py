@@ -10,12 +10,12 @@ import pytest
 from remuda.apiserver.storage.feeds import BufferedFeed
 from remuda.apiserver.storage.history import History
 from remuda.apiserver.storage.memory import Memory
-from remuda.apiserver.storage.types import Compacted, Entry, Event, FeedOverflow, Revision
+from remuda.apiserver.storage.types import Compacted, FeedOverflow, Revision, StoreEntry, StoreEvent
 from tests.lab.limits import LIMIT_SECONDS
 
 
-def added(revision: int, namespace: str = "ns", table: str = "t", size: int = 10) -> Event:
-    return Event("ADDED", Entry(table, namespace, f"n{revision}", Revision(revision), b"v" * size), None)
+def added(revision: int, namespace: str = "ns", table: str = "t", size: int = 10) -> StoreEvent:
+    return StoreEvent("ADDED", StoreEntry(table, namespace, f"n{revision}", Revision(revision), b"v" * size), None)
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ async def test_single_name_feed_is_not_woken_by_other_objects(memory: Memory) ->
     await asyncio.sleep(0)
     assert not waiting.done()
     assert mine.revision == 4  # what was not for it is behind it all the same
-    again = Event("MODIFIED", Entry("t", "ns", "n2", Revision(5), b"v"), None)
+    again = StoreEvent("MODIFIED", StoreEntry("t", "ns", "n2", Revision(5), b"v"), None)
     memory.apply([again])
     assert await waiting == [again]
     assert await taken(anywhere) == [5]

@@ -19,7 +19,7 @@ from remuda.apiserver.storage import disk as disk_module
 from remuda.apiserver.storage import reserve as module
 from remuda.apiserver.storage.reserve import Reserve, leads_to_delete
 from remuda.apiserver.storage.sqlite import SqliteStore
-from remuda.apiserver.storage.types import DiskFull, Entry, Revision, StorageFailed
+from remuda.apiserver.storage.types import DiskFull, Revision, StorageFailed, StoreEntry
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
 from tests.lab.limits import LIMIT_SECONDS
@@ -76,7 +76,7 @@ def value(name: str, revision: int, **metadata: object) -> bytes:
     return msgspec.json.encode({"apiVersion": "v1", "kind": "Machine", "metadata": said, "data": "x" * 20_000})
 
 
-async def put(store: SqliteStore, name: str, **metadata: object) -> Entry:
+async def put(store: SqliteStore, name: str, **metadata: object) -> StoreEntry:
     return await store.put(T, "ns", name, lambda r: value(name, r, **metadata), expect=store.get(T, "ns", name))
 
 
@@ -171,7 +171,7 @@ async def test_deletes_alone_free_a_full_disk(disk: SmallDisk) -> None:
     ],
 )
 def test_leads_to_less_accepts_deletes_and_terminating_updates(kind: str, content: bytes, expected: bool) -> None:
-    assert leads_to_delete(kind, Entry(T, "ns", "a", Revision(1), content)) is expected
+    assert leads_to_delete(kind, StoreEntry(T, "ns", "a", Revision(1), content)) is expected
 
 
 def test_disk_reserve_file_is_private_and_fully_allocated(tmp_path: Path) -> None:

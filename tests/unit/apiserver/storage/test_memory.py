@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from remuda.apiserver.storage.history import History
 from remuda.apiserver.storage.memory import Memory
-from remuda.apiserver.storage.tables import Table
-from remuda.apiserver.storage.types import UNKNOWN, Compacted, Entry, Event, Revision
+from remuda.apiserver.storage.tables import ObjectTable
+from remuda.apiserver.storage.types import UNKNOWN, Compacted, Revision, StoreEntry, StoreEvent
 
 NAMESPACES = ["", "a", "a-b", "b"]
 NAMES = ["x", "x-1", "x.1", "y"]
@@ -20,15 +20,15 @@ keys = st.tuples(st.sampled_from(NAMESPACES), st.sampled_from(NAMES))
 afters = st.none() | keys
 
 
-def entry(key: tuple[str, str], revision: int = 1, table: str = "t", size: int = 1) -> Entry:
-    return Entry(table, *key, Revision(revision), b"v" * size)
+def entry(key: tuple[str, str], revision: int = 1, table: str = "t", size: int = 1) -> StoreEntry:
+    return StoreEntry(table, *key, Revision(revision), b"v" * size)
 
 
 def upstream_order(key: tuple[str, str]) -> str:
     return f"{key[0]}/{key[1]}"
 
 
-def expected(state: dict[tuple[str, str], Entry], namespace: str, after: Any, limit: int) -> list[Entry]:
+def expected(state: dict[tuple[str, str], StoreEntry], namespace: str, after: Any, limit: int) -> list[StoreEntry]:
     found = [
         state[key]
         for key in sorted(state, key=upstream_order)
@@ -41,7 +41,7 @@ def expected(state: dict[tuple[str, str], Entry], namespace: str, after: Any, li
 def test_table_scan_order_matches_upstream_keys(
     steps: list[tuple[bool, tuple[str, str]]], namespace: str, after: tuple[str, str] | None, limit: int
 ) -> None:
-    table, model = Table(), dict[tuple[str, str], Entry]()
+    table, model = ObjectTable(), dict[tuple[str, str], StoreEntry]()
     for revision, (put, key) in enumerate(steps):
         if put:
             model[key] = entry(key, revision)
@@ -57,7 +57,7 @@ def test_table_scan_order_matches_upstream_keys(
 
 @given(st.lists(keys, unique=True))
 def test_bulk_loaded_table_equals_incrementally_built_table(loaded: list[tuple[str, str]]) -> None:
-    grown, filled = Table(), Table()
+    grown, filled = ObjectTable(), ObjectTable()
     entries = [entry(key) for key in loaded]
     for each in entries:
         grown.set(each)
@@ -72,7 +72,7 @@ class Model:
 
     def __init__(self, history: History) -> None:
         self.memory = Memory({}, history, Revision(0))
-        self.states: list[dict[tuple[str, str], Entry]] = [{}]
+        self.states: list[dict[tuple[str, str], StoreEntry]] = [{}]
 
     def change(self, key: tuple[str, str], delete: bool) -> None:
         state = dict(self.states[-1])
@@ -86,7 +86,7 @@ class Model:
         else:
             state[key] = new
         self.states.append(state)
-        self.memory.apply([Event(kind, new, before)])  # type: ignore[arg-type]
+        self.memory.apply([StoreEvent(kind, new, before)])  # type: ignore[arg-type]
 
 
 @given(
@@ -115,7 +115,9 @@ def test_past_revision_scan_matches_history_or_is_compacted(
 
 def test_unknown_previous_state_compacts_only_affected_scans() -> None:
     memory = Memory({}, History(), Revision(0))
-    memory.apply([Event("MODIFIED", entry(("a", "x"), 5), UNKNOWN), Event("ADDED", entry(("b", "x"), 6), None)])
+    memory.apply(
+        [StoreEvent("MODIFIED", entry(("a", "x"), 5), UNKNOWN), StoreEvent("ADDED", entry(("b", "x"), 6), None)]
+    )
     with pytest.raises(Compacted):
         memory.scan_at("t", "", None, 0, Revision(4))
     with pytest.raises(Compacted):
@@ -125,16 +127,16 @@ def test_unknown_previous_state_compacts_only_affected_scans() -> None:
     assert [e.revision for e in memory.scan_at("t", "", None, 0, Revision(5))] == [5]
 
 
-def revisions(events: Sequence[Event]) -> list[int]:
+def revisions(events: Sequence[StoreEvent]) -> list[int]:
     return [event.revision for event in events]
 
 
 def test_history_is_bounded_by_bytes_of_new_and_replaced_values() -> None:
     history = History(max_events=1000, max_bytes=100_000)
     big = entry(("a", "x"), 1, size=40_000)
-    history.append(Event("ADDED", big, None))
+    history.append(StoreEvent("ADDED", big, None))
     for revision in range(2, 10):
-        history.append(Event("MODIFIED", entry(("a", "x"), revision, size=1), big))  # each holds on to the big one
+        history.append(StoreEvent("MODIFIED", entry(("a", "x"), revision, size=1), big))  # each holds on to the big one
     assert len(history) == 2
     assert history.bytes <= 100_000
     assert history.floor == 7
@@ -143,14 +145,14 @@ def test_history_is_bounded_by_bytes_of_new_and_replaced_values() -> None:
 def test_history_keeps_the_newest_event_however_large() -> None:
     history = History(max_events=10, max_bytes=10)
     for revision in (1, 2):
-        history.append(Event("ADDED", entry(("a", f"n{revision}"), revision, size=1000), None))
+        history.append(StoreEvent("ADDED", entry(("a", f"n{revision}"), revision, size=1000), None))
     assert len(history) == 1
     assert revisions(history.select("t", "", Revision(1))) == [2]
 
 
 def test_wire_encodings_are_kept_for_the_newest_events_only() -> None:
     history = History()
-    events = [Event("ADDED", entry(("a", f"n{i}"), i), None) for i in range(1, 1001)]
+    events = [StoreEvent("ADDED", entry(("a", f"n{i}"), i), None) for i in range(1, 1001)]
     for event in events:
         event.lines["json"] = b"line"
         history.append(event)

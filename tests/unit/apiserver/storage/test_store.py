@@ -16,10 +16,10 @@ from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import (
     UNKNOWN,
     Compacted,
-    Entry,
-    Event,
     Revision,
     StorageFailed,
+    StoreEntry,
+    StoreEvent,
     WriteConflict,
 )
 from tests.lab.limits import LIMIT_SECONDS
@@ -38,7 +38,7 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await opened.close()
 
 
-def names(entries: Sequence[Entry]) -> list[str]:
+def names(entries: Sequence[StoreEntry]) -> list[str]:
     return [f"{e.namespace}/{e.name}" for e in entries]
 
 
@@ -54,7 +54,7 @@ class Breaking:
         def fail() -> bool:
             raise OSError("no space left on device")
 
-        def commit(disk: Disk, events: Sequence[Event], floor: Revision) -> None:
+        def commit(disk: Disk, events: Sequence[StoreEvent], floor: Revision) -> None:
             self.released.wait(LIMIT_SECONDS)
             disk._connection.set_commit_hook(fail if self.armed else None)
             original(disk, events, floor)
@@ -118,7 +118,7 @@ async def test_concurrent_creates_of_same_key_succeed_once(store: SqliteStore) -
         *(store.put(T, "ns", "a", text(str(i)), expect=None) for i in range(5)), return_exceptions=True
     )
     assert [type(o) for o in outcomes].count(WriteConflict) == 4
-    assert isinstance(outcomes[0], Entry)
+    assert isinstance(outcomes[0], StoreEntry)
 
 
 async def test_failing_encoder_consumes_no_revision(store: SqliteStore) -> None:
@@ -140,7 +140,7 @@ async def test_cancelled_caller_does_not_cancel_the_write(store: SqliteStore) ->
     await asyncio.gather(*writes, return_exceptions=True)
     last = await store.put(T, "ns", "last", text("v"), expect=None)
     assert names(store.scan(T)) == ["ns/last", *(f"ns/n{i}" for i in range(6))]
-    seen: list[Event] = []
+    seen: list[StoreEvent] = []
     while not seen or seen[-1].revision < last.revision:
         seen += await feed.next_batch()
     assert [e.revision for e in seen] == [1, 2, 3, 4, 5, 6, 7]
@@ -149,11 +149,11 @@ async def test_cancelled_caller_does_not_cancel_the_write(store: SqliteStore) ->
 async def test_listeners_are_notified_before_put_returns(store: SqliteStore) -> None:
     known: set[str] = set()
 
-    def listen(events: Sequence[Event]) -> None:
+    def listen(events: Sequence[StoreEvent]) -> None:
         assert store.revision == events[-1].revision
         known.update(e.entry.name for e in events)
 
-    def broken(events: Sequence[Event]) -> None:
+    def broken(events: Sequence[StoreEvent]) -> None:
         raise RuntimeError("a listener's own trouble")
 
     store.subscribe(broken)
@@ -324,7 +324,7 @@ async def test_scan_all_walks_every_table(store: SqliteStore) -> None:
 async def test_single_batch_may_create_update_and_delete_the_same_key(tmp_path: Path) -> None:
     store = await SqliteStore.open(tmp_path)
 
-    def begin(value: str) -> asyncio.Future[Entry]:
+    def begin(value: str) -> asyncio.Future[StoreEntry]:
         expect = store.latest(T, "", "a")
         return asyncio.ensure_future(store.put(T, "", "a", text(value), expect=expect))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from remuda.apiserver.storage.types import Event
+from remuda.apiserver.storage.types import StoreEvent
 from remuda.kube.client import Target
 from tests.unit.apiserver.engine import (
     CONFIGMAPS,
@@ -123,7 +123,7 @@ async def test_pending_owner_reference_removal_prevents_collection(engine: Engin
     await make(engine, "child", owner)
     rescues: list[asyncio.Task[Any]] = []
 
-    def rescue(events: Sequence[Event]) -> None:
+    def rescue(events: Sequence[StoreEvent]) -> None:
         if any(event.type == "DELETED" and event.entry.name == "owner" for event in events):
             patch = engine.patch(CONFIGMAPS, "ns", "child", {"metadata": {"ownerReferences": None}})
             rescues.append(asyncio.create_task(patch))

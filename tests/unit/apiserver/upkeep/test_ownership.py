@@ -6,13 +6,13 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.apiserver.storage.types import Entry, Revision
+from remuda.apiserver.storage.types import Revision, StoreEntry
 from remuda.apiserver.upkeep.ownership import Ownership
 
 
 def entry(
     name: str, *owners: str, blocks: bool = False, finalizers: tuple[str, ...] = (), ending: bool = False
-) -> Entry:
+) -> StoreEntry:
     metadata: dict[str, object] = {"name": name, "uid": f"u-{name}"}
     if owners:
         metadata["ownerReferences"] = [{"uid": f"u-{owner}", "blockOwnerDeletion": blocks} for owner in owners]
@@ -20,7 +20,7 @@ def entry(
         metadata["finalizers"] = list(finalizers)
     if ending:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return Entry("t", "ns", name, Revision(1), msgspec.json.encode({"metadata": metadata}))
+    return StoreEntry("t", "ns", name, Revision(1), msgspec.json.encode({"metadata": metadata}))
 
 
 def key(name: str) -> tuple[str, str, str]:
@@ -61,7 +61,7 @@ def test_ownership_index_queues_foreground_owner_on_dependent_changes() -> None:
 def test_ownership_index_ignores_null_fields() -> None:
     index = Ownership()
     value = b'{"metadata":{"uid":"u","ownerReferences":null,"finalizers":null,"deletionTimestamp":null}}'
-    assert index.see(Entry("t", "ns", "n", Revision(1), value)) == []
+    assert index.see(StoreEntry("t", "ns", "n", Revision(1), value)) == []
 
 
 _NAMES = st.sampled_from("abcd")
