@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.kube.kubeconfig import Access
+from remuda.kube.kubeconfig import ClientConfig
 
 Json = dict[str, Any]
 
@@ -27,7 +27,7 @@ class RegistrationRefused(Exception):
 class RegistrationClient:
     """Registers hosts with the manager, whose certificate it verifies as hosts do."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClientConfig) -> None:
         assert isinstance(access.ca, bytes)
         self._url = f"{access.server.rstrip('/')}/v3/connect/agent"
         self._context = ssl.create_default_context(cadata=access.ca.decode())

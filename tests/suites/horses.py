@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube.admission import Review, Verdict
+from remuda.kube.admission import AdmissionResult, Review
 from remuda.kube.client import Target
 from remuda.kube.errors import FieldError, forbidden, invalid
 from remuda.runtime.webhooks import Webhook
@@ -12,14 +12,14 @@ from remuda.runtime.webhooks import Webhook
 Json = dict[str, Any]
 
 
-def admit_horse(review: Review) -> Verdict:
+def admit_horse(review: Review) -> AdmissionResult:
     """Four legs by default, three are odd, five too many; Pegasus is not for everyone; a stable must exist."""
     if review.operation == "DELETE":
         kept = ((review.old or {}).get("metadata") or {}).get("labels", {}).get("keep")
-        return Verdict(denied="it is kept") if kept else Verdict()
+        return AdmissionResult(denied="it is kept") if kept else AdmissionResult()
     spec = (review.new or {}).get("spec") or {}
     legs = spec.get("legs", 4)
-    return Verdict(
+    return AdmissionResult(
         patch={"spec": {"legs": legs}, "metadata": {"labels": {"a/horse": review.name}}},
         warnings=("three legs are odd", "three legs are odd") if legs == 3 else (),
         errors=tuple(_errors(review, spec, legs)),

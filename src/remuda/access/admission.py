@@ -29,7 +29,7 @@ from remuda.access.types import (
     role_of,
 )
 from remuda.kube import clock, names
-from remuda.kube.admission import ALLOWED, AdmissionFunction, Registration, Review, Unseen, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionFunction, AdmissionRegistration, AdmissionResult, Review, Unseen
 from remuda.kube.authorization import MASTERS
 from remuda.kube.errors import OMITTED, FieldError, forbidden, invalid, not_supported, required, too_many
 from remuda.kube.objects import Kind, Object, without_nulls
@@ -43,14 +43,14 @@ _MOST_SHOWN = 16  # complaints in one audit line
 _FIXED = "is immutable: create another object and delete this one"
 
 
-def admit_token(review: Review) -> Verdict:
+def admit_token(review: Review) -> AdmissionResult:
     read = _read(TOKEN, review)
     if read is None:
         return ALLOWED
     old, new = read
     if len(new.cluster_names) > MOST_CLUSTERS:
         # Admission runs before schema validation, and looks up each name.
-        return Verdict(errors=(too_many("clusterNames", len(new.cluster_names), MOST_CLUSTERS),))
+        return AdmissionResult(errors=(too_many("clusterNames", len(new.cluster_names), MOST_CLUSTERS),))
     found = token_complaints(new)
     if old is not None:
         fixed = (("userId", old.user_id, new.user_id), ("hash", old.hash, new.hash))
@@ -62,7 +62,7 @@ def admit_token(review: Review) -> Verdict:
     before = set(old.cluster_names) if old is not None else set()
     added = {cluster: index for index, cluster in enumerate(new.cluster_names) if cluster not in before}
     found += _known_clusters(review, {cluster: f"clusterNames[{index}]" for cluster, index in added.items()})
-    return Verdict(errors=tuple(found))
+    return AdmissionResult(errors=tuple(found))
 
 
 def token_complaints(token: Token) -> list[FieldError]:
@@ -93,7 +93,7 @@ def _own(review: Review, token: Token) -> list[FieldError]:
     return [] if asks is None else [invalid("userId", token.user_id, why)]
 
 
-def admit_grant(review: Review) -> Verdict:
+def admit_grant(review: Review) -> AdmissionResult:
     read = _read(GRANT, review)
     if read is None:
         return ALLOWED
@@ -105,12 +105,14 @@ def admit_grant(review: Review) -> Verdict:
             ("groupName", old.group_name, new.group_name),
             ("roleTemplateName", old.role_template_name, new.role_template_name),
         )
-        return Verdict(errors=tuple(forbidden(path, _FIXED) for path, before, after in pairs if before != after))
+        return AdmissionResult(
+            errors=tuple(forbidden(path, _FIXED) for path, before, after in pairs if before != after)
+        )
     found = grant_complaints(new, review.namespace)
     if not found:
         found = _known_clusters(review, {new.cluster_name: "clusterName"})
         found += _known_user(review, new.user_name, "userName") if new.user_name else []
-    return Verdict(errors=tuple(found))
+    return AdmissionResult(errors=tuple(found))
 
 
 def grant_complaints(grant: ClusterRoleTemplateBinding, namespace: str) -> list[FieldError]:
@@ -176,7 +178,7 @@ def _convert(kind: Kind[T], value: dict[str, Any]) -> T:
 def audited(judge: AdmissionFunction) -> AdmissionFunction:
     """Wrap an admission function so that each denial has an audit line: these objects are permissions."""
 
-    def judged(review: Review) -> Verdict:
+    def judged(review: Review) -> AdmissionResult:
         verdict = judge(review)
         if verdict.errors or verdict.denied:
             place = f"/namespaces/{review.namespace}" if review.namespace else ""
@@ -191,8 +193,8 @@ def audited(judge: AdmissionFunction) -> AdmissionFunction:
     return judged
 
 
-FUNCTIONS: list[Registration] = [
-    Registration(TOKEN.group, TOKEN.plural, audited(admit_token)),
-    Registration(GRANT.group, GRANT.plural, audited(admit_grant)),
+FUNCTIONS: list[AdmissionRegistration] = [
+    AdmissionRegistration(TOKEN.group, TOKEN.plural, audited(admit_token)),
+    AdmissionRegistration(GRANT.group, GRANT.plural, audited(admit_grant)),
 ]
 WEBHOOKS: list[Webhook] = join(KINDS, FUNCTIONS)

@@ -18,7 +18,7 @@ import msgspec
 
 from remuda.access.interfaces import Caller
 from remuda.kube import clock, random_source
-from remuda.kube.attempts import Attempts
+from remuda.kube.attempts import AttemptLimiter
 from remuda.kube.errors import StatusError, Unauthorized
 from remuda.kube.web import Request
 from remuda.runtime import tracing
@@ -38,7 +38,7 @@ class Audit:
     """
 
     def __init__(self, *, burst: float = 60.0, per_second: float = 1.0) -> None:
-        self._bounds = Attempts(burst=burst, per_second=per_second)
+        self._bounds = AttemptLimiter(burst=burst, per_second=per_second)
         self._unwritten = 0
 
     def request(self, request: Request) -> Entry:

@@ -16,7 +16,7 @@ from remuda.access.administration import PermitsPath
 from remuda.access.interfaces import Caller, Identify, MayReach
 from remuda.access.tokens import AUTHENTICATED, Tokens
 from remuda.access.types import MANAGEMENT_CLUSTER
-from remuda.kube.authorization import Access, Subject, permits, permits_path
+from remuda.kube.authorization import RequiredAccess, Subject, permits, permits_path
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import forbidden_request, unauthorized
 from remuda.kube.web import Request
@@ -109,7 +109,7 @@ def reviewed_access(client: Client) -> Permits:
     async def ask(caller: Caller, cluster: str) -> bool:
         subject = _subject(caller)
         group, plural = MANAGEMENT_CLUSTER.group, MANAGEMENT_CLUSTER.plural
-        return await permits(client, subject, Access(verb="get", group=group, resource=plural, name=cluster))
+        return await permits(client, subject, RequiredAccess(verb="get", group=group, resource=plural, name=cluster))
 
     return ask
 

@@ -13,7 +13,7 @@ from yarl import URL
 
 from remuda.kube.errors import StatusError
 from remuda.kube.http.link import CONNECT_SECONDS
-from remuda.kube.kubeconfig import Access
+from remuda.kube.kubeconfig import ClientConfig
 from remuda.kube.objects import Key
 from remuda.tunnel.session_table import Sessions
 
@@ -36,7 +36,7 @@ class ClusterTransport:
         cluster: str,
         key: Key,
         through: str,
-        access: Access,
+        access: ClientConfig,
         context: ssl.SSLContext,
         connector: aiohttp.BaseConnector,
         sessions: Sessions,

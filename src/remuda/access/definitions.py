@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.access.types import GRANT, READY, TOKEN, USER
-from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition
+from remuda.kube.definitions import WIDE, Definition, PrinterColumn, custom_resource_definition
 
-_AGE = Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
+_AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
 
 DEFINITIONS = (
     Definition(
         kind=USER,
         status=False,
         columns=(
-            Column("Display Name", ".displayName", "Full name"),
-            Column("Enabled", ".enabled", "Whether its tokens are valid", "boolean"),
-            Column("Description", ".description", "Purpose", priority=WIDE),
+            PrinterColumn("Display Name", ".displayName", "Full name"),
+            PrinterColumn("Enabled", ".enabled", "Whether its tokens are valid", "boolean"),
+            PrinterColumn("Description", ".description", "Purpose", priority=WIDE),
             _AGE,
         ),
     ),
@@ -24,10 +24,10 @@ DEFINITIONS = (
         kind=TOKEN,
         status=False,
         columns=(
-            Column("User", ".userId", "User that owns it"),
-            Column("Expires", ".expiresAt", "Time of expiry"),
-            Column("Clusters", ".clusterNames", "Clusters that it is limited to"),
-            Column("Description", ".description", "Purpose", priority=WIDE),
+            PrinterColumn("User", ".userId", "User that owns it"),
+            PrinterColumn("Expires", ".expiresAt", "Time of expiry"),
+            PrinterColumn("Clusters", ".clusterNames", "Clusters that it is limited to"),
+            PrinterColumn("Description", ".description", "Purpose", priority=WIDE),
             _AGE,
         ),
     ),
@@ -35,12 +35,12 @@ DEFINITIONS = (
         kind=GRANT,
         short_names=("crtb",),
         columns=(
-            Column("Cluster", ".clusterName", "The id of the cluster"),
-            Column("User", ".userName", "User that has the role"),
-            Column("Group", ".groupName", "Group that has the role"),
-            Column("Role", ".roleTemplateName", "Role in the cluster"),
-            Column("Ready", f'.status.conditions[?(@.type=="{READY}")].status', "Whether the role is granted"),
-            Column(
+            PrinterColumn("Cluster", ".clusterName", "The id of the cluster"),
+            PrinterColumn("User", ".userName", "User that has the role"),
+            PrinterColumn("Group", ".groupName", "Group that has the role"),
+            PrinterColumn("Role", ".roleTemplateName", "Role in the cluster"),
+            PrinterColumn("Ready", f'.status.conditions[?(@.type=="{READY}")].status', "Whether the role is granted"),
+            PrinterColumn(
                 "Message", f'.status.conditions[?(@.type=="{READY}")].message', "Why it is not ready", priority=WIDE
             ),
             _AGE,

@@ -19,7 +19,7 @@ import msgspec
 from remuda.access.admission import audited
 from remuda.access.types import CLUSTER_ROLE_BINDING, DECLARED_CLUSTER, TOKEN, USER, Quota, User
 from remuda.kube import clock
-from remuda.kube.admission import ALLOWED, AdmissionFunction, Registration, Review, Unseen, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionFunction, AdmissionRegistration, AdmissionResult, Review, Unseen
 from remuda.kube.authorization import MASTERS
 from remuda.kube.objects import value_at
 from remuda.providers.shared import names
@@ -34,7 +34,7 @@ _CLUSTER_ADMIN = "cluster-admin"
 def cluster_quota(defaults: Quota) -> AdmissionFunction:
     """Return the admission of declared Clusters."""
 
-    def admit(review: Review) -> Verdict:
+    def admit(review: Review) -> AdmissionResult:
         new, old = review.new, review.old
         if review.subresource or new is None:
             return ALLOWED
@@ -71,7 +71,7 @@ def cluster_quota(defaults: Quota) -> AdmissionFunction:
 def token_quota(defaults: Quota) -> AdmissionFunction:
     """Return the admission of Tokens that users create for themselves; those that others create are not limited."""
 
-    def admit(review: Review) -> Verdict:
+    def admit(review: Review) -> AdmissionResult:
         if review.subresource or review.new is None or review.new.get("userId") != review.user:
             return ALLOWED
         limit = _quota_of(review, review.user, defaults).tokens
@@ -90,10 +90,10 @@ def token_quota(defaults: Quota) -> AdmissionFunction:
     return admit
 
 
-def registrations(defaults: Quota = NO_LIMITS) -> list[Registration]:
+def registrations(defaults: Quota = NO_LIMITS) -> list[AdmissionRegistration]:
     return [
-        Registration(DECLARED_CLUSTER.group, DECLARED_CLUSTER.plural, audited(cluster_quota(defaults))),
-        Registration(TOKEN.group, TOKEN.plural, audited(token_quota(defaults)), ("CREATE",)),
+        AdmissionRegistration(DECLARED_CLUSTER.group, DECLARED_CLUSTER.plural, audited(cluster_quota(defaults))),
+        AdmissionRegistration(TOKEN.group, TOKEN.plural, audited(token_quota(defaults)), ("CREATE",)),
     ]
 
 
@@ -125,9 +125,9 @@ def _quota_of(review: Review, name: str, defaults: Quota) -> Quota:
     )
 
 
-def _refuse(review: Review, have: str, remedy: str) -> Verdict:
+def _refuse(review: Review, have: str, remedy: str) -> AdmissionResult:
     # Check this last: it reads all ClusterRoleBindings.
-    return ALLOWED if _is_administrator(review) else Verdict(denied=f"{have}; {remedy}")
+    return ALLOWED if _is_administrator(review) else AdmissionResult(denied=f"{have}; {remedy}")
 
 
 def _is_administrator(review: Review) -> bool:

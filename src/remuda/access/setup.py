@@ -15,7 +15,7 @@ from remuda.access.system_users import SystemUserController
 from remuda.access.tokens import USERS
 from remuda.access.types import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, TOKEN, Quota
 from remuda.access.users import TokenController
-from remuda.kube.admission import Registration
+from remuda.kube.admission import AdmissionRegistration
 from remuda.kube.client import Client
 from remuda.kube.errors import AlreadyExists, ignore_not_found
 from remuda.providers.shared.manager_address import Site
@@ -37,7 +37,7 @@ def definitions() -> list[dict[str, Any]]:
     return kinds.definitions()
 
 
-def admission_functions(user_quota: Quota = quotas.NO_LIMITS) -> list[Registration]:
+def admission_functions(user_quota: Quota = quotas.NO_LIMITS) -> list[AdmissionRegistration]:
     """Return what an engine registers. `user_quota`: limits of users that have none of their own."""
     return [*admission.FUNCTIONS, *quotas.registrations(user_quota)]
 

@@ -33,7 +33,7 @@ from remuda.kube.http import HttpClient
 from remuda.kube.http.link import Connector, direct
 from remuda.kube.http.tls import client_context
 from remuda.kube.http.transport import NO_CONNECTION
-from remuda.kube.kubeconfig import Access, KubeconfigError
+from remuda.kube.kubeconfig import ClientConfig, KubeconfigError
 from remuda.kube.objects import Key
 from remuda.providers.controlplane.identity import id_of
 from remuda.providers.shared.names import admin_kubeconfig_secret
@@ -127,7 +127,7 @@ class TransportPool:
         through = "tunnel" if self._sessions.has(cluster) else "direct"
         return (through, str(key), secret.metadata.uid, secret.metadata.resource_version)
 
-    async def _admin(self, cluster: Key) -> Access:
+    async def _admin(self, cluster: Key) -> ClientConfig:
         """Return the address of a cluster and the admin credentials for it.
 
         Raises a 503 whose message reveals nothing of the Secret's content.
@@ -145,7 +145,7 @@ class TransportPool:
             )
         return access
 
-    def _make(self, cluster: str, key: Key, access: Access, made_of: tuple[str, ...]) -> ClusterTransport:
+    def _make(self, cluster: str, key: Key, access: ClientConfig, made_of: tuple[str, ...]) -> ClusterTransport:
         through = made_of[0]
         connector: Connector = direct
         if through == "tunnel":
@@ -172,7 +172,7 @@ class TransportPool:
             on_timeout=lambda: self._on_timeout(cluster),
         )
 
-    def _through_tunnel(self, access: Access) -> Access:
+    def _through_tunnel(self, access: ClientConfig) -> ClientConfig:
         # The server name and the proxy of the kubeconfig are for the direct connection.
         return msgspec.structs.replace(access, server=f"https://{self._api}", tls_server_name="", proxy_url="")
 
@@ -185,7 +185,7 @@ class TransportPool:
 
         return connector
 
-    def _over_http(self, access: Access) -> Client:
+    def _over_http(self, access: ClientConfig) -> Client:
         if access.server.startswith(self._own):
             raise Retryable(f"the {access.origin} leads through this manager's own proxy, which the manager cannot use")
         return HttpClient(access, most_bytes=MOST_ANSWER_BYTES)

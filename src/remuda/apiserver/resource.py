@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from remuda.kube.cost import LIMITS, Limits
+from remuda.kube.cost import LIMITS, RequestLimits
 from remuda.kube.errors import FieldError
 from remuda.kube.schema import Schema
 
@@ -143,7 +143,7 @@ class Resource:
     default_propagation: Literal["Background", "Orphan"] = "Background"
     collects_garbage: bool = True  # False (events): propagation policies mean nothing
     subresources: Mapping[str, Subresource] = field(default_factory=dict)  # besides status and scale
-    limits: Limits = LIMITS  # of each request
+    limits: RequestLimits = LIMITS  # of each request
 
     @property
     def api_version(self) -> str:

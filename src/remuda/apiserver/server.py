@@ -53,7 +53,7 @@ from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import ObjectsDamaged, StoreUnusable
 from remuda.apiserver.upkeep.upkeep import Upkeep
 from remuda.kube import clock, kubeconfig
-from remuda.kube.admission import Registration
+from remuda.kube.admission import AdmissionRegistration
 from remuda.kube.errors import StatusError
 from remuda.kube.web import Handler
 
@@ -145,7 +145,7 @@ class ApiServer:
         cls,
         settings: ServerSettings,
         *,
-        admission: Sequence[Registration] = (),
+        admission: Sequence[AdmissionRegistration] = (),
         routes: Mapping[str, Handler] | None = None,
         pki: pki_module.Pki | None = None,
         before: Callable[[Handler], Handler] | None = None,

@@ -12,7 +12,7 @@ from remuda.apiserver.http.system import Check
 from remuda.apiserver.server import ApiServer, ServerSettings, StartRefused
 from remuda.app import process
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
-from remuda.kube.admission import Registration
+from remuda.kube.admission import AdmissionRegistration
 from remuda.kube.web import Handler
 
 __all__ = ["ServerSettings", "run", "start"]
@@ -40,7 +40,7 @@ def run(settings: ServerSettings, logs: LogSettings = DEFAULT_LOGS) -> int:
 async def start(
     settings: ServerSettings,
     *,
-    admission: Sequence[Registration] = (),
+    admission: Sequence[AdmissionRegistration] = (),
     routes: Mapping[str, Handler] | None = None,
     presented: CustomCertificate | None = None,
     readiness: Mapping[str, Check] | None = None,

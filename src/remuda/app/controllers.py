@@ -31,7 +31,7 @@ from remuda.jobs import admission as job_admission
 from remuda.jobs.marks import FILE, JobKey
 from remuda.jobs.runner import CONTROLLER as JOB_RUNNER
 from remuda.jobs.runner import JobRunnerSettings
-from remuda.kube.admission import Registration
+from remuda.kube.admission import AdmissionRegistration
 from remuda.kube.client import Client
 from remuda.kube.errors import Forbidden, NotFound, StatusError
 from remuda.kube.http import HttpClient
@@ -55,7 +55,7 @@ EVERY = tuple(name for names in GROUPS.values() for name in names)
 _CORE_KINDS = (CLUSTER, MACHINE, MACHINE_SET, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK)
 
 
-def admission_functions(user_quota: Quota = NO_LIMITS) -> tuple[Registration, ...]:
+def admission_functions(user_quota: Quota = NO_LIMITS) -> tuple[AdmissionRegistration, ...]:
     """Return the admission of every kind. `user_quota`: limits of users that have none of their own."""
     return (
         *admission.FUNCTIONS,
@@ -66,7 +66,7 @@ def admission_functions(user_quota: Quota = NO_LIMITS) -> tuple[Registration, ..
     )
 
 
-def embedded_admission(user_quota: Quota = NO_LIMITS) -> tuple[Registration, ...]:
+def embedded_admission(user_quota: Quota = NO_LIMITS) -> tuple[AdmissionRegistration, ...]:
     """Return the same for the embedded API server, with the admission of Jobs: there the manager is known by its
     user."""
     return (*admission_functions(user_quota), *job_admission.FUNCTIONS)

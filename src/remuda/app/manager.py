@@ -269,7 +269,7 @@ async def connect(settings: ManagerSettings, metrics: Metrics | None = None) -> 
     return client
 
 
-def _unanswered(error: StatusError | TimeoutError, access: kubeconfig.Access) -> str:
+def _unanswered(error: StatusError | TimeoutError, access: kubeconfig.ClientConfig) -> str:
     if isinstance(error, TimeoutError):
         return f"{access.server} did not answer within {_ANSWER_SECONDS:.0f} s"
     if isinstance(error, Unreachable):

@@ -24,7 +24,7 @@ from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.http.tls import load_pair
-from remuda.kube.kubeconfig import Access
+from remuda.kube.kubeconfig import ClientConfig
 from remuda.kube.objects import Key
 from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block
 from remuda.providers.bootstrap import endpoints
@@ -81,7 +81,9 @@ def routes(served: Endpoints, store: Artefacts | None) -> dict[str, Handler]:
 class NodeServer:
     """HTTPS server for hosts. Created before the controllers, which need its Site; `add` makes it serve."""
 
-    def __init__(self, client: Client, access: Access, listen: Address, site: SiteSettings, namespace: str) -> None:
+    def __init__(
+        self, client: Client, access: ClientConfig, listen: Address, site: SiteSettings, namespace: str
+    ) -> None:
         self._client = client
         self._listen = listen
         self._settings = site

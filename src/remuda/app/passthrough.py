@@ -20,7 +20,7 @@ from yarl import URL
 
 from remuda.kube.errors import Forbidden, StatusError
 from remuda.kube.http.tls import client_context
-from remuda.kube.kubeconfig import Access
+from remuda.kube.kubeconfig import ClientConfig
 from remuda.kube.web import MAX_BODY, Request, Response, Result, Sink, Stream, header_block
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ _JSON = header_block([("Content-Type", "application/json")])
 
 
 class Passthrough:
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClientConfig) -> None:
         self._access = access
         self._session: aiohttp.ClientSession | None = None
         # Called for each request that is denied, here or by the API server, with the code and the reason.

@@ -94,7 +94,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
         host = self.name(listen) if self.server_url or listen[0] not in _EVERYWHERE else ""
         try:
             found = CustomCertificate(self.tls_cert, self.tls_key, host, self._foreign_ca())
-        except chains.Unfit as unfit:
+        except chains.UnusableChain as unfit:
             raise StartRefused(f"--tls-cert: {unfit}") from None
         if found.chain.has_addresses and _is_one_address(listen[0]) and not found.chain.covers(listen[0]):
             raise StartRefused(

@@ -13,7 +13,7 @@ from remuda.capi.types import (
     MACHINE_HEALTH_CHECK,
     MACHINE_SET,
 )
-from remuda.kube.definitions import WIDE, Column, Definition, Scale, custom_resource_definition
+from remuda.kube.definitions import WIDE, Definition, PrinterColumn, Scale, custom_resource_definition
 
 _LABELS = {
     names.contract_label("v1beta2"): names.VERSION,
@@ -23,23 +23,23 @@ _LABELS = {
 _CATEGORIES = ("cluster-api",)
 
 
-def _condition(name: str, type: str, doc: str, priority: int = 0) -> Column:
-    return Column(name, f'.status.conditions[?(@.type=="{type}")].status', doc, priority=priority)
+def _condition(name: str, type: str, doc: str, priority: int = 0) -> PrinterColumn:
+    return PrinterColumn(name, f'.status.conditions[?(@.type=="{type}")].status', doc, priority=priority)
 
 
-def _count(name: str, path: str, doc: str, priority: int = 0) -> Column:
-    return Column(name, path, doc, "integer", priority)
+def _count(name: str, path: str, doc: str, priority: int = 0) -> PrinterColumn:
+    return PrinterColumn(name, path, doc, "integer", priority)
 
 
-def _address(name: str, type: str, doc: str) -> Column:
-    return Column(name, f'.status.addresses[?(@.type=="{type}")].address', doc, priority=WIDE)
+def _address(name: str, type: str, doc: str) -> PrinterColumn:
+    return PrinterColumn(name, f'.status.addresses[?(@.type=="{type}")].address', doc, priority=WIDE)
 
 
-_OF_CLUSTER = Column("Cluster", ".spec.clusterName", "Cluster that the object belongs to")
+_OF_CLUSTER = PrinterColumn("Cluster", ".spec.clusterName", "Cluster that the object belongs to")
 _PAUSED = _condition("Paused", "Paused", "Whether reconciliation is paused", WIDE)
-_PHASE = Column("Phase", ".status.phase", "Summary of the conditions in one word")
-_AGE = Column("Age", ".metadata.creationTimestamp", "Time since creation", "date")
-_TEMPLATE_VERSION = Column("Version", ".spec.template.spec.version", "Kubernetes version")
+_PHASE = PrinterColumn("Phase", ".status.phase", "Summary of the conditions in one word")
+_AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "Time since creation", "date")
+_TEMPLATE_VERSION = PrinterColumn("Version", ".spec.template.spec.version", "Kubernetes version")
 _REPLICAS = (
     _count("Desired", ".spec.replicas", "Desired number of Machines"),
     _count("Current", ".status.replicas", "Number of Machines"),
@@ -49,7 +49,7 @@ _REPLICAS = (
 )
 
 
-def _counts(prefix: str, field: str, of: str) -> tuple[Column, ...]:
+def _counts(prefix: str, field: str, of: str) -> tuple[PrinterColumn, ...]:
     return (
         _count(f"{prefix} Desired", f".status.{field}.desiredReplicas", f"Desired number of {of} Machines"),
         _count(f"{prefix} Current", f".status.{field}.replicas", f"Number of {of} Machines", WIDE),
@@ -66,14 +66,14 @@ DEFINITIONS = (
         categories=_CATEGORIES,
         labels=_LABELS,
         columns=(
-            Column("ClusterClass", ".spec.topology.classRef.name", "ClusterClass; not supported"),
+            PrinterColumn("ClusterClass", ".spec.topology.classRef.name", "ClusterClass; not supported"),
             _condition("Available", "Available", "Whether the cluster is available"),
             *_counts("CP", "controlPlane", "control plane"),
             *_counts("W", "workers", "worker"),
             _PAUSED,
             _PHASE,
             _AGE,
-            Column("Version", ".spec.topology.version", "Kubernetes version of a ClusterClass; not supported"),
+            PrinterColumn("Version", ".spec.topology.version", "Kubernetes version of a ClusterClass; not supported"),
         ),
     ),
     Definition(
@@ -83,19 +83,19 @@ DEFINITIONS = (
         labels=_LABELS,
         columns=(
             _OF_CLUSTER,
-            Column("Node Name", ".status.nodeRef.name", "Node of the Machine"),
-            Column("Provider ID", ".spec.providerID", "Provider ID of the server", priority=WIDE),
-            Column("Failure domain", ".status.failureDomain", "Failure domain in which the server was placed"),
+            PrinterColumn("Node Name", ".status.nodeRef.name", "Node of the Machine"),
+            PrinterColumn("Provider ID", ".spec.providerID", "Provider ID of the server", priority=WIDE),
+            PrinterColumn("Failure domain", ".status.failureDomain", "Failure domain in which the server was placed"),
             _condition("Ready", "Ready", "Whether the Machine is ready"),
             _condition("Available", "Available", "Whether the Machine has been ready for minReadySeconds"),
             _condition("Up-to-date", "UpToDate", "Whether the Machine matches its owner's template"),
             _address("Internal-IP", "InternalIP", "Internal IP address"),
             _address("External-IP", "ExternalIP", "External IP address"),
-            Column("OS-Image", ".status.nodeInfo.osImage", "Operating system", priority=WIDE),
+            PrinterColumn("OS-Image", ".status.nodeInfo.osImage", "Operating system", priority=WIDE),
             _PAUSED,
             _PHASE,
             _AGE,
-            Column("Version", ".spec.version", "Kubernetes version"),
+            PrinterColumn("Version", ".spec.version", "Kubernetes version"),
         ),
     ),
     Definition(
@@ -141,8 +141,8 @@ DEFINITIONS = (
         labels=_LABELS,
         status=False,
         columns=(
-            Column("Behavior", ".spec.drain.behavior", "Drain behavior for the Pods"),
-            Column("Order", ".spec.drain.order", "Pods with a lower order are evicted first"),
+            PrinterColumn("Behavior", ".spec.drain.behavior", "Drain behavior for the Pods"),
+            PrinterColumn("Order", ".spec.drain.order", "Pods with a lower order are evicted first"),
             _AGE,
         ),
     ),

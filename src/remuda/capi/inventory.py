@@ -16,7 +16,7 @@ import msgspec
 
 from remuda.capi import names
 from remuda.kube.client import Client, Target
-from remuda.kube.definitions import OWNER, OWNERSHIP_LABEL, Column, Definition, custom_resource_definition
+from remuda.kube.definitions import OWNER, OWNERSHIP_LABEL, Definition, PrinterColumn, custom_resource_definition
 from remuda.kube.errors import AlreadyExists, ignore_not_found
 from remuda.kube.objects import Field, Kind, Object
 from remuda.kube.schema import Rule
@@ -74,10 +74,10 @@ _INVENTORY_DEFINITION = Definition(
     labels={_CORE_LABEL: _INVENTORY},
     status=False,
     columns=(
-        Column("Age", ".metadata.creationTimestamp", "Time since installation", "date"),
-        Column("Type", ".type"),
-        Column("Provider", ".providerName"),
-        Column("Version", ".version"),
+        PrinterColumn("Age", ".metadata.creationTimestamp", "Time since installation", "date"),
+        PrinterColumn("Type", ".type"),
+        PrinterColumn("Provider", ".providerName"),
+        PrinterColumn("Version", ".version"),
     ),
 )
 # Only where the core is ours.

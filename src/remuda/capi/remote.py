@@ -17,7 +17,7 @@ from remuda.capi import names
 from remuda.kube import kubeconfig
 from remuda.kube.client import Client
 from remuda.kube.errors import NotFound
-from remuda.kube.kubeconfig import Access, KubeconfigError
+from remuda.kube.kubeconfig import ClientConfig, KubeconfigError
 from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.caches import Caches, Informer
 from remuda.runtime.outcome import Retryable
@@ -26,7 +26,7 @@ from remuda.runtime.remote import MOST_ANSWER_BYTES, Dial
 SECRET = Kind("v1", "Secret", "secrets", Object)
 
 
-Connect = Callable[[Access], Client]
+Connect = Callable[[ClientConfig], Client]
 
 
 class _Secret(msgspec.Struct):
@@ -65,7 +65,7 @@ def dialer(client: Client, connect: Connect | None = None) -> Dial:
     return dial
 
 
-def _over_http(access: Access) -> Client:
+def _over_http(access: ClientConfig) -> Client:
     from remuda.kube.http import HttpClient
 
     # Workload clusters are not trusted: an endless response must not exhaust the manager's memory.

@@ -15,7 +15,7 @@ from remuda.cli.output import JSON, TABLE, WIDE, YAML, output_option, print_reco
 if TYPE_CHECKING:
     from remuda.access.types import Token
     from remuda.kube.http import HttpClient
-    from remuda.kube.kubeconfig import Access
+    from remuda.kube.kubeconfig import ClientConfig
 
 _NEVER = "never"
 _TOKEN, _KUBECONFIG = "token", "kubeconfig"
@@ -102,7 +102,7 @@ def create(
         )
     until = None if ttl is None else clock.time() + ttl
 
-    async def make(client: HttpClient) -> tuple[str, str, Access]:
+    async def make(client: HttpClient) -> tuple[str, str, ClientConfig]:
         whose = await token_user(client, user)
         ids = [(await find(client, one)).id for one in clusters]
         made = mint(whose, expires_at=until, clusters=ids, description=description)
@@ -122,7 +122,7 @@ def create(
     )
 
 
-def _management_kubeconfig(access: Access, user: str, bearer: str) -> str:
+def _management_kubeconfig(access: ClientConfig, user: str, bearer: str) -> str:
     import yaml
 
     from remuda.kube import kubeconfig

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.jobs import MANAGED_BY
-from remuda.kube.admission import ALLOWED, Operation, Registration, Review, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionRegistration, AdmissionResult, Operation, Review
 from remuda.kube.authorization import MASTERS
 from remuda.kube.core import JOBS
 from remuda.runtime.webhooks import Webhook
@@ -18,7 +18,7 @@ from remuda.runtime.webhooks import Webhook
 _OPERATIONS: tuple[Operation, ...] = ("CREATE", "UPDATE")
 
 
-def judge(review: Review) -> Verdict:
+def judge(review: Review) -> AdmissionResult:
     new = review.new or {}
     if (new.get("spec") or {}).get("managedBy") != MANAGED_BY:
         return ALLOWED
@@ -26,7 +26,7 @@ def judge(review: Review) -> Verdict:
         return ALLOWED
     if review.operation == "UPDATE" and review.old is not None and _protected(review.old) == _protected(new):
         return ALLOWED
-    return Verdict(denied=f"only the manager of Remuda may write Jobs with spec.managedBy {MANAGED_BY}")
+    return AdmissionResult(denied=f"only the manager of Remuda may write Jobs with spec.managedBy {MANAGED_BY}")
 
 
 def _protected(job: dict[str, Any]) -> object:
@@ -37,7 +37,7 @@ def _protected(job: dict[str, Any]) -> object:
     return spec, metadata.get("labels"), metadata.get("annotations")
 
 
-FUNCTIONS = (Registration(JOBS.group, JOBS.plural, judge),)
+FUNCTIONS = (AdmissionRegistration(JOBS.group, JOBS.plural, judge),)
 
 # For an API server elsewhere, which asks about Jobs for the job runner alone.
 WEBHOOKS = (

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from remuda.kube import KubeError
-from remuda.kube.authorization import Access, Subject
+from remuda.kube.authorization import RequiredAccess, Subject
 from remuda.kube.errors import FieldError
 
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
@@ -72,7 +72,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
         return Subject(name=self.user, uid=self.uid, groups=self.groups, extra=self.extra)
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class AdmissionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an admission function. `errors` deny the request with 422, `denied` with 403."""
 
     patch: dict[str, Any] | None = None  # a JSON merge patch on `new`
@@ -81,25 +81,25 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     denied: str = ""
 
 
-ALLOWED = Verdict()
+ALLOWED = AdmissionResult()
 
-AdmissionFunction = Callable[[Review], Verdict]
-Needs = Callable[[Review], Sequence[Access]]
+AdmissionFunction = Callable[[Review], AdmissionResult]
+Needs = Callable[[Review], Sequence[RequiredAccess]]
 
 
-def allow(review: Review) -> Verdict:
+def allow(review: Review) -> AdmissionResult:
     """Allow every write. For registrations that only have needs."""
     return ALLOWED
 
 
 def all_needs(*several: Needs) -> Needs:
-    def needs(review: Review) -> list[Access]:
+    def needs(review: Review) -> list[RequiredAccess]:
         return [access for each in several for access in each(review)]
 
     return needs
 
 
-class Registration(NamedTuple):
+class AdmissionRegistration(NamedTuple):
     """Registration of an admission function for one resource, as engines receive it."""
 
     group: str

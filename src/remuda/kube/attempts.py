@@ -15,7 +15,7 @@ _ENOUGH = 0.999  # not 1: rounding errors must not refuse a client that has wait
 _ADDRESSES = 10_000  # remembered; the one that was seen longest ago is forgotten first
 
 
-class Attempts:
+class AttemptLimiter:
     def __init__(self, *, burst: float = _BURST, per_second: float = _PER_SECOND, addresses: int = _ADDRESSES) -> None:
         self._burst = burst
         self._per_second = per_second

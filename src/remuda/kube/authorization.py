@@ -25,7 +25,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     extra: Mapping[str, tuple[str, ...]] = {}
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
+class RequiredAccess(msgspec.Struct, frozen=True, kw_only=True):
     """A right to one object. `field`: the field of a manifest that calls for it."""
 
     verb: str
@@ -48,7 +48,7 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
         return f"{resource} {self.namespace}/{self.name}" if self.namespace else f"{resource} {self.name}"
 
 
-def denial(access: Access) -> str:
+def denial(access: RequiredAccess) -> str:
     """Explain to a user which right is missing. The text is the same whether or not the object exists."""
     advice = access.advice or "ask an administrator for this right, or refer to an object that you may use"
     where = f"{access.field}: " if access.field else ""
@@ -63,7 +63,7 @@ class _Review(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-async def permits(client: Client, subject: Subject, access: Access) -> bool:
+async def permits(client: Client, subject: Subject, access: RequiredAccess) -> bool:
     """Ask the API server. Each call asks anew, so that a revoked right is noticed."""
     attributes = {"verb": access.verb, "group": access.group, "resource": access.resource, "name": access.name}
     if access.namespace:

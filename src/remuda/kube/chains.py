@@ -19,7 +19,7 @@ from remuda.kube import KubeError, certificates
 from remuda.kube.http.tls import load_pair
 
 
-class Unfit(KubeError):
+class UnusableChain(KubeError):
     """Certificate chain that cannot be used for serving; the message says why and what to do."""
 
 
@@ -74,16 +74,16 @@ def parse(pem: bytes, key_pem: bytes) -> Chain:
     try:
         found = x509.load_pem_x509_certificates(pem)
     except ValueError:
-        raise Unfit("the certificate file has no certificate in PEM") from None
+        raise UnusableChain("the certificate file has no certificate in PEM") from None
     try:
         key = serialization.load_pem_private_key(key_pem, password=None)
     except TypeError:
-        raise Unfit("the key is encrypted: store it without a password, readable by its owner only") from None
+        raise UnusableChain("the key is encrypted: store it without a password, readable by its owner only") from None
     except ValueError:
         # Without the cause: what a parser says about a private key has no business in a log.
-        raise Unfit("the key file has no private key in PEM") from None
+        raise UnusableChain("the key file has no private key in PEM") from None
     if found[0].public_key() != key.public_key():
-        raise Unfit(
+        raise UnusableChain(
             "the key does not belong to the first certificate: the file must begin with the certificate of the server, "
             "followed by its intermediate certificates"
         )
@@ -95,17 +95,17 @@ def judge(chain: Chain, host: str, authorities: bytes, now: datetime.datetime) -
     empty, the first name of the certificate is used."""
     leaf = chain.leaf
     if now >= leaf.not_valid_after_utc:
-        raise Unfit(f"the certificate expired on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: renew it")
+        raise UnusableChain(f"the certificate expired on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: renew it")
     if now < leaf.not_valid_before_utc:
-        raise Unfit(
+        raise UnusableChain(
             f"the certificate is not valid before {leaf.not_valid_before_utc:%Y-%m-%d %H:%M} UTC: check the clock"
         )
     if not chain.names:
-        raise Unfit("the certificate has no host name in subjectAltName, and clients check no other field")
+        raise UnusableChain("the certificate has no host name in subjectAltName, and clients check no other field")
     if host and not chain.covers(host):
-        raise Unfit(f"the certificate is for {', '.join(chain.names)}, not for {host}")
+        raise UnusableChain(f"the certificate is for {', '.join(chain.names)}, not for {host}")
     if why := refusal(chain, host, authorities):
-        raise Unfit(f"clients would not trust the certificate: {why}")
+        raise UnusableChain(f"clients would not trust the certificate: {why}")
 
 
 def refusal(chain: Chain, host: str, authorities: bytes, *, strict: bool = False) -> str:

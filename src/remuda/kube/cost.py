@@ -17,7 +17,7 @@ import msgspec
 from remuda.kube.errors import StatusError, bad_request
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of one request. The real server has none of them except the bytes; real clients stay far below.
 
     The largest definition of Cluster API 1.13 (KubeadmControlPlane) has 4,200 values, 851 schema nodes and 9 rules of
@@ -48,10 +48,10 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     compiled_terms: int = 2_000_000
 
 
-LIMITS = Limits()
+LIMITS = RequestLimits()
 
 # Limits of a definition: its schemas have limits of their own, and are judged in a thread.
-DEFINITION_LIMITS = Limits(objects=LIMITS.values)
+DEFINITION_LIMITS = RequestLimits(objects=LIMITS.values)
 
 # Every value takes two bytes at least, itself and what separates it from the next; an object or a list takes three.
 FREE_BYTES = min(2 * LIMITS.items, 2 * LIMITS.values, 3 * LIMITS.objects)
@@ -64,7 +64,7 @@ class Budget:
 
     __slots__ = ("limits", "received", "requirements", "selector_values")
 
-    def __init__(self, limits: Limits = LIMITS) -> None:
+    def __init__(self, limits: RequestLimits = LIMITS) -> None:
         self.limits = limits
         self.received = 0  # bytes of the body
         self.requirements = 0

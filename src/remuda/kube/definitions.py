@@ -61,7 +61,7 @@ _KEYWORDS = {
 }
 
 
-class Column(msgspec.Struct, frozen=True):
+class PrinterColumn(msgspec.Struct, frozen=True):
     """One column of `kubectl get`."""
 
     name: str
@@ -91,7 +91,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind[Any]
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
     status: bool = True
     scale: Scale | None = None
     labels: Mapping[str, str] = {}
@@ -165,7 +165,7 @@ def _subresources(definition: Definition) -> dict[str, Any]:
     return found
 
 
-def _column(column: Column) -> dict[str, Any]:
+def _column(column: PrinterColumn) -> dict[str, Any]:
     return _without_empty(
         {
             "name": column.name,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from remuda.kube import errors, names
-from remuda.kube.cost import LIMITS, Budget, Limits
+from remuda.kube.cost import LIMITS, Budget, RequestLimits
 from remuda.kube.requirements import Operator, Requirement, SelectorError, int64, parse_requirements, requirement
 
 __all__ = [
@@ -163,7 +163,7 @@ def validate_label_selector(selector: Mapping[str, Any] | None, path: str) -> li
 
 
 def requirement_size_errors(
-    requirements: Sequence[Mapping[str, Any]], path: str, limits: Limits = LIMITS
+    requirements: Sequence[Mapping[str, Any]], path: str, limits: RequestLimits = LIMITS
 ) -> list[errors.FieldError]:
     """Return a complaint if there are too many requirements, or too many values in them: every one is checked, and
     every object is compared with all of them."""

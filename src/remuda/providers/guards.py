@@ -15,15 +15,15 @@ from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
 from remuda.kube.admission import (
     EVERY_KIND,
     AdmissionFunction,
+    AdmissionRegistration,
+    AdmissionResult,
     Needs,
     Operation,
-    Registration,
     Review,
-    Verdict,
     all_needs,
     allow,
 )
-from remuda.kube.authorization import Access
+from remuda.kube.authorization import RequiredAccess
 from remuda.kube.client import Target
 from remuda.kube.core import SECRETS
 from remuda.kube.objects import value_at
@@ -45,8 +45,11 @@ class Guarded(msgspec.Struct, frozen=True):
     function: AdmissionFunction = allow
 
 
-def registrations(guarded: Iterable[Guarded]) -> list[Registration]:
-    return [Registration(one.target.group, one.target.plural, one.function, _OPERATIONS, one.needs) for one in guarded]
+def registrations(guarded: Iterable[Guarded]) -> list[AdmissionRegistration]:
+    return [
+        AdmissionRegistration(one.target.group, one.target.plural, one.function, _OPERATIONS, one.needs)
+        for one in guarded
+    ]
 
 
 def webhooks(guarded: Iterable[Guarded]) -> list[Webhook]:
@@ -64,7 +67,7 @@ def webhooks(guarded: Iterable[Guarded]) -> list[Webhook]:
     ]
 
 
-def refers_to_bootstrap_data(review: Review) -> list[Access]:
+def refers_to_bootstrap_data(review: Review) -> list[RequiredAccess]:
     """Return the rights to the bootstrap Secrets that a Machine, or a set of them, newly names. The Secret ends up on a
     server that the user chooses."""
     if review.subresource or review.new is None or review.by_manager:
@@ -73,11 +76,11 @@ def refers_to_bootstrap_data(review: Review) -> list[Access]:
     return [access for access in _data_secrets(review, review.new) if access.right not in known]
 
 
-def _data_secrets(review: Review, obj: dict[str, Any] | None) -> Iterator[Access]:
+def _data_secrets(review: Review, obj: dict[str, Any] | None) -> Iterator[RequiredAccess]:
     for path in (("spec",), ("spec", "template", "spec")):
         where = (*path, "bootstrap", "dataSecretName")
         if name := value_at(obj, *where):
-            yield Access(
+            yield RequiredAccess(
                 verb="get",
                 group="",
                 resource=SECRETS.plural,
@@ -90,7 +93,7 @@ def _data_secrets(review: Review, obj: dict[str, Any] | None) -> Iterator[Access
 def _both(first: AdmissionFunction, second: AdmissionFunction) -> AdmissionFunction:
     """Return a function that has the errors of the first and the patch of the second."""
 
-    def admit(review: Review) -> Verdict:
+    def admit(review: Review) -> AdmissionResult:
         return msgspec.structs.replace(second(review), errors=first(review).errors)
 
     return admit

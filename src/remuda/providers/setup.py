@@ -16,7 +16,7 @@ from remuda.capi.machine.workload import NODE
 from remuda.capi.remote import dialer
 from remuda.jobs import runner
 from remuda.jobs.runner import JobRunner
-from remuda.kube.admission import Registration as Admission
+from remuda.kube.admission import AdmissionRegistration
 from remuda.kube.client import Client
 from remuda.providers import guards
 from remuda.providers.bootstrap import definitions as bootstrap_definitions
@@ -49,7 +49,7 @@ CONTROLLERS = (
     runner.CONTROLLER,
 )
 
-ADMISSION: tuple[Admission, ...] = (
+ADMISSION: tuple[AdmissionRegistration, ...] = (
     *guard.FUNCTIONS,
     *machine_admission.FUNCTIONS,
     *control_plane_admission.FUNCTIONS,

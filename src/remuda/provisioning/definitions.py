@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition
+from remuda.kube.definitions import WIDE, Definition, PrinterColumn, custom_resource_definition
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER, READY
 
-_AGE = Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
+_AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
 
 
-def _ready(part: str, name: str, doc: str, priority: int = 0) -> Column:
-    return Column(name, f'.status.conditions[?(@.type=="{READY}")].{part}', doc, priority=priority)
+def _ready(part: str, name: str, doc: str, priority: int = 0) -> PrinterColumn:
+    return PrinterColumn(name, f'.status.conditions[?(@.type=="{READY}")].{part}', doc, priority=priority)
 
 
 DEFINITIONS = (
@@ -21,10 +21,10 @@ DEFINITIONS = (
         nullable=True,
         labels={"auth.cattle.io/cluster-indexed": "true"},
         columns=(
-            Column("Version", ".spec.kubernetesVersion", "The desired version"),
-            Column("Cluster Name", ".status.clusterName", "Id of its management Cluster"),
+            PrinterColumn("Version", ".spec.kubernetesVersion", "The desired version"),
+            PrinterColumn("Cluster Name", ".status.clusterName", "Id of its management Cluster"),
             _AGE,
-            Column("Kubeconfig", ".status.clientSecretName", "The Secret with its kubeconfig"),
+            PrinterColumn("Kubeconfig", ".status.clientSecretName", "The Secret with its kubeconfig"),
             _ready("status", "Ready", "Whether the cluster works and every node is in its desired state"),
             _ready("reason", "Reason", "Reason of the Ready condition"),
             _ready("message", "Message", "What it waits for, or what has failed", WIDE),
@@ -33,10 +33,10 @@ DEFINITIONS = (
     Definition(
         kind=MANAGEMENT_CLUSTER,
         columns=(
-            Column("Display Name", ".spec.displayName", "Its name for users"),
-            Column("Workspace", ".spec.fleetWorkspaceName", "The namespace of its provisioning Cluster"),
-            Column("Version", ".status.info.kubernetesVersion", "The desired version"),
-            Column("Nodes", ".status.info.nodeCount", "How many Machines it has", "integer"),
+            PrinterColumn("Display Name", ".spec.displayName", "Its name for users"),
+            PrinterColumn("Workspace", ".spec.fleetWorkspaceName", "The namespace of its provisioning Cluster"),
+            PrinterColumn("Version", ".status.info.kubernetesVersion", "The desired version"),
+            PrinterColumn("Nodes", ".status.info.nodeCount", "How many Machines it has", "integer"),
             _ready("status", "Ready", "Whether the cluster works and every node is in its desired state"),
             _ready("reason", "Reason", "Reason of the Ready condition"),
             _ready("message", "Message", "What it waits for, or what has failed", WIDE),

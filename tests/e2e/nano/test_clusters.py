@@ -14,7 +14,7 @@ import pytest
 from remuda.kube.client import Target
 from remuda.kube.errors import AlreadyExists, StatusError, ignore_not_found
 from remuda.kube.http import HttpClient
-from remuda.kube.kubeconfig import Access
+from remuda.kube.kubeconfig import ClientConfig
 from remuda.lab.nano import tokens
 from remuda.lab.nano.handover import Intent
 from remuda.lab.nano.layout import Layout
@@ -352,7 +352,7 @@ async def test_node_may_write_only_its_own_objects_and_turns_unknown_when_silent
     await agent.up()
 
     own = agent.data / "agent"
-    access = Access(
+    access = ClientConfig(
         server=one.url,
         ca=own / "server-ca.crt",
         client_certificate=own / "client-kubelet.crt",

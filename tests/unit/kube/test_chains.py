@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from remuda.kube import chains
-from remuda.kube.chains import Chain, Unfit
+from remuda.kube.chains import Chain, UnusableChain
 from tests.lab.certificates import Authority, key_pem, new_key
 from tests.lab.chains import CompanyAuthority
 
@@ -47,7 +47,7 @@ def test_certificate_chain_covers_hosts_as_tls_clients_verify(names: list[str], 
     if covered:
         judged(chain, host.rstrip("."))
     else:
-        with pytest.raises(Unfit, match=", not for"):
+        with pytest.raises(UnusableChain, match=", not for"):
             judged(chain, host)
 
 
@@ -64,19 +64,19 @@ def test_expired_or_not_yet_valid_certificate_is_rejected(days: float, since: fl
     if not said:
         judged(chain)
         return
-    with pytest.raises(Unfit, match=said):
+    with pytest.raises(UnusableChain, match=said):
         judged(chain)
 
 
 def test_certificate_of_untrusted_ca_is_rejected() -> None:
-    with pytest.raises(Unfit, match=r"clients would not trust the certificate: unable to get .*issuer"):
+    with pytest.raises(UnusableChain, match=r"clients would not trust the certificate: unable to get .*issuer"):
         judged(made(), authorities=CompanyAuthority("Elsewhere").root)
 
 
 def test_incomplete_certificate_chain_is_rejected() -> None:
     pem, key = COMPANY.certificate(NAME)
     alone = chains.parse(pem.removesuffix(COMPANY.between), key)
-    with pytest.raises(Unfit, match="would not trust"):
+    with pytest.raises(UnusableChain, match="would not trust"):
         judged(alone)
 
 
@@ -109,7 +109,7 @@ def test_invalid_certificate_or_key_is_rejected() -> None:
         (COMPANY.root + pem, key, "must begin with the certificate of the server"),
         (pem, locked, "is encrypted"),
     ):
-        with pytest.raises(Unfit, match=said):
+        with pytest.raises(UnusableChain, match=said):
             chains.parse(certificate, beside)
 
 

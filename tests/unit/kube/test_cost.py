@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remuda.kube.cost import DEFINITION_LIMITS, FREE_BYTES, LIMITS, Budget, Limits
+from remuda.kube.cost import DEFINITION_LIMITS, FREE_BYTES, LIMITS, Budget, RequestLimits
 from remuda.kube.errors import StatusError
 
-SMALL = Limits(values=20, items=8)
+SMALL = RequestLimits(values=20, items=8)
 
 
-def refusal(body: bytes, limits: Limits = LIMITS) -> str:
+def refusal(body: bytes, limits: RequestLimits = LIMITS) -> str:
     """The message of the refusal; empty if the body is within the limits."""
     budget = Budget(limits)
     try:
@@ -88,7 +88,7 @@ def values_of(value: Any) -> int:
 @given(st.lists(_VALUES, max_size=8))
 def test_text_charge_never_rejects_bodies_within_value_limit(value: list[Any]) -> None:
     body = json.dumps(value).encode() + b" " * FREE_BYTES
-    limits = Limits(values=20, items=0)  # so that every body is looked at
+    limits = RequestLimits(values=20, items=0)  # so that every body is looked at
     try:
         Budget(limits).charge_text(body)
     except StatusError:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from remuda.kube.definitions import WIDE, Column, Definition, Scale, custom_resource_definition, schema
+from remuda.kube.definitions import WIDE, Definition, PrinterColumn, Scale, custom_resource_definition, schema
 from remuda.kube.objects import Condition, Field, Kind, Object, Part
 from remuda.kube.schema import Rule
 
@@ -165,7 +165,10 @@ def test_definition_renders_complete_crd() -> None:
             kind=WIDGET,
             short_names=("wd",),
             categories=("all",),
-            columns=(Column("Size", ".spec.size", "How big", "integer", WIDE), Column("Text", ".spec.text")),
+            columns=(
+                PrinterColumn("Size", ".spec.size", "How big", "integer", WIDE),
+                PrinterColumn("Text", ".spec.text"),
+            ),
             scale=Scale(),
             labels={"a": "b"},
         )

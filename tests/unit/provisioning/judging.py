@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from remuda.kube.admission import AdmissionFunction, Review, Verdict
+from remuda.kube.admission import AdmissionFunction, AdmissionResult, Review
 from remuda.provisioning.admission.cluster import admit
 
 Json = dict[str, Any]
@@ -81,7 +81,7 @@ def review(new: Json, old: Json | None = None, world: World | None = None) -> Re
 
 def verdict(
     new: Json, old: Json | None = None, world: World | None = None, *, function: AdmissionFunction = admit
-) -> Verdict:
+) -> AdmissionResult:
     before = deepcopy(new)
     found = function(review(new, old, world))
     assert new == before, "what is reviewed must not be changed"

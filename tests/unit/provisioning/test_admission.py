@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from remuda.kube.admission import Verdict
+from remuda.kube.admission import AdmissionResult
 from remuda.kube.definitions import schema
 from remuda.providers.controlplane.admission import FUNCTIONS as CONTROL_PLANE_FUNCTIONS
 from remuda.providers.shared.types.controlplane import RKEControlPlane
@@ -31,7 +31,7 @@ def test_custom_cluster_without_pools_is_admitted_without_warnings() -> None:
     assert warned(obj) == []
 
 
-def as_user(obj: Json, old: Json | None = None, *groups: str) -> Verdict:
+def as_user(obj: Json, old: Json | None = None, *groups: str) -> AdmissionResult:
     return admit(msgspec.structs.replace(review(obj, old), user="rider", groups=groups))
 
 
@@ -271,7 +271,7 @@ def test_preexisting_invalid_fields_do_not_block_other_changes() -> None:
 def test_status_updates_are_not_validated() -> None:
     old = cluster()
     told = msgspec.structs.replace(review(cluster(version="nonsense"), old), subresource="status")
-    assert admit(told) == Verdict()
+    assert admit(told) == AdmissionResult()
 
 
 # ---- warnings --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from remuda.apiserver.auth.rbac import RbacAuthorizer
 from remuda.apiserver.auth.tokens import TokenRejected
 from remuda.apiserver.auth.user import Attributes, Authorizer, User
 from remuda.kube import clock, errors, names
-from remuda.kube.cost import Budget, Limits
+from remuda.kube.cost import Budget, RequestLimits
 from remuda.kube.errors import FieldError
 from remuda.kube.selectors import (
     SelectorError,
@@ -186,7 +186,7 @@ def _selector_errors(spec: Mapping[str, Any], budget: Budget) -> list[FieldError
     return found
 
 
-def _size_errors(selector: Mapping[str, Any], path: str, limits: Limits) -> list[FieldError]:
+def _size_errors(selector: Mapping[str, Any], path: str, limits: RequestLimits) -> list[FieldError]:
     """Return a complaint if a selector is too large to be looked at. Anybody may send a review."""
     if len(selector.get("rawSelector") or "") > limits.selector_bytes:
         return [errors.too_long(f"{path}.rawSelector", limits.selector_bytes)]

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remuda.kube import chains, clock
-from remuda.kube.chains import Chain, Unfit
+from remuda.kube.chains import Chain, UnusableChain
 from remuda.kube.http.tls import load_pair
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class CustomCertificate:
         self.chain = self._read()
         self.authorities = authorities or self.chain.root
         if not self.authorities:
-            raise Unfit(
+            raise UnusableChain(
                 f"{certificate} does not end with the root that vouches for it, which is what hosts and kubeconfigs "
                 "trust: append that certificate to the file, or name its file with --server-ca"
             )
@@ -81,23 +81,23 @@ class CustomCertificate:
         try:
             pem = self._certificate.read_bytes()
         except OSError as error:
-            raise Unfit(f"{self._certificate} cannot be read: {error.strerror}") from None
+            raise UnusableChain(f"{self._certificate} cannot be read: {error.strerror}") from None
         try:
             if self._key.stat().st_mode & stat.S_IROTH:
-                raise Unfit(f"{self._key} can be read by everybody on this machine: chmod o-r {self._key}")
+                raise UnusableChain(f"{self._key} can be read by everybody on this machine: chmod o-r {self._key}")
             key_pem = self._key.read_bytes()
         except OSError as error:
-            raise Unfit(f"{self._key} cannot be read: {error.strerror}") from None
+            raise UnusableChain(f"{self._key} cannot be read: {error.strerror}") from None
         try:
             return chains.parse(pem, key_pem)
-        except Unfit as unfit:
-            raise Unfit(f"{self._certificate}, {self._key}: {unfit}") from None
+        except UnusableChain as unfit:
+            raise UnusableChain(f"{self._certificate}, {self._key}: {unfit}") from None
 
     def _judge(self, chain: Chain) -> None:
         try:
             chains.judge(chain, self._host, self.authorities, _now())
-        except Unfit as unfit:
-            raise Unfit(f"{self._certificate}: {unfit}") from None
+        except UnusableChain as unfit:
+            raise UnusableChain(f"{self._certificate}: {unfit}") from None
 
     def _with(self, chain: Chain) -> ssl.SSLContext:
         context = self._make()

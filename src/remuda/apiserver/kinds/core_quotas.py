@@ -16,7 +16,7 @@ from remuda.apiserver.kinds.columns import AGE, NAME, Cell, at, string
 from remuda.apiserver.kinds.declare import Rules, declare
 from remuda.apiserver.resource import Obj
 from remuda.kube import errors
-from remuda.kube.admission import ALLOWED, Review, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionResult, Review
 from remuda.kube.errors import FieldError
 from remuda.kube.quantity import Quantity
 
@@ -69,19 +69,21 @@ def _counted(name: str) -> str:
     return "" if table in _NOT_COUNTED else table
 
 
-def warn_of_unenforced(review: Review) -> Verdict:
+def warn_of_unenforced(review: Review) -> AdmissionResult:
     """Admit a ResourceQuota, and name what of it has no effect here."""
     spec = (review.new or {}).get("spec")
     if review.subresource or not isinstance(spec, Mapping):
         return ALLOWED
     if spec.get("scopes") or spec.get("scopeSelector"):
-        return Verdict(warnings=("spec.scopes: this server runs no Pods, so a quota with scopes has no effect",))
+        return AdmissionResult(
+            warnings=("spec.scopes: this server runs no Pods, so a quota with scopes has no effect",)
+        )
     hard = spec.get("hard")
     idle = sorted(name for name in hard if not _counted(name)) if isinstance(hard, Mapping) else []
     if not idle:
         return ALLOWED
     text = f"spec.hard: this server enforces count/<plural>.<group> only, so {', '.join(idle[:8])} has no effect"
-    return Verdict(warnings=(text,))
+    return AdmissionResult(warnings=(text,))
 
 
 def _validate(quota: Obj) -> list[FieldError]:

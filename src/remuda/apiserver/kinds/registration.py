@@ -12,7 +12,7 @@ from remuda.apiserver.kinds.columns import AGE, NAME, PLAIN, count, integer
 from remuda.apiserver.kinds.declare import Rules, declare
 from remuda.apiserver.resource import Obj
 from remuda.kube import errors, names
-from remuda.kube.admission import ALLOWED, Review, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionResult, Review
 from remuda.kube.errors import FieldError
 
 ADMISSION_GROUP = "admissionregistration.k8s.io"
@@ -92,10 +92,10 @@ _NOT_CALLED = (
 )
 
 
-def refuse_webhooks(review: Review) -> Verdict:
+def refuse_webhooks(review: Review) -> AdmissionResult:
     """Admission of webhook configurations. Those that are there can be deleted, also with finalizers."""
     leaving = bool(((review.new or {}).get("metadata") or {}).get("deletionTimestamp"))
-    return ALLOWED if leaving else Verdict(denied=_NOT_CALLED)
+    return ALLOWED if leaving else AdmissionResult(denied=_NOT_CALLED)
 
 
 def _validate_api_service(service: Obj) -> list[FieldError]:

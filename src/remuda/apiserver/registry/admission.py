@@ -15,8 +15,8 @@ from remuda.apiserver.registry.objects import decode, metadata
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.resource import Obj, Resource
 from remuda.apiserver.storage.protocol import Store
-from remuda.kube.admission import EVERY_KIND, AdmissionFunction, Needs, Operation, Registration, Review
-from remuda.kube.authorization import Access, denial
+from remuda.kube.admission import EVERY_KIND, AdmissionFunction, AdmissionRegistration, Needs, Operation, Review
+from remuda.kube.authorization import RequiredAccess, denial
 from remuda.kube.errors import forbidden_request, invalid_object
 from remuda.kube.patches import apply_merge_patch
 from remuda.kube.selectors import label_selector_from_labels
@@ -29,7 +29,7 @@ class AdmissionChain:
         self._store = store
         self._served = served
         self._authorizer = authorizer
-        self._registered: dict[tuple[str, str], list[Registration]] = {}
+        self._registered: dict[tuple[str, str], list[AdmissionRegistration]] = {}
 
     def register(
         self,
@@ -41,7 +41,7 @@ class AdmissionChain:
     ) -> None:
         """Calls `function` for every write of a resource, in the order of registration; those for every kind of a
         group come last."""
-        registration = Registration(group, plural, function, operations, needs)
+        registration = AdmissionRegistration(group, plural, function, operations, needs)
         self._registered.setdefault((group, plural), []).append(registration)
 
     async def admit(
@@ -92,10 +92,10 @@ class AdmissionChain:
         """Return whether any function is called for writes of a resource."""
         return bool(self._concerned(resource.group, resource.plural))
 
-    def _concerned(self, group: str, plural: str) -> list[Registration]:
+    def _concerned(self, group: str, plural: str) -> list[AdmissionRegistration]:
         return [*self._registered.get((group, plural), ()), *self._registered.get((group, EVERY_KIND), ())]
 
-    def _permits(self, call: Call, access: Access) -> bool:
+    def _permits(self, call: Call, access: RequiredAccess) -> bool:
         attributes = Attributes(
             verb=access.verb,
             group=access.group,

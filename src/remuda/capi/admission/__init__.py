@@ -19,13 +19,13 @@ from remuda.capi.types import (
     MACHINE_HEALTH_CHECK,
     MACHINE_SET,
 )
-from remuda.kube.admission import Registration
+from remuda.kube.admission import AdmissionRegistration
 
-FUNCTIONS: list[Registration] = [
-    Registration(CLUSTER.group, CLUSTER.plural, cluster.admit),
-    Registration(MACHINE.group, MACHINE.plural, machine.admit),
-    Registration(MACHINE_SET.group, MACHINE_SET.plural, machineset.admit),
-    Registration(MACHINE_DEPLOYMENT.group, MACHINE_DEPLOYMENT.plural, machinedeployment.admit),
-    Registration(MACHINE_HEALTH_CHECK.group, MACHINE_HEALTH_CHECK.plural, machinehealthcheck.admit),
-    Registration(MACHINE_DRAIN_RULE.group, MACHINE_DRAIN_RULE.plural, machinedrainrule.admit),
+FUNCTIONS: list[AdmissionRegistration] = [
+    AdmissionRegistration(CLUSTER.group, CLUSTER.plural, cluster.admit),
+    AdmissionRegistration(MACHINE.group, MACHINE.plural, machine.admit),
+    AdmissionRegistration(MACHINE_SET.group, MACHINE_SET.plural, machineset.admit),
+    AdmissionRegistration(MACHINE_DEPLOYMENT.group, MACHINE_DEPLOYMENT.plural, machinedeployment.admit),
+    AdmissionRegistration(MACHINE_HEALTH_CHECK.group, MACHINE_HEALTH_CHECK.plural, machinehealthcheck.admit),
+    AdmissionRegistration(MACHINE_DRAIN_RULE.group, MACHINE_DRAIN_RULE.plural, machinedrainrule.admit),
 ]

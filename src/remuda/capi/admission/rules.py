@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from remuda.kube.admission import ALLOWED, AdmissionFunction, Review, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionFunction, AdmissionResult, Review
 from remuda.kube.errors import FieldError, invalid
 from remuda.kube.objects import Kind, Object, without_nulls
 from remuda.kube.patches import apply_merge_patch
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Object)
 Defaults = Callable[[T, T | None], dict[str, Any]]  # a merge patch of the new object
 Complaints = Callable[[T], list[FieldError]]
 Transitions = Callable[[T, T], list[FieldError]]  # old, new
-Among = Callable[[Review, T | None, T], Verdict]  # old, new, among other objects: further errors, and warnings
+Among = Callable[[Review, T | None, T], AdmissionResult]  # old, new, among other objects: further errors, and warnings
 
 
 def admission(
@@ -34,14 +34,14 @@ def admission(
 ) -> AdmissionFunction:
     """The function for writes of whole objects; subresources pass."""
 
-    def admit(review: Review) -> Verdict:
+    def admit(review: Review) -> AdmissionResult:
         if review.subresource or review.new is None:
             return ALLOWED
         try:
             old = _read(kind, review.old) if review.old is not None else None
             new = _read(kind, review.new)
         except msgspec.ValidationError as error:
-            return Verdict(errors=(_unreadable(error),))
+            return AdmissionResult(errors=(_unreadable(error),))
         patch = _needed(defaults(new, old), review.new)
         if patch:
             new = _read(kind, apply_merge_patch(review.new, patch))
@@ -52,9 +52,9 @@ def admission(
         if old is not None:
             errors += transitions(old, new)
         if errors:
-            return Verdict(errors=tuple(errors))
+            return AdmissionResult(errors=tuple(errors))
         seen = among(review, old, new)
-        return Verdict(patch=patch or None, warnings=seen.warnings, errors=seen.errors)
+        return AdmissionResult(patch=patch or None, warnings=seen.warnings, errors=seen.errors)
 
     return admit
 

@@ -19,7 +19,7 @@ from remuda.kube.errors import Unreachable, bad_request
 from remuda.kube.http.lines import EventReader, read_change, read_list
 from remuda.kube.http.link import Connector, direct
 from remuda.kube.http.transport import USER_AGENT, Observe, Transport, Warn
-from remuda.kube.kubeconfig import Access
+from remuda.kube.kubeconfig import ClientConfig
 
 _encode = msgspec.json.Encoder().encode
 
@@ -48,7 +48,7 @@ class HttpClient:
 
     def __init__(
         self,
-        access: Access,
+        access: ClientConfig,
         *,
         field_manager: str = "remuda",
         timeout_seconds: float = 60.0,

@@ -25,7 +25,7 @@ _SECONDS_BETWEEN_REFUSALS = 5.0
 _MOST_SHOWN = 1000
 
 
-class Credentials(msgspec.Struct, frozen=True):
+class ExecCredentials(msgspec.Struct, frozen=True):
     token: str = ""
     certificate_pem: bytes = b""
     key_pem: bytes = b""
@@ -49,11 +49,11 @@ class PluginCredentials:
         self._plugin = plugin
         self._origin = origin
         self._timeout_seconds = timeout_seconds
-        self._known: Credentials | None = None
+        self._known: ExecCredentials | None = None
         self._ran_at = 0.0
         self._lock = asyncio.Lock()
 
-    async def current(self) -> Credentials:
+    async def current(self) -> ExecCredentials:
         known = self._fresh()
         if known is not None:
             return known
@@ -64,7 +64,7 @@ class PluginCredentials:
                 self._ran_at = clock.time()
             return known
 
-    def _fresh(self) -> Credentials | None:
+    def _fresh(self) -> ExecCredentials | None:
         known = self._known
         if known is None or (known.renew_at is not None and clock.time() >= known.renew_at):
             return None
@@ -82,7 +82,7 @@ class PluginCredentials:
         self._known = None
         return True
 
-    async def _run(self) -> Credentials:
+    async def _run(self) -> ExecCredentials:
         process = await self._start()
         try:
             async with asyncio.timeout(self._timeout_seconds):
@@ -118,7 +118,7 @@ class PluginCredentials:
             why = f"cannot be started: {error.strerror}" if forbidden else "is not installed"
             raise self._failed(why, hint=True) from None
 
-    def _read(self, output: bytes) -> Credentials:
+    def _read(self, output: bytes) -> ExecCredentials:
         """Parse the printed ExecCredential. The output is secret, so errors never quote it."""
         try:
             printed = msgspec.json.decode(output, type=_Printed)
@@ -133,7 +133,7 @@ class PluginCredentials:
             raise self._failed("printed neither a token nor a certificate")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
             raise self._failed("printed a certificate without its key, or a key without its certificate")
-        return Credentials(
+        return ExecCredentials(
             status.token,
             status.client_certificate_data.encode(),
             status.client_key_data.encode(),

@@ -1,7 +1,7 @@
 """Client identity of a request: the Authorization header, and the client certificate and key.
 
-An `Identity` is valid at the moment it is returned. Its source may return another one later: other processes renew the
-files, and an exec plugin runs again before its credentials expire or when the server rejects them.
+A `ClientIdentity` is valid at the moment it is returned. Its source may return another one later: other processes renew
+the files, and an exec plugin runs again before its credentials expire or when the server rejects them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from urllib.parse import quote
 import msgspec
 
 from remuda.kube.http.exec_plugin import PluginCredentials
-from remuda.kube.kubeconfig import Access, Impersonation, KubeconfigError
+from remuda.kube.kubeconfig import ClientConfig, Impersonation, KubeconfigError
 from remuda.kube.kubeconfig.access import Pem
 
 log = logging.getLogger(__name__)
 
 
-class Identity(msgspec.Struct, frozen=True):
+class ClientIdentity(msgspec.Struct, frozen=True):
     authorization: str = ""
     certificate_pem: bytes = b""
     key_pem: bytes = b""
@@ -29,14 +29,14 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class IdentitySource(Protocol):
-    async def current(self) -> Identity:
+    async def current(self) -> ClientIdentity:
         """Raises KubeconfigError when there is none to be had."""
 
-    def refused(self, identity: Identity) -> bool:
+    def refused(self, identity: ClientIdentity) -> bool:
         """The server answered 401 to `identity`: whether asking for the current one again may give another."""
 
 
-def identity_source(access: Access) -> IdentitySource:
+def identity_source(access: ClientConfig) -> IdentitySource:
     return FromPlugin(access) if access.method == "exec" else FromFiles(access)
 
 
@@ -44,23 +44,23 @@ class FromFiles:
     """Identity from a kubeconfig and its files. A file is read again when it was replaced; if it is missing or empty
     for a moment, while it is renewed, its previous content is used."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClientConfig) -> None:
         self._token = _Watched(access.token_file) if access.token_file else None
         self._certificate = _Watched(access.client_certificate)
         self._key = _Watched(access.client_key)
         self._ca = _Watched(access.ca)
         self._fixed_authorization = _authorization(access)
 
-    async def current(self) -> Identity:
+    async def current(self) -> ClientIdentity:
         return self._read()
 
-    def _read(self) -> Identity:
+    def _read(self) -> ClientIdentity:
         authorization = self._fixed_authorization
         if self._token is not None:
             authorization = f"Bearer {self._token.read().decode('latin-1').strip()}"
-        return Identity(authorization, self._certificate.read(), self._key.read(), self._ca.read())
+        return ClientIdentity(authorization, self._certificate.read(), self._key.read(), self._ca.read())
 
-    def refused(self, identity: Identity) -> bool:
+    def refused(self, identity: ClientIdentity) -> bool:
         """Files are looked at on every request: only one that was replaced meanwhile makes a difference."""
         return self._read().authorization != identity.authorization
 
@@ -68,27 +68,27 @@ class FromFiles:
 class FromPlugin:
     """Credentials printed by an exec plugin, combined with the CA of the kubeconfig."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: ClientConfig) -> None:
         assert access.exec is not None
         self._plugin = PluginCredentials(access.exec, access.origin)
         self._files = FromFiles(access)
 
-    async def current(self) -> Identity:
+    async def current(self) -> ClientIdentity:
         printed = await self._plugin.current()
         fixed = await self._files.current()
-        return Identity(
+        return ClientIdentity(
             f"Bearer {printed.token}" if printed.token else "",
             printed.certificate_pem or fixed.certificate_pem,
             printed.key_pem or fixed.key_pem,
             fixed.ca_pem,
         )
 
-    def refused(self, identity: Identity) -> bool:
+    def refused(self, identity: ClientIdentity) -> bool:
         token = identity.authorization.removeprefix("Bearer ")
         return self._plugin.discard(token, identity.certificate_pem)
 
 
-def _authorization(access: Access) -> str:
+def _authorization(access: ClientConfig) -> str:
     if access.token:
         return f"Bearer {access.token}"
     if access.method == "basic":

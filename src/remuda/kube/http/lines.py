@@ -67,17 +67,17 @@ def _whole(items: Sequence[msgspec.Raw], api_version: str, kind: str) -> list[by
     return whole
 
 
-class Event(msgspec.Struct):
+class WatchEvent(msgspec.Struct):
     """One event of a watch; the object as the server sent it."""
 
     type: str
     object: msgspec.Raw
 
 
-_decode_event = msgspec.json.Decoder(Event).decode
+_decode_event = msgspec.json.Decoder(WatchEvent).decode
 
 
-def read_change(event: Event) -> Change:
+def read_change(event: WatchEvent) -> Change:
     """Return the change that an event tells of. Raises the server's own error for an ERROR, and UnreadableWatch for an
     event of an unknown type."""
     value = bytes(event.object)
@@ -157,7 +157,7 @@ class EventReader:
     def is_between_events(self) -> bool:
         return not self._size
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> Iterator[WatchEvent]:
         """Yield the events that are complete now. Raises UnreadableWatch for what cannot become one."""
         at = 0
         while at < len(chunk):
@@ -231,7 +231,7 @@ class EventReader:
 _TRUNCATED, _TRAILING = "Input data was truncated", "trailing characters"
 
 
-def _whole_event(line: bytes, *, ends: bool) -> Event | None:
+def _whole_event(line: bytes, *, ends: bool) -> WatchEvent | None:
     """Return the event, or None if the line is not exactly one: it may be the beginning of one, or several. `ends`: no
     token goes on behind it, so that it must be JSON as far as it goes."""
     try:
@@ -247,7 +247,7 @@ def _whole_event(line: bytes, *, ends: bool) -> Event | None:
         raise UnreadableWatch(str(error)) from None
 
 
-def _event(value: bytes) -> Event:
+def _event(value: bytes) -> WatchEvent:
     try:
         return _decode_event(value)
     except _UNREADABLE as error:

@@ -13,7 +13,7 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.connector import Connection
 
-from remuda.kube.http.identity import Identity
+from remuda.kube.http.identity import ClientIdentity
 from remuda.kube.leadership import ask_permit
 
 CONNECT_SECONDS = 10.0
@@ -67,7 +67,7 @@ def direct(context: ssl.SSLContext | None) -> aiohttp.BaseConnector:
 class Link:
     """Connections of one identity. `users`: requests in progress; a replaced link is closed when there are none."""
 
-    def __init__(self, identity: Identity, context: ssl.SSLContext | None, connector: Connector = direct) -> None:
+    def __init__(self, identity: ClientIdentity, context: ssl.SSLContext | None, connector: Connector = direct) -> None:
         self._proof = _proof(identity)
         self.users = 0
         self.session = aiohttp.ClientSession(
@@ -79,11 +79,11 @@ class Link:
             max_field_size=64 * 1024,
         )
 
-    def serves(self, identity: Identity) -> bool:
+    def serves(self, identity: ClientIdentity) -> bool:
         return _proof(identity) == self._proof
 
 
-def _proof(identity: Identity) -> tuple[bytes, bytes, bytes]:
+def _proof(identity: ClientIdentity) -> tuple[bytes, bytes, bytes]:
     # Without the Authorization header, which goes with each request: a new token does not need new connections.
     return identity.certificate_pem, identity.key_pem, identity.ca_pem
 

@@ -25,10 +25,10 @@ from yarl import URL
 import remuda
 from remuda.kube import random_source
 from remuda.kube.errors import StatusError, Unreachable, status_error
-from remuda.kube.http.identity import Identity, identity_source, impersonation_headers
+from remuda.kube.http.identity import ClientIdentity, identity_source, impersonation_headers
 from remuda.kube.http.link import CONNECT_SECONDS, Connector, Link, direct
 from remuda.kube.http.tls import client_context
-from remuda.kube.kubeconfig import Access, KubeconfigError
+from remuda.kube.kubeconfig import ClientConfig, KubeconfigError
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 class Transport:
     def __init__(
         self,
-        access: Access,
+        access: ClientConfig,
         *,
         timeout_seconds: float = 60.0,
         observe: Observe | None = None,
@@ -131,7 +131,7 @@ class Transport:
     @asynccontextmanager
     async def _exchange(
         self, method: str, path: str, body: bytes | None, headers: Sequence[tuple[str, str]], *, keep: bool = True
-    ) -> AsyncIterator[tuple[aiohttp.ClientResponse, Identity]]:
+    ) -> AsyncIterator[tuple[aiohttp.ClientResponse, ClientIdentity]]:
         """One request and its answer, good or bad. Raises Unreachable when there is none, or it stops half way."""
         started = asyncio.get_running_loop().time()
         code, answered = NO_ANSWER, False
@@ -220,7 +220,7 @@ class Transport:
     # -- again? --------------------------------------------------------------------------------------------------
 
     def _wait_seconds(
-        self, method: str, error: StatusError, identity: Identity, attempt: int, patient: bool
+        self, method: str, error: StatusError, identity: ClientIdentity, attempt: int, patient: bool
     ) -> float | None:
         """Return the seconds to wait before the request is retried; None if it is not retried."""
         if error.code == HTTPStatus.UNAUTHORIZED:
@@ -249,7 +249,7 @@ class Transport:
 
     # -- connections ---------------------------------------------------------------------------------------------
 
-    async def _linked(self) -> tuple[Link, Identity]:
+    async def _linked(self) -> tuple[Link, ClientIdentity]:
         if self._closed:
             raise Unreachable(f"the client of {self.access.server} is closed", sent=False)
         try:
@@ -261,7 +261,7 @@ class Transport:
         assert self._link is not None
         return self._link, identity
 
-    async def _replace_link(self, identity: Identity) -> None:
+    async def _replace_link(self, identity: ClientIdentity) -> None:
         old = self._link
         try:
             context = self._context(identity)
@@ -276,7 +276,7 @@ class Transport:
             self._retired.add(old)
             await self._dismiss(old)
 
-    def _context(self, identity: Identity) -> ssl.SSLContext | None:
+    def _context(self, identity: ClientIdentity) -> ssl.SSLContext | None:
         access = self.access
         if access.server.startswith("http://"):
             return None

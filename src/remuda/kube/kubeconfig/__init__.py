@@ -1,15 +1,15 @@
 """Kubeconfigs: written for others to log in with, and read to log in with ourselves.
 
 `load` finds and merges files as kubectl does, `parse` reads one that came from elsewhere (a Secret), `in_cluster` is
-for a process inside a Pod. Each gives an `Access`: all that `kube.http` needs to reach a server.
+for a process inside a Pod. Each gives a `ClientConfig`: all that `kube.http` needs to reach a server.
 """
 
-from remuda.kube.kubeconfig.access import Access, ExecPlugin, Impersonation, KubeconfigError
+from remuda.kube.kubeconfig.access import ClientConfig, ExecPlugin, Impersonation, KubeconfigError
 from remuda.kube.kubeconfig.loader import in_cluster, load, parse
 from remuda.kube.kubeconfig.writer import build, write
 
 __all__ = [
-    "Access",
+    "ClientConfig",
     "ExecPlugin",
     "Impersonation",
     "KubeconfigError",

@@ -39,7 +39,7 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
     extra: Mapping[str, tuple[str, ...]] = {}
 
 
-class Access(msgspec.Struct, frozen=True, kw_only=True):
+class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     server: str
     origin: str = "kubeconfig"  # where it was read from, for messages
     namespace: str = ""

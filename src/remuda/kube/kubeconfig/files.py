@@ -27,7 +27,7 @@ class NamedExtension(msgspec.Struct, frozen=True, kw_only=True):
     extension: Any = None
 
 
-class Cluster(_Kebab):
+class KubeconfigCluster(_Kebab):
     server: str = ""
     certificate_authority: str = ""
     certificate_authority_data: str = ""
@@ -56,7 +56,7 @@ class AuthProvider(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
-class User(_Kebab):
+class KubeconfigUser(_Kebab):
     client_certificate: str = ""
     client_certificate_data: str = ""
     client_key: str = ""
@@ -73,7 +73,7 @@ class User(_Kebab):
     exec: Exec | None = None
 
 
-class Context(_Kebab):
+class KubeconfigContext(_Kebab):
     cluster: str = ""
     user: str = ""
     namespace: str = ""
@@ -81,17 +81,17 @@ class Context(_Kebab):
 
 class _NamedCluster(_Kebab):
     name: str = ""
-    cluster: Cluster | None = None
+    cluster: KubeconfigCluster | None = None
 
 
 class _NamedUser(_Kebab):
     name: str = ""
-    user: User | None = None
+    user: KubeconfigUser | None = None
 
 
 class _NamedContext(_Kebab):
     name: str = ""
-    context: Context | None = None
+    context: KubeconfigContext | None = None
 
 
 class Config(_Kebab):
@@ -110,18 +110,18 @@ class Merged:
     def __init__(self, origin: str) -> None:
         self.origin = origin
         self.current_context = ""
-        self.clusters: dict[str, tuple[Cluster, Path | None]] = {}
-        self.users: dict[str, tuple[User, Path | None]] = {}
-        self.contexts: dict[str, Context] = {}
+        self.clusters: dict[str, tuple[KubeconfigCluster, Path | None]] = {}
+        self.users: dict[str, tuple[KubeconfigUser, Path | None]] = {}
+        self.contexts: dict[str, KubeconfigContext] = {}
 
     def add(self, config: Config, folder: Path | None) -> None:
         self.current_context = self.current_context or config.current_context or ""
         for cluster in config.clusters or ():
-            self.clusters.setdefault(cluster.name, (cluster.cluster or Cluster(), folder))
+            self.clusters.setdefault(cluster.name, (cluster.cluster or KubeconfigCluster(), folder))
         for user in config.users or ():
-            self.users.setdefault(user.name, (user.user or User(), folder))
+            self.users.setdefault(user.name, (user.user or KubeconfigUser(), folder))
         for context in config.contexts or ():
-            self.contexts.setdefault(context.name, context.context or Context())
+            self.contexts.setdefault(context.name, context.context or KubeconfigContext())
 
 
 def read_config(text: bytes, origin: str) -> Config:

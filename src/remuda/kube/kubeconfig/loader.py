@@ -1,4 +1,4 @@
-"""Loading of kubeconfigs into an `Access`: choice of files, context and proxy, and validation.
+"""Loading of kubeconfigs into an `ClientConfig`: choice of files, context and proxy, and validation.
 
 A kubeconfig that came from a Secret was written by whoever may write that Secret. It may not make this process run a
 program or send a file of this machine to a server of its choice, so `parse` refuses both unless told otherwise.
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from remuda.kube.kubeconfig.access import Access, ExecPlugin, Impersonation, KubeconfigError, Pem
-from remuda.kube.kubeconfig.files import Cluster, Exec, Merged, User, merge_files, read_config
+from remuda.kube.kubeconfig.access import ClientConfig, ExecPlugin, Impersonation, KubeconfigError, Pem
+from remuda.kube.kubeconfig.files import Exec, KubeconfigCluster, KubeconfigUser, Merged, merge_files, read_config
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _EXEC_CONFIG = "client.authentication.k8s.io/exec"  # the cluster's extension th
 _VARIABLE = re.compile(r"[^=\0]+")
 
 
-def load(path: Path | None = None, context: str = "", *, environ: Mapping[str, str] = os.environ) -> Access:
+def load(path: Path | None = None, context: str = "", *, environ: Mapping[str, str] = os.environ) -> ClientConfig:
     """The kubeconfig at `path`, or else those of $KUBECONFIG, or ~/.kube/config, or the Pod's own account.
 
     `context` instead of the current one. Raises KubeconfigError."""
@@ -57,7 +57,7 @@ def parse(
     origin: str = "kubeconfig",
     allow_exec: bool = False,
     environ: Mapping[str, str] = os.environ,
-) -> Access:
+) -> ClientConfig:
     """A kubeconfig that is no file of this machine. Unless `allow_exec`, it may neither run programs nor name files."""
     merged = Merged(origin)
     # A stanza without a folder is untrusted: `_Stanza` refuses its files and its exec plugin.
@@ -65,7 +65,7 @@ def parse(
     return _access(merged, context, environ)
 
 
-def in_cluster(folder: Path = SERVICE_ACCOUNT, *, environ: Mapping[str, str] = os.environ) -> Access:
+def in_cluster(folder: Path = SERVICE_ACCOUNT, *, environ: Mapping[str, str] = os.environ) -> ClientConfig:
     """Return the in-cluster configuration of a Pod.
 
     Kubernetes gives every Pod an address in the environment, and a token and a CA in files that are renewed.
@@ -77,7 +77,7 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, *, environ: Mapping[str, str] = o
     if not token.exists():
         raise KubeconfigError(f"inside a cluster, but {token} does not exist: the Pod has no service account token")
     ca, namespace = folder / "ca.crt", folder / "namespace"
-    return Access(
+    return ClientConfig(
         server=f"https://{_bracketed(host)}:{port}",
         origin=str(folder),
         namespace=namespace.read_text().strip() if namespace.exists() else "",
@@ -90,7 +90,7 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def _access(merged: Merged, name: str, environ: Mapping[str, str]) -> Access:
+def _access(merged: Merged, name: str, environ: Mapping[str, str]) -> ClientConfig:
     name = name or merged.current_context
     if not name:
         raise KubeconfigError(f"{merged.origin} has no current-context; its contexts are: {_listed(merged.contexts)}")
@@ -103,11 +103,11 @@ def _access(merged: Merged, name: str, environ: Mapping[str, str]) -> Access:
     if context.user and context.user not in merged.users:
         raise KubeconfigError(f"{where} refers to the user {context.user!r}, which is not defined")
     cluster, cluster_folder = merged.clusters[context.cluster]
-    user, user_folder = merged.users[context.user] if context.user else (User(), None)
+    user, user_folder = merged.users[context.user] if context.user else (KubeconfigUser(), None)
     of_cluster = _Stanza(f"cluster {context.cluster!r} in {where}", cluster_folder)
     of_user = _Stanza(f"user {context.user!r} in {where}", user_folder)
     certificate, key = of_user.pair(user)
-    access = Access(
+    access = ClientConfig(
         server=_server(cluster, of_cluster),
         origin=where,
         namespace=context.namespace,
@@ -168,7 +168,7 @@ class _Stanza:
                 raise self.refuse(f"{field}-data is not base64") from None
         return self.file(field, path) or b""
 
-    def pair(self, user: User) -> tuple[Pem, Pem]:
+    def pair(self, user: KubeconfigUser) -> tuple[Pem, Pem]:
         certificate = self.pem("client-certificate", user.client_certificate, user.client_certificate_data)
         key = self.pem("client-key", user.client_key, user.client_key_data)
         if bool(certificate) != bool(key):
@@ -177,7 +177,7 @@ class _Stanza:
         return certificate, key
 
 
-def _server(cluster: Cluster, stanza: _Stanza) -> str:
+def _server(cluster: KubeconfigCluster, stanza: _Stanza) -> str:
     if not cluster.server:
         raise stanza.refuse("server is not set")
     try:
@@ -190,7 +190,7 @@ def _server(cluster: Cluster, stanza: _Stanza) -> str:
     return cluster.server.rstrip("/")
 
 
-def _check(access: Access, user: User, of_cluster: _Stanza, of_user: _Stanza) -> None:
+def _check(access: ClientConfig, user: KubeconfigUser, of_cluster: _Stanza, of_user: _Stanza) -> None:
     if access.insecure:
         if access.ca:
             raise of_cluster.refuse("insecure-skip-tls-verify and a certificate authority cannot both be set")
@@ -213,7 +213,7 @@ def _shown(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname or ''}"
 
 
-def _exec(plugin: Exec, cluster: Cluster, of_user: _Stanza, of_cluster: _Stanza) -> ExecPlugin:
+def _exec(plugin: Exec, cluster: KubeconfigCluster, of_user: _Stanza, of_cluster: _Stanza) -> ExecPlugin:
     if not of_user.is_trusted:
         raise of_user.refuse("an untrusted kubeconfig may not run a program (exec)")
     if not plugin.command:
@@ -239,7 +239,7 @@ def _exec(plugin: Exec, cluster: Cluster, of_user: _Stanza, of_cluster: _Stanza)
     )
 
 
-def _cluster_info(cluster: Cluster, stanza: _Stanza) -> dict[str, Any]:
+def _cluster_info(cluster: KubeconfigCluster, stanza: _Stanza) -> dict[str, Any]:
     ca = stanza.pem("certificate-authority", cluster.certificate_authority, cluster.certificate_authority_data)
     text = ca.read_bytes() if isinstance(ca, Path) else ca
     extensions = {one.name: one.extension for one in cluster.extensions or ()}
@@ -253,7 +253,7 @@ def _cluster_info(cluster: Cluster, stanza: _Stanza) -> dict[str, Any]:
     return {key: value for key, value in info.items() if value} | {"config": extensions.get(_EXEC_CONFIG)}
 
 
-def _impersonation(user: User, stanza: _Stanza) -> Impersonation:
+def _impersonation(user: KubeconfigUser, stanza: _Stanza) -> Impersonation:
     found = Impersonation(
         user=user.impersonate,
         uid=user.impersonate_uid,

@@ -10,7 +10,7 @@ from typing import Any
 
 from remuda.apiserver.auth import pki
 from remuda.apiserver.server import ApiServer, ServerSettings, StartRefused
-from remuda.kube.admission import ALLOWED, Registration, Review, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionRegistration, AdmissionResult, Review
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import AlreadyExists
 from remuda.kube.web import Handler
@@ -112,7 +112,7 @@ def _chart_definition(kind: str, plural: str) -> dict[str, Any]:
     }
 
 
-def restrict_nodes(review: Review) -> Verdict:
+def restrict_nodes(review: Review) -> AdmissionResult:
     """A node writes its own Node, its own Lease and Pods that are on it, and nobody else's."""
     if not review.user.startswith(NODE_USER_PREFIX) or NODE_GROUP not in review.groups:
         return ALLOWED
@@ -122,10 +122,14 @@ def restrict_nodes(review: Review) -> Verdict:
         allowed = (pod.get("spec") or {}).get("nodeName") == node
     else:
         allowed = review.name == node
-    return ALLOWED if allowed else Verdict(denied=f'node "{node}" is not allowed to modify {review.resource} of others')
+    return (
+        ALLOWED
+        if allowed
+        else AdmissionResult(denied=f'node "{node}" is not allowed to modify {review.resource} of others')
+    )
 
 
 _ADMISSION = tuple(
-    Registration(group, plural, restrict_nodes, ("CREATE", "UPDATE", "DELETE"))
+    AdmissionRegistration(group, plural, restrict_nodes, ("CREATE", "UPDATE", "DELETE"))
     for group, plural in (("", "nodes"), ("", "pods"), ("coordination.k8s.io", "leases"))
 )

@@ -22,7 +22,7 @@ from remuda.kube import clock
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from remuda.kube.http import HttpClient
-from remuda.kube.kubeconfig import Access
+from remuda.kube.kubeconfig import ClientConfig
 from remuda.lab.nano import facts as node_facts
 from remuda.lab.nano.facts import Facts
 from remuda.lab.nano.nodes import LEASE_NAMESPACE, LEASES, NODES, UNREACHABLE, ready_status
@@ -229,7 +229,7 @@ class ApiAccess:
                 return None
             after = servers.index(self._server) + 1 if self._server in servers else 0
             self._server = servers[after % len(servers)]
-            access = Access(
+            access = ClientConfig(
                 server=self._server,
                 origin="this node",
                 ca=self._ca,

@@ -19,7 +19,7 @@ from remuda.apiserver.http.listener import Listener
 from remuda.kube import kubeconfig
 from remuda.kube.http import HttpClient
 from remuda.kube.http.tls import client_context
-from remuda.kube.kubeconfig import Access
+from remuda.kube.kubeconfig import ClientConfig
 from remuda.kube.web import Handler
 from remuda.lab.nano import (
     arguments,
@@ -251,9 +251,9 @@ class Server:
         finally:
             await client.close()
 
-    def _admin(self, identity: Identity) -> Access:
+    def _admin(self, identity: Identity) -> ClientConfig:
         tls = self.layout.tls
-        return Access(
+        return ClientConfig(
             server=self.url,
             origin="server/tls",
             ca=identity.server_ca_pem,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from remuda.capi import names
-from remuda.kube.definitions import Column, Definition, Scale, custom_resource_definition
+from remuda.kube.definitions import Definition, PrinterColumn, Scale, custom_resource_definition
 from remuda.kube.objects import Kind, Object
 from remuda.lab.simulator import types
 
@@ -76,8 +76,8 @@ OLD = _family(
 )
 FAMILIES = (NEW, OLD)
 
-_CLUSTER = Column("Cluster", f".metadata.labels.{names.CLUSTER_NAME.replace('.', chr(92) + '.')}", "Its Cluster")
-_AGE = Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
+_CLUSTER = PrinterColumn("Cluster", f".metadata.labels.{names.CLUSTER_NAME.replace('.', chr(92) + '.')}", "Its Cluster")
+_AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
 
 
 def definitions() -> list[dict[str, Any]]:

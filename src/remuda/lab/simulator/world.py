@@ -25,7 +25,7 @@ from remuda.capi.definitions import definitions as core_definitions
 from remuda.capi.setup import add_controllers
 from remuda.capi.types import CLUSTER, MACHINE, Cluster, Machine
 from remuda.kube import conditions
-from remuda.kube.admission import Registration
+from remuda.kube.admission import AdmissionRegistration
 from remuda.kube.client import Client
 from remuda.kube.objects import Key, Kind
 from remuda.lab.simulator import loop as virtual
@@ -207,7 +207,7 @@ def simulate(story: Callable[[World], Awaitable[T]], *, seed: int = 0, catch_up_
 def tell(
     story: Callable[[W], Awaitable[T]],
     make: Callable[[ApiServer], W],
-    admitted_by: Sequence[Registration],
+    admitted_by: Sequence[AdmissionRegistration],
     seed: int,
 ) -> T:
     """The same in a world of any sort."""

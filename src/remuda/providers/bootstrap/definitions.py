@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.capi import names as capi_names
-from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition, label_path
+from remuda.kube.definitions import WIDE, Definition, PrinterColumn, custom_resource_definition, label_path
 from remuda.providers.shared.types.bootstrap import (
     AGENT_CONNECTED,
     CUSTOM_MACHINE,
@@ -24,13 +24,13 @@ def _labels(provider: str) -> dict[str, str]:
     return {**contracts, capi_names.PROVIDER: provider, capi_names.CLUSTERCTL: ""}
 
 
-def _condition(name: str, type: str, doc: str, priority: int = 0) -> Column:
-    return Column(name, f'.status.conditions[?(@.type=="{type}")].status', doc, priority=priority)
+def _condition(name: str, type: str, doc: str, priority: int = 0) -> PrinterColumn:
+    return PrinterColumn(name, f'.status.conditions[?(@.type=="{type}")].status', doc, priority=priority)
 
 
-_AGE = Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
+_AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
 _PAUSED = _condition("Paused", "Paused", "Whether reconciliation is paused", WIDE)
-_OF_CLUSTER = Column("Cluster", label_path(capi_names.CLUSTER_NAME), "The Cluster it belongs to")
+_OF_CLUSTER = PrinterColumn("Cluster", label_path(capi_names.CLUSTER_NAME), "The Cluster it belongs to")
 
 DEFINITIONS = (
     Definition(
@@ -39,7 +39,9 @@ DEFINITIONS = (
         labels=_labels(_INFRASTRUCTURE),
         columns=(
             _OF_CLUSTER,
-            Column("Provisioned", ".status.initialization.provisioned", "Whether machines may be created", "boolean"),
+            PrinterColumn(
+                "Provisioned", ".status.initialization.provisioned", "Whether machines may be created", "boolean"
+            ),
             _PAUSED,
             _AGE,
         ),
@@ -49,7 +51,7 @@ DEFINITIONS = (
         categories=_CATEGORIES,
         labels=_labels(_BOOTSTRAP),
         columns=(
-            Column("Cluster", ".spec.clusterName", "The Cluster it belongs to"),
+            PrinterColumn("Cluster", ".spec.clusterName", "The Cluster it belongs to"),
             _condition("Ready", "Ready", "Whether the bootstrap data is ready"),
             _condition("Connected", AGENT_CONNECTED, "Whether the host's agent has connected"),
             _PAUSED,
@@ -61,7 +63,7 @@ DEFINITIONS = (
         categories=_CATEGORIES,
         labels=_labels(_BOOTSTRAP),
         status=False,
-        columns=(Column("Cluster", ".spec.clusterName", "The Cluster its machines belong to"), _AGE),
+        columns=(PrinterColumn("Cluster", ".spec.clusterName", "The Cluster its machines belong to"), _AGE),
     ),
     Definition(
         kind=CUSTOM_MACHINE,
@@ -70,7 +72,9 @@ DEFINITIONS = (
         columns=(
             _OF_CLUSTER,
             _condition("Ready", "Ready", "Whether the host has registered"),
-            Column("ProviderID", ".spec.providerID", "The provider ID by which its Node is found", priority=WIDE),
+            PrinterColumn(
+                "ProviderID", ".spec.providerID", "The provider ID by which its Node is found", priority=WIDE
+            ),
             _PAUSED,
             _AGE,
         ),

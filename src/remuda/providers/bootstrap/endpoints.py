@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from remuda.kube.attempts import Attempts
+from remuda.kube.attempts import AttemptLimiter
 from remuda.kube.errors import StatusError
 from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block, text
 from remuda.providers.bootstrap import script
@@ -63,7 +63,7 @@ class Endpoints:
         self._site = site
         self._registration = registration
         self._files = Files(assets_directory)
-        self._attempts = Attempts()
+        self._attempts = AttemptLimiter()
         self._connecting: dict[str, Callable[[str, Mapping[str, str]], Awaitable[Response]]] = {
             "agent": self._agent,
             "cluster-info": self._cluster_info,

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from remuda.agent.rules import RESULT_KEYS
-from remuda.kube.admission import ALLOWED, Registration, Review, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionRegistration, AdmissionResult, Review
 from remuda.kube.core import SECRET
 from remuda.kube.patches import create_merge_patch
 from remuda.providers.shared import names
@@ -55,7 +55,7 @@ def refused(annotations: Mapping[str, str]) -> RefusedWrite | None:
         return RefusedWrite(1, (_NOTE,))
 
 
-def admit(review: Review) -> Verdict:
+def admit(review: Review) -> AdmissionResult:
     old, new = review.old, review.new
     if review.user != f"system:serviceaccount:{review.namespace}:{review.name}" or old is None or new is None:
         return ALLOWED
@@ -69,12 +69,14 @@ def admit(review: Review) -> Verdict:
     noted = refused(_annotations(new))
     # This function both patches and validates, so it sees its own patch: that must not count as another attempt.
     if changes == [_NOTE] and noted is not None and noted.times == times and noted.fields:
-        return Verdict(warnings=(_told(noted.fields),))  # as this function has left it, in the call before this one
+        return AdmissionResult(
+            warnings=(_told(noted.fields),)
+        )  # as this function has left it, in the call before this one
     noted = RefusedWrite(times, tuple(_named(changes)))
-    return Verdict(patch=create_merge_patch(new, _with_note(kept, noted)), warnings=(_told(noted.fields),))
+    return AdmissionResult(patch=create_merge_patch(new, _with_note(kept, noted)), warnings=(_told(noted.fields),))
 
 
-FUNCTIONS: list[Registration] = [Registration("", SECRET.plural, admit, ("UPDATE",))]
+FUNCTIONS: list[AdmissionRegistration] = [AdmissionRegistration("", SECRET.plural, admit, ("UPDATE",))]
 
 WEBHOOKS: list[Webhook] = [
     Webhook(

@@ -7,8 +7,8 @@ rules apply to users who write an RKEControlPlane themselves.
 from __future__ import annotations
 
 from remuda.capi.admission.rules import admission, read
-from remuda.kube.admission import ALLOWED, Registration, Review, Verdict
-from remuda.kube.authorization import Access
+from remuda.kube.admission import ALLOWED, AdmissionRegistration, AdmissionResult, Review
+from remuda.kube.authorization import RequiredAccess
 from remuda.kube.errors import FieldError, forbidden, required
 from remuda.providers.controlplane import references
 from remuda.providers.controlplane.rules import configuration, fields, keys, versions
@@ -38,7 +38,7 @@ def transitions(old: RKEControlPlane, new: RKEControlPlane) -> list[FieldError]:
     return found
 
 
-def among(review: Review, old: RKEControlPlane | None, new: RKEControlPlane) -> Verdict:
+def among(review: Review, old: RKEControlPlane | None, new: RKEControlPlane) -> AdmissionResult:
     if old is not None and old.spec == new.spec:
         return ALLOWED
     text, errors = new.spec.kubernetes_version, []
@@ -49,10 +49,10 @@ def among(review: Review, old: RKEControlPlane | None, new: RKEControlPlane) -> 
     version = versions.read(text)
     if version is not None:
         said += keys.warnings(new.spec, distros.of(version), "spec", version)
-    return Verdict(errors=tuple(errors), warnings=tuple(said))
+    return AdmissionResult(errors=tuple(errors), warnings=tuple(said))
 
 
-def needs(review: Review) -> list[Access]:
+def needs(review: Review) -> list[RequiredAccess]:
     """Return the rights to the Secrets and ConfigMaps that a write newly names."""
     if review.subresource or review.new is None or review.by_manager:
         return []
@@ -67,8 +67,8 @@ def version_problem(text: str) -> str:
     return "; ".join(error.detail for error in versions.complaints(text, _VERSION))
 
 
-FUNCTIONS: list[Registration] = [
-    Registration(
+FUNCTIONS: list[AdmissionRegistration] = [
+    AdmissionRegistration(
         RKE_CONTROL_PLANE.group,
         RKE_CONTROL_PLANE.plural,
         admission(RKE_CONTROL_PLANE, complaints=complaints, transitions=transitions, among=among),

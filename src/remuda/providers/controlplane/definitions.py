@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.capi import names as capi_names
-from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition
+from remuda.kube.definitions import WIDE, Definition, PrinterColumn, custom_resource_definition
 from remuda.providers.shared.types.controlplane import AVAILABLE, READY, RKE_CONTROL_PLANE
 
 _CONTRACTS = {capi_names.contract_label(contract): "v1" for contract in capi_names.CONTRACTS}
 
 
-def _condition(name: str, type: str, doc: str) -> Column:
-    return Column(name, f'.status.conditions[?(@.type=="{type}")].status', doc)
+def _condition(name: str, type: str, doc: str) -> PrinterColumn:
+    return PrinterColumn(name, f'.status.conditions[?(@.type=="{type}")].status', doc)
 
 
-def _count(name: str, field: str, doc: str, priority: int = 0) -> Column:
-    return Column(name, f".status.{field}", doc, "integer", priority)
+def _count(name: str, field: str, doc: str, priority: int = 0) -> PrinterColumn:
+    return PrinterColumn(name, f".status.{field}", doc, "integer", priority)
 
 
 DEFINITIONS = (
@@ -27,10 +27,10 @@ DEFINITIONS = (
         nullable=True,
         labels={**_CONTRACTS, capi_names.PROVIDER: "control-plane-remuda", capi_names.CLUSTERCTL: ""},
         columns=(
-            Column("Cluster", ".spec.clusterName", "The Cluster it is the control plane of"),
-            Column("Wanted", ".spec.kubernetesVersion", "The version that nodes should run"),
-            Column("Version", ".status.version", "The lowest version a node runs"),
-            Column(
+            PrinterColumn("Cluster", ".spec.clusterName", "The Cluster it is the control plane of"),
+            PrinterColumn("Wanted", ".spec.kubernetesVersion", "The version that nodes should run"),
+            PrinterColumn("Version", ".status.version", "The lowest version a node runs"),
+            PrinterColumn(
                 "Initialized",
                 ".status.initialization.controlPlaneInitialized",
                 "Whether the API has answered",
@@ -41,14 +41,14 @@ DEFINITIONS = (
             _count("Servers Up-to-date", "upToDateReplicas", "How many of them match the spec", WIDE),
             _condition("Available", AVAILABLE, "Whether the API is served"),
             _condition("Ready", READY, "Whether the cluster is alive and every node matches the spec"),
-            Column("Reason", f'.status.conditions[?(@.type=="{READY}")].reason', "Why it is not, in one word"),
-            Column(
+            PrinterColumn("Reason", f'.status.conditions[?(@.type=="{READY}")].reason', "Why it is not, in one word"),
+            PrinterColumn(
                 "Message",
                 f'.status.conditions[?(@.type=="{READY}")].message',
                 "What it waits for, or what has failed",
                 priority=WIDE,
             ),
-            Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date"),
+            PrinterColumn("Age", ".metadata.creationTimestamp", "Time since it was created", "date"),
         ),
     ),
 )

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from remuda.capi.remote import SECRET
-from remuda.kube.authorization import Access
+from remuda.kube.authorization import RequiredAccess
 from remuda.kube.core import CONFIG_MAPS, SECRETS
 from remuda.kube.objects import Key
 from remuda.kube.selectors import SelectorError
@@ -98,14 +98,18 @@ def config_value_key(value: str) -> Key | None:
     return Key(namespace, name) if colon and namespace and name else None
 
 
-def added(before: ClusterConfiguration | None, after: ClusterConfiguration, namespace: str, path: str) -> list[Access]:
+def added(
+    before: ClusterConfiguration | None, after: ClusterConfiguration, namespace: str, path: str
+) -> list[RequiredAccess]:
     """Return the rights to what one configuration names and the other did not."""
     known = {one.identity for one in references(before, namespace, path)} if before is not None else set()
     return [one.access for one in references(after, namespace, path) if one.identity not in known]
 
 
 def _get(resource: str, key: Key, field: str, used_for: str = "") -> Use:
-    access = Access(verb="get", group="", resource=resource, namespace=key.namespace, name=key.name, field=field)
+    access = RequiredAccess(
+        verb="get", group="", resource=resource, namespace=key.namespace, name=key.name, field=field
+    )
     return Use(access, used_for)
 
 

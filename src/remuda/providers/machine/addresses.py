@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
-from remuda.kube.admission import ALLOWED, Review, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionResult, Review
 from remuda.kube.errors import FieldError, invalid
 from remuda.kube.objects import value_at
 from remuda.providers.shared import drivers, names
@@ -135,7 +135,7 @@ def options_of_driver(name: str) -> tuple[str, ...]:
     return ours or known_drivers.facts(name, {}).addresses
 
 
-def admit(review: Review) -> Verdict:
+def admit(review: Review) -> AdmissionResult:
     """Refuse literal addresses in a <Driver>Config, <Driver>MachineTemplate or <Driver>Machine."""
     if review.subresource or review.new is None or review.by_manager:
         return ALLOWED
@@ -143,7 +143,7 @@ def admit(review: Review) -> Verdict:
     options = options_of_driver(driver)
     if not options or has_annotation(review, driver, ALLOW_LOCAL):
         return ALLOWED
-    return Verdict(errors=tuple(_complaints(review, driver, options)))
+    return AdmissionResult(errors=tuple(_complaints(review, driver, options)))
 
 
 def _complaints(review: Review, driver: str, options: tuple[str, ...]) -> Iterator[FieldError]:

@@ -6,7 +6,7 @@ import re
 from urllib.parse import urlsplit
 
 from remuda.capi.admission.rules import admission
-from remuda.kube.admission import Registration
+from remuda.kube.admission import AdmissionRegistration
 from remuda.kube.errors import FieldError, forbidden, invalid, required
 from remuda.providers.machine.catalogue import LOCAL
 from remuda.providers.shared.types.machine import NODE_DRIVER, NodeDriver
@@ -54,6 +54,6 @@ def _url(driver: NodeDriver) -> list[FieldError]:
     return []
 
 
-FUNCTIONS: list[Registration] = [
-    Registration(NODE_DRIVER.group, NODE_DRIVER.plural, admission(NODE_DRIVER, complaints=complaints)),
+FUNCTIONS: list[AdmissionRegistration] = [
+    AdmissionRegistration(NODE_DRIVER.group, NODE_DRIVER.plural, admission(NODE_DRIVER, complaints=complaints)),
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.capi import names as capi_names
-from remuda.kube.definitions import WIDE, Column, Definition, custom_resource_definition, label_path
+from remuda.kube.definitions import WIDE, Definition, PrinterColumn, custom_resource_definition, label_path
 from remuda.providers.machine.options import OptionModel
 from remuda.providers.shared.types.machine import NODE_DRIVER, config_kind, machine_kind, template_kind
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 DRIVER_LABEL = "remuda.dev/node-driver"  # on the definitions of a driver's kinds: its name
 
 _CATEGORIES = ("cluster-api", "rke-machine")
-_AGE = Column("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
+_AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
 _CEL_WORDS = frozenset(
     (
         "true",
@@ -51,10 +51,12 @@ def node_driver() -> Json:
         Definition(
             kind=NODE_DRIVER,
             columns=(
-                Column("Active", ".spec.active", "Whether the driver is enabled", "boolean"),
-                Column("Serving", '.status.conditions[?(@.type=="Active")].status', "Whether its kinds are served"),
-                Column("Reason", '.status.conditions[?(@.type=="Active")].reason', "Why"),
-                Column("Description", ".spec.description", "What the driver is for", priority=WIDE),
+                PrinterColumn("Active", ".spec.active", "Whether the driver is enabled", "boolean"),
+                PrinterColumn(
+                    "Serving", '.status.conditions[?(@.type=="Active")].status', "Whether its kinds are served"
+                ),
+                PrinterColumn("Reason", '.status.conditions[?(@.type=="Active")].reason', "Why"),
+                PrinterColumn("Description", ".spec.description", "What the driver is for", priority=WIDE),
                 _AGE,
             ),
         )
@@ -101,7 +103,7 @@ def _template(model: OptionModel) -> Json:
             categories=_CATEGORIES,
             status=False,
             labels=_labels(model),
-            columns=(Column("Cluster", ".spec.clusterName", "The Cluster its machines belong to"), _AGE),
+            columns=(PrinterColumn("Cluster", ".spec.clusterName", "The Cluster its machines belong to"), _AGE),
         )
     )
     spec = _root(made)["properties"]["spec"]["properties"]["template"]["properties"]["spec"]
@@ -117,14 +119,14 @@ def _machine(model: OptionModel) -> Json:
             categories=_CATEGORIES,
             labels=_labels(model),
             columns=(
-                Column("Cluster", label_path(capi_names.CLUSTER_NAME), "Its Cluster"),
-                Column(
+                PrinterColumn("Cluster", label_path(capi_names.CLUSTER_NAME), "Its Cluster"),
+                PrinterColumn(
                     "Ready", '.status.conditions[?(@.type=="Ready")].status', "Whether the server is a managed host"
                 ),
-                Column("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why"),
-                Column("Provider ID", ".spec.providerID", "The server's identity", priority=WIDE),
-                Column("Address", ".status.addresses[0].address", "Its first address", priority=WIDE),
-                Column("Failures", ".status.failures", "Consecutive failed attempts", "integer", priority=WIDE),
+                PrinterColumn("Reason", '.status.conditions[?(@.type=="Ready")].reason', "Why"),
+                PrinterColumn("Provider ID", ".spec.providerID", "The server's identity", priority=WIDE),
+                PrinterColumn("Address", ".status.addresses[0].address", "Its first address", priority=WIDE),
+                PrinterColumn("Failures", ".status.failures", "Consecutive failed attempts", "integer", priority=WIDE),
                 _AGE,
             ),
         )

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from remuda.capi import names as capi_names
-from remuda.kube.admission import ALLOWED, AdmissionFunction, Needs, Review, Verdict
-from remuda.kube.authorization import MASTERS, Access, Subject, permits
+from remuda.kube.admission import ALLOWED, AdmissionFunction, AdmissionResult, Needs, Review
+from remuda.kube.authorization import MASTERS, RequiredAccess, Subject, permits
 from remuda.kube.client import Client
 from remuda.kube.core import SECRETS
 from remuda.kube.objects import value_at
@@ -35,7 +35,7 @@ TAKE_OVER = f"{AUTHOR}=me --overwrite"  # for `kubectl annotate`: whoever writes
 class Use(NamedTuple):
     """A credential and what it is used with."""
 
-    access: Access
+    access: RequiredAccess
     content: str
 
     @property
@@ -46,7 +46,7 @@ class Use(NamedTuple):
 UsesOf = Callable[[Review, Json], Sequence[Use]]
 
 
-def credential(reference: str, namespace: str, field: str) -> Access | None:
+def credential(reference: str, namespace: str, field: str) -> RequiredAccess | None:
     """Return the right that naming a credential needs; None for a reference that is none."""
     try:
         place = credentials.place(reference, namespace) if reference else None
@@ -54,7 +54,7 @@ def credential(reference: str, namespace: str, field: str) -> Access | None:
         return None
     if place is None:
         return None
-    return Access(
+    return RequiredAccess(
         verb="get", group="", resource=SECRETS.plural, namespace=place.namespace, name=place.name, field=field
     )
 
@@ -71,7 +71,7 @@ def uses_credentials(uses_of: UsesOf) -> Needs:
     """Return the rights to the credentials that a write uses anew; to all of them, where it makes the user their
     author."""
 
-    def needs(review: Review) -> list[Access]:
+    def needs(review: Review) -> list[RequiredAccess]:
         if not _is_concerned(review):
             return []
         assert review.new is not None
@@ -89,7 +89,7 @@ def uses_credentials(uses_of: UsesOf) -> Needs:
 def records_author(uses_of: UsesOf) -> AdmissionFunction:
     """Return a function that writes the author of an object's credentials, and keeps what users change of that."""
 
-    def admit(review: Review) -> Verdict:
+    def admit(review: Review) -> AdmissionResult:
         if not _is_concerned(review):
             return ALLOWED
         assert review.new is not None
@@ -107,7 +107,7 @@ def records_author(uses_of: UsesOf) -> AdmissionFunction:
         else:
             wanted[AUTHOR] = before.get(AUTHOR)
         changed = {name: value for name, value in wanted.items() if said.get(name) != value}
-        return Verdict(patch={"metadata": {"annotations": changed}}) if changed else ALLOWED
+        return AdmissionResult(patch={"metadata": {"annotations": changed}}) if changed else ALLOWED
 
     return admit
 

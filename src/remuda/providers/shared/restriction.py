@@ -19,7 +19,7 @@ from typing import Any
 
 from remuda.capi import names as capi_names
 from remuda.kube.admission import Needs, Review, Unseen
-from remuda.kube.authorization import Access
+from remuda.kube.authorization import RequiredAccess
 from remuda.kube.objects import value_at
 from remuda.providers.shared import drivers, names
 from remuda.providers.shared.types.machine import NODE_DRIVER
@@ -38,7 +38,7 @@ _NOT_CONTENT = ("apiVersion", "kind", "metadata", "status")
 def uses_driver(drivers_of: DriversOf) -> Needs:
     """Return the rights to use the restricted drivers of an object, where a write changes more than metadata."""
 
-    def needs(review: Review) -> list[Access]:
+    def needs(review: Review) -> list[RequiredAccess]:
         if review.subresource or review.new is None or review.by_manager:
             return []
         if review.old is not None and _content(review.old) == _content(review.new):
@@ -58,13 +58,13 @@ def _named(drivers_of: DriversOf, review: Review, obj: Json | None) -> Iterator[
         yield name, field
 
 
-def _use(driver: str, field: str) -> Access:
+def _use(driver: str, field: str) -> RequiredAccess:
     advice = (
         f"driver {driver} creates hosts on the manager's own machine, so only administrators may use it. Choose "
         "another driver, or ask an administrator to create the object, to grant you the right, or to allow all users: "
         f"kubectl annotate nodedriver {driver} {ALLOW_ALL_USERS}=true"
     )
-    return Access(
+    return RequiredAccess(
         verb=USE, group=NODE_DRIVER.group, resource=NODE_DRIVER.plural, name=driver, field=field, advice=advice
     )
 

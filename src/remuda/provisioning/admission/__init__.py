@@ -4,16 +4,16 @@
 fits CEL is also in the definitions. Kinds of Configs come and go with drivers: one function is for all of them.
 """
 
-from remuda.kube.admission import EVERY_KIND, Registration
+from remuda.kube.admission import EVERY_KIND, AdmissionRegistration
 from remuda.kube.client import Target
 from remuda.providers.shared import names
 from remuda.provisioning.admission import cluster, policy, rights
 from remuda.provisioning.types import CLUSTER
 from remuda.runtime.webhooks import Webhook, join
 
-FUNCTIONS: list[Registration] = [
-    Registration(CLUSTER.group, CLUSTER.plural, cluster.admit, needs=rights.of_cluster),
-    Registration(names.CONFIG_GROUP, EVERY_KIND, policy.admit_config, needs=rights.of_config),
+FUNCTIONS: list[AdmissionRegistration] = [
+    AdmissionRegistration(CLUSTER.group, CLUSTER.plural, cluster.admit, needs=rights.of_cluster),
+    AdmissionRegistration(names.CONFIG_GROUP, EVERY_KIND, policy.admit_config, needs=rights.of_config),
 ]
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from remuda.capi.admission.rules import admission
 from remuda.kube import names as kube_names
-from remuda.kube.admission import ALLOWED, Review, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionResult, Review
 from remuda.kube.authorization import MASTERS
 from remuda.kube.errors import FieldError, forbidden, invalid, required
 from remuda.kube.patches import apply_merge_patch
@@ -69,7 +69,7 @@ def transitions(old: Cluster, new: Cluster) -> list[FieldError]:
     ]
 
 
-def among(review: Review, old: Cluster | None, new: Cluster) -> Verdict:
+def among(review: Review, old: Cluster | None, new: Cluster) -> AdmissionResult:
     # No policy may keep a Cluster from being deleted, or a change of metadata from being written.
     if new.metadata.deleting or (old is not None and old.spec == new.spec):
         return ALLOWED
@@ -79,13 +79,13 @@ def among(review: Review, old: Cluster | None, new: Cluster) -> Verdict:
         if before != after:
             errors += versions.transitions(before, after, running(review, new.metadata.name), VERSION)
         errors += policy.complaints(review, old, new)
-    return Verdict(errors=tuple(errors), warnings=tuple(warnings.of_cluster(review, new)))
+    return AdmissionResult(errors=tuple(errors), warnings=tuple(warnings.of_cluster(review, new)))
 
 
 judge = admission(CLUSTER, complaints=complaints, transitions=transitions, among=among)
 
 
-def admit(review: Review) -> Verdict:
+def admit(review: Review) -> AdmissionResult:
     """Judge a Cluster, and record who made it and who chose its credentials.
 
     The creator becomes the Cluster's owner, so nobody else may say who it was."""
@@ -94,7 +94,7 @@ def admit(review: Review) -> Verdict:
     return verdict if author is None else _with_patch(verdict, author)
 
 
-def _with_creator(review: Review, verdict: Verdict) -> Verdict:
+def _with_creator(review: Review, verdict: AdmissionResult) -> AdmissionResult:
     if review.subresource or review.new is None or MASTERS in review.groups:
         return verdict
     path, said = f"metadata.annotations[{names.CREATOR}]", _creator(review.new)
@@ -113,7 +113,7 @@ def _creator(obj: dict[str, Any]) -> str:
     return (obj["metadata"].get("annotations") or {}).get(names.CREATOR) or ""
 
 
-def _with_patch(verdict: Verdict, patch: dict[str, Any]) -> Verdict:
+def _with_patch(verdict: AdmissionResult, patch: dict[str, Any]) -> AdmissionResult:
     """Add annotations to a patch. Those that are to be removed are None, which merging patches would drop."""
     merged = apply_merge_patch(verdict.patch or {}, patch)
     merged["metadata"]["annotations"] |= patch["metadata"]["annotations"]

@@ -16,7 +16,7 @@ from remuda.capi import names as capi_names
 from remuda.capi.admission.rules import read
 from remuda.capi.external import DEFINITION, definition_name
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
-from remuda.kube.admission import ALLOWED, Review, Unseen, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionResult, Review, Unseen
 from remuda.kube.errors import OMITTED, FieldError, invalid
 from remuda.providers.shared import names
 from remuda.provisioning.consequence import Consequence, Standing, of_pool
@@ -47,7 +47,7 @@ def _was_coming(review: Review, old: Cluster, pool: MachinePool | None, held: Co
     return found is not None and (found.action, found.options) == (held.action, held.options)
 
 
-def admit_config(review: Review) -> Verdict:
+def admit_config(review: Review) -> AdmissionResult:
     """Admit or deny an edit of a <Driver>Config."""
     old, new = review.old, review.new
     if review.subresource or old is None or new is None or options(old) == options(new):
@@ -65,7 +65,7 @@ def admit_config(review: Review) -> Verdict:
         if cluster is not None and _refers(cluster, review.kind, review.name)
         for held in _held(review, cluster, edited)
     ]
-    return Verdict(errors=tuple(errors))
+    return AdmissionResult(errors=tuple(errors))
 
 
 def _refers(cluster: Cluster, kind: str, name: str) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from remuda.capi import inflection
 from remuda.capi.admission.rules import read
 from remuda.kube.admission import Review, Unseen
-from remuda.kube.authorization import Access
+from remuda.kube.authorization import RequiredAccess
 from remuda.kube.objects import value_at
 from remuda.providers.controlplane import references
 from remuda.providers.shared import author, names, restriction
@@ -32,7 +32,7 @@ _CONFIG = "spec.rkeConfig"
 # ---- a Cluster -------------------------------------------------------------------------------------------------------
 
 
-def of_cluster(review: Review) -> list[Access]:
+def of_cluster(review: Review) -> list[RequiredAccess]:
     if review.subresource or review.new is None or review.by_manager:
         return []
     return [*_uses_drivers(review), *_refers(review), *_uses_credentials(review)]
@@ -64,7 +64,7 @@ record_author = author.records_author(credential_uses)
 _uses_credentials = author.uses_credentials(credential_uses)
 
 
-def _refers(review: Review) -> list[Access]:
+def _refers(review: Review) -> list[RequiredAccess]:
     """Return the rights to Secrets, ConfigMaps and Configs that a write newly names. A Cluster becomes the owner of the
     Configs of its pools."""
     old, new = read(CLUSTER, review.old), read(CLUSTER, review.new)
@@ -77,12 +77,12 @@ def _refers(review: Review) -> list[Access]:
     return [*found, *(access for access in _configs(review, new) if access.right not in known)]
 
 
-def _configs(review: Review, cluster: Cluster) -> Iterator[Access]:
+def _configs(review: Review, cluster: Cluster) -> Iterator[RequiredAccess]:
     for index, pool in enumerate(pools_of(cluster)):
         reference = pool.machine_config_ref
         if reference is None or not takes_config(pool) or not reference.kind or not reference.name:
             continue
-        yield Access(
+        yield RequiredAccess(
             verb="get",
             group=names.CONFIG_GROUP,
             resource=inflection.plural(reference.kind.lower()),
@@ -108,7 +108,7 @@ _uses_drivers = restriction.uses_driver(_drivers)
 # ---- a <Driver>Config ------------------------------------------------------------------------------------------------
 
 
-def of_config(review: Review) -> list[Access]:
+def of_config(review: Review) -> list[RequiredAccess]:
     """Return the rights to the credentials of the Clusters that refer to it."""
     if review.subresource or review.new is None or review.by_manager:
         return []
@@ -122,7 +122,7 @@ def of_config(review: Review) -> list[Access]:
     return list({access.right: access for access in found}.values())
 
 
-def _credentials(review: Review, cluster: Cluster | None) -> Iterator[Access]:
+def _credentials(review: Review, cluster: Cluster | None) -> Iterator[RequiredAccess]:
     if cluster is None:
         return
     for pool in pools_of(cluster):

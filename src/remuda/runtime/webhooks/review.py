@@ -15,17 +15,17 @@ import msgspec
 
 from remuda.kube.admission import (
     AdmissionFunction,
+    AdmissionRegistration,
+    AdmissionResult,
     Lookup,
     Needs,
     Operation,
-    Registration,
     Review,
     Select,
     Unseen,
-    Verdict,
     nothing,
 )
-from remuda.kube.authorization import Access, Subject, denial
+from remuda.kube.authorization import RequiredAccess, Subject, denial
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError, bad_request, forbidden_request, invalid_object
 from remuda.kube.objects import Kind
@@ -36,7 +36,7 @@ from remuda.runtime.caches import Caches, Informer
 API_VERSION = "admission.k8s.io/v1"
 
 Call = Literal["mutate", "validate"]
-Permits = Callable[[Subject, Access], Awaitable[bool]]
+Permits = Callable[[Subject, RequiredAccess], Awaitable[bool]]
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +59,7 @@ class Webhook(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(one for one in self.operations if call == "validate" or one != "DELETE")
 
 
-def join(kinds: Iterable[Kind[Any]], registrations: Iterable[Registration]) -> list[Webhook]:
+def join(kinds: Iterable[Kind[Any]], registrations: Iterable[AdmissionRegistration]) -> list[Webhook]:
     """Functions with the kinds they are for. Raises ValueError for one whose kind is not there."""
     known = {(kind.group, kind.plural): kind for kind in kinds}
     found = []
@@ -164,7 +164,7 @@ async def answer(
     # The rights are those of the user who writes: the manager would let users refer to objects that they cannot read.
     for access in webhook.needs(review) if webhook.needs is not None else ():
         if not await permits(review.subject, access):
-            return _response(request, _validated(request, Verdict(denied=denial(access))))
+            return _response(request, _validated(request, AdmissionResult(denied=denial(access))))
     return _response(request, _validated(request, webhook.function(review)))
 
 
@@ -207,7 +207,7 @@ def _metadata_name(request: _Request) -> str:
     return str(metadata.get("name") or "")
 
 
-def _mutated(request: _Request, verdict: Verdict) -> dict[str, Any]:
+def _mutated(request: _Request, verdict: AdmissionResult) -> dict[str, Any]:
     if verdict.patch is None or request.object is None:
         return {"allowed": True}
     patch = create_json_patch(request.object, apply_merge_patch(request.object, verdict.patch))
@@ -216,7 +216,7 @@ def _mutated(request: _Request, verdict: Verdict) -> dict[str, Any]:
     return {"allowed": True, "patchType": "JSONPatch", "patch": base64.b64encode(msgspec.json.encode(patch)).decode()}
 
 
-def _validated(request: _Request, verdict: Verdict) -> dict[str, Any]:
+def _validated(request: _Request, verdict: AdmissionResult) -> dict[str, Any]:
     response: dict[str, Any] = {"allowed": not (verdict.denied or verdict.errors)}
     if verdict.warnings:
         response["warnings"] = _unique(verdict.warnings)
@@ -225,7 +225,7 @@ def _validated(request: _Request, verdict: Verdict) -> dict[str, Any]:
     return response
 
 
-def _refusal(request: _Request, verdict: Verdict) -> StatusError:
+def _refusal(request: _Request, verdict: AdmissionResult) -> StatusError:
     group, name = request.resource.group, request.name or _metadata_name(request)
     if verdict.denied:
         return forbidden_request(group, request.resource.resource, name, verdict.denied)

@@ -15,7 +15,7 @@ from aiohttp import web
 
 from remuda.kube import clock
 from remuda.kube.admission import Lookup, Select, nothing
-from remuda.kube.authorization import Access, Subject, permits
+from remuda.kube.authorization import RequiredAccess, Subject, permits
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.http.tls import load_pair
@@ -106,7 +106,7 @@ class WebhookService:
 
         return handle
 
-    async def _permits(self, subject: Subject, access: Access) -> bool:
+    async def _permits(self, subject: Subject, access: RequiredAccess) -> bool:
         return await permits(self._client, subject, access)
 
     # -- certificates --------------------------------------------------------------------------------------------

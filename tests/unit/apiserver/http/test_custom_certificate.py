@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from remuda.apiserver.http import custom_certificate
 from remuda.apiserver.http.custom_certificate import CustomCertificate
-from remuda.kube.chains import Unfit
+from remuda.kube.chains import UnusableChain
 from remuda.kube.http.tls import load_pair
 from tests.lab.chains import CompanyAuthority, write
 
@@ -122,17 +122,17 @@ def test_unusable_certificate_or_key_file_raises_unfit(tmp_path: Path) -> None:
         ((key, key), "has no certificate in PEM"),
         ((chain, chain), "no private key in PEM"),
     ):
-        with pytest.raises(Unfit, match=said):
+        with pytest.raises(UnusableChain, match=said):
             CustomCertificate(*paths, NAME)
     key.chmod(0o644)
-    with pytest.raises(Unfit, match="can be read by everybody on this machine: chmod o-r"):
+    with pytest.raises(UnusableChain, match="can be read by everybody on this machine: chmod o-r"):
         CustomCertificate(chain, key, NAME)
 
 
 def test_certificate_chain_without_root_requires_server_ca(tmp_path: Path) -> None:
     files = COMPANY.files(tmp_path, NAME, root=False)
-    with pytest.raises(Unfit, match="append that certificate to the file, or name its file with --server-ca"):
+    with pytest.raises(UnusableChain, match="append that certificate to the file, or name its file with --server-ca"):
         CustomCertificate(*files, NAME)
     assert CustomCertificate(*files, NAME, COMPANY.root).authorities == COMPANY.root
-    with pytest.raises(Unfit, match="would not trust"):
+    with pytest.raises(UnusableChain, match="would not trust"):
         CustomCertificate(*files, NAME, OURS.root)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from remuda.kube.admission import ALLOWED, Review, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionResult, Review
 from tests.unit.apiserver.engine import Engine, definition, refusal, version
 
 SCHEMA = {
@@ -30,7 +30,7 @@ async def test_oversized_object_is_refused_before_admission(
     engine = await Engine.open(tmp_path)
     seen: list[str] = []
 
-    def note(review: Review) -> Verdict:
+    def note(review: Review) -> AdmissionResult:
         seen.append(review.name)
         return ALLOWED
 

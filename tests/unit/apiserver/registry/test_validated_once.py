@@ -14,7 +14,7 @@ from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.registry.served import Served
 from remuda.apiserver.schema.walk import Structural
 from remuda.apiserver.storage.sqlite import SqliteStore
-from remuda.kube.admission import Review, Verdict
+from remuda.kube.admission import AdmissionResult, Review
 from remuda.kube.errors import StatusError
 from remuda.kube.schema import Schema
 from tests.unit.apiserver.registry.conftest import (
@@ -74,8 +74,8 @@ async def test_object_changed_by_admission_is_validated_again(
 ) -> None:
     await client.create(WIDGETS, "ns", widget("before"))
 
-    def spoil(review: Review) -> Verdict:
-        return Verdict(patch=patch)
+    def spoil(review: Review) -> AdmissionResult:
+        return AdmissionResult(patch=patch)
 
     registry.admission.register("test.io", "widgets", spoil)
     for write in (

@@ -8,7 +8,7 @@ import pytest
 from remuda.apiserver.client import LocalClient
 from remuda.apiserver.registry.registry import Registry
 from remuda.apiserver.storage.types import StorageFailed
-from remuda.kube.admission import EVERY_KIND, Review, Verdict
+from remuda.kube.admission import EVERY_KIND, AdmissionResult, Review
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError, invalid
 from tests.unit.apiserver.registry.conftest import NAMESPACES, WIDGETS, Everyone, loads, widget
@@ -255,13 +255,13 @@ class TestVersions:
 
 class TestAdmission:
     async def test_admission_function_patches_and_rejects(self, client: LocalClient, registry: Registry) -> None:
-        def paint(review: Review) -> Verdict:
+        def paint(review: Review) -> AdmissionResult:
             assert review.new is not None
             if review.new["spec"].get("colour") == "plaid":
-                return Verdict(errors=(invalid("spec.colour", "plaid", "no horse is plaid"),))
+                return AdmissionResult(errors=(invalid("spec.colour", "plaid", "no horse is plaid"),))
             if review.new["spec"].get("colour") == "secret":
-                return Verdict(denied="nobody may")
-            return Verdict(patch={"spec": {"colour": "bay"}}, warnings=("painted",))
+                return AdmissionResult(denied="nobody may")
+            return AdmissionResult(patch={"spec": {"colour": "bay"}}, warnings=("painted",))
 
         registry.admission.register("test.io", "widgets", paint, ("CREATE",))
         assert loads(await client.create(WIDGETS, "ns", widget()))["spec"]["colour"] == "bay"
@@ -271,9 +271,9 @@ class TestAdmission:
     async def test_admission_function_can_look_up_other_objects(self, client: LocalClient, registry: Registry) -> None:
         seen = []
 
-        def look(review: Review) -> Verdict:
+        def look(review: Review) -> AdmissionResult:
             seen.append(review.lookup("v1", "namespaces", "", "ns"))
-            return Verdict()
+            return AdmissionResult()
 
         registry.admission.register("test.io", "widgets", look)
         await client.create(WIDGETS, "ns", widget())
@@ -284,10 +284,10 @@ class TestAdmission:
     ) -> None:
         seen = []
 
-        def look(review: Review) -> Verdict:
+        def look(review: Review) -> AdmissionResult:
             found = review.select("test.io/v1", "widgets", "ns", {"horse": "bay"})
             seen.append((review.kind, [one["metadata"]["name"] for one in found]))
-            return Verdict()
+            return AdmissionResult()
 
         registry.admission.register("test.io", EVERY_KIND, look, ("CREATE",))
         for name, horse in (("one", "bay"), ("two", "roan"), ("three", "bay")):

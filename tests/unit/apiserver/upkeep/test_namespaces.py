@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from remuda.apiserver.kinds.core_namespaces import FINALIZER
-from remuda.kube.admission import Review, Verdict
+from remuda.kube.admission import AdmissionResult, Review
 from remuda.kube.client import Target
 from tests.unit.apiserver.engine import CONFIGMAPS, NAMESPACES, PODS, SECRETS, Engine, definition, held, loads, refusal
 
@@ -154,8 +154,8 @@ async def test_namespace_deletion_removes_pods_before_other_content(engine: Engi
 async def test_namespace_deletion_reports_failures_and_retries(engine: Engine) -> None:
     allowed: list[bool] = []
 
-    def keep(review: Review) -> Verdict:
-        return Verdict() if allowed else Verdict(denied="not today")
+    def keep(review: Review) -> AdmissionResult:
+        return AdmissionResult() if allowed else AdmissionResult(denied="not today")
 
     engine.registry.admission.register("", "secrets", keep, ("DELETE",))
     await engine.create(SECRETS, "ns", {"metadata": {"name": "s"}})

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from remuda.kube.client import Change
 from remuda.kube.errors import StatusError, UnreadableWatch, status_error
 from remuda.kube.http import lines
-from remuda.kube.http.lines import Event, EventReader, read_change, read_list
+from remuda.kube.http.lines import EventReader, WatchEvent, read_change, read_list
 
 encode, decode = msgspec.json.encode, msgspec.json.decode
 
@@ -66,7 +66,7 @@ def test_non_utf_8_or_deeply_nested_response_raises_status_error(answer: bytes) 
         assert status_error(503, body).code == 503
 
 
-def read(*chunks: bytes, limit: int = 1 << 20) -> list[Event]:
+def read(*chunks: bytes, limit: int = 1 << 20) -> list[WatchEvent]:
     reader = EventReader(limit)
     return [event for chunk in chunks for event in reader.feed(chunk)]
 
@@ -224,7 +224,7 @@ class TestEventReader:
         """Counted in bytes that are decoded, because a clock would count the machine."""
         decoded = 0
 
-        def counting(value: bytes) -> Event:
+        def counting(value: bytes) -> WatchEvent:
             nonlocal decoded
             decoded += len(value)
             return decode_event(value)

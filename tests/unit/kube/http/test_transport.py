@@ -20,7 +20,7 @@ from remuda.kube.client import Change, Target, list_all
 from remuda.kube.errors import StatusError, Unreachable, too_many_requests
 from remuda.kube.http import HttpClient
 from remuda.kube.http.transport import plainly
-from remuda.kube.kubeconfig import Access, ExecPlugin, Impersonation
+from remuda.kube.kubeconfig import ClientConfig, ExecPlugin, Impersonation
 from remuda.kube.leadership import permit
 from tests.lab.certificates import Authority, write
 from tests.lab.limits import LIMIT_SECONDS
@@ -37,7 +37,7 @@ BUSY = answering(429, b"Too many requests, please try again later.\n", Retry_Aft
 @asynccontextmanager
 async def served(*acts: Act, options: dict[str, Any] | None = None, **access: Any) -> AsyncIterator[tuple[Any, Any]]:
     async with RawServer(*acts) as server:
-        client = HttpClient(Access(server=server.url, **access), **(options or {}))
+        client = HttpClient(ClientConfig(server=server.url, **access), **(options or {}))
         try:
             yield client, server
         finally:
@@ -92,7 +92,7 @@ class TestRequests:
 
     async def test_server_url_path_prefixes_request_path(self) -> None:
         async with RawServer(OK) as server:
-            client = HttpClient(Access(server=f"{server.url}/k8s/clusters/c"))
+            client = HttpClient(ClientConfig(server=f"{server.url}/k8s/clusters/c"))
             await client.raw_get("/version")
             await client.close()
         assert server.seen[0].target == "/k8s/clusters/c/version"
@@ -207,7 +207,7 @@ class TestErrors:
     async def test_refused_connection_raises_unreachable(self) -> None:
         async with RawServer(OK) as server:
             url = server.url
-        client = HttpClient(Access(server=url))
+        client = HttpClient(ClientConfig(server=url))
         error = await refusal(client.create(PODS, "a", {}))
         await client.close()
         assert isinstance(error, Unreachable)
@@ -215,7 +215,7 @@ class TestErrors:
         assert error.message == f"cannot connect to {url}: Connection refused"
 
     async def test_unresolvable_host_raises_unreachable(self) -> None:
-        client = HttpClient(Access(server="https://no-such-host.invalid"))
+        client = HttpClient(ClientConfig(server="https://no-such-host.invalid"))
         error = await refusal(client.get(PODS, "a", "b"))
         await client.close()
         assert isinstance(error, Unreachable)
@@ -528,7 +528,7 @@ class TestTls:
         return context
 
     @staticmethod
-    async def ask(access: Access) -> StatusError | None:
+    async def ask(access: ClientConfig) -> StatusError | None:
         client = HttpClient(access)
         try:
             await client.get(PODS, "a", "b")
@@ -542,19 +542,22 @@ class TestTls:
         self, authority: Authority, tmp_path: Path
     ) -> None:
         async with RawServer(OK, tls=self.context(authority, tmp_path)) as server:
-            assert await self.ask(Access(server=server.url, ca=authority.pem)) is None
-            for untrusting in (Access(server=server.url), Access(server=server.url, ca=Authority("raw").pem)):
+            assert await self.ask(ClientConfig(server=server.url, ca=authority.pem)) is None
+            for untrusting in (
+                ClientConfig(server=server.url),
+                ClientConfig(server=server.url, ca=Authority("raw").pem),
+            ):
                 error = await self.ask(untrusting)
                 assert isinstance(error, Unreachable)
                 assert "is not trusted" in error.message
             assert len(server.seen) == 1
-            assert await self.ask(Access(server=server.url, insecure=True)) is None
+            assert await self.ask(ClientConfig(server=server.url, insecure=True)) is None
 
     async def test_tls_server_name_overrides_verified_host_name(self, authority: Authority, tmp_path: Path) -> None:
         async with RawServer(OK, tls=self.context(authority, tmp_path)) as server:
-            good = Access(server=server.url, ca=authority.pem, tls_server_name="localhost")
+            good = ClientConfig(server=server.url, ca=authority.pem, tls_server_name="localhost")
             assert await self.ask(good) is None
-            bad = Access(server=server.url, ca=authority.pem, tls_server_name="elsewhere")
+            bad = ClientConfig(server=server.url, ca=authority.pem, tls_server_name="elsewhere")
             assert "is not trusted" in str(await self.ask(bad))
 
     async def test_renewed_client_certificate_is_used_once_key_matches(
@@ -574,7 +577,7 @@ class TestTls:
         await renew("first")
         files = {"client_certificate": tmp_path / "client.pem", "client_key": tmp_path / "client_key.pem"}
         async with RawServer(note, tls=self.context(authority, tmp_path)) as server:
-            client = HttpClient(Access(server=server.url, ca=authority.pem, **files))
+            client = HttpClient(ClientConfig(server=server.url, ca=authority.pem, **files))
             await client.get(PODS, "a", "b")
             (tmp_path / "client.pem").write_bytes(authority.client("second")[0])
             await client.get(PODS, "a", "b")  # the new certificate does not fit the key yet
@@ -598,7 +601,7 @@ class TestTls:
         proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
         port = proxy.sockets[0].getsockname()[1]
         async with RawServer(OK, tls=self.context(authority, tmp_path)) as server:
-            access = Access(server=server.url, ca=authority.pem, proxy_url=f"http://127.0.0.1:{port}")
+            access = ClientConfig(server=server.url, ca=authority.pem, proxy_url=f"http://127.0.0.1:{port}")
             assert await self.ask(access) is None
         proxy.close()
         assert asked == [f"CONNECT {server.url.removeprefix('https://')} HTTP/1.1".encode()]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from remuda.kube import kubeconfig
 from remuda.kube.kubeconfig import KubeconfigError
-from remuda.kube.kubeconfig.access import Access
+from remuda.kube.kubeconfig.access import ClientConfig
 
 Json = dict[str, Any]
 
@@ -38,7 +38,7 @@ def put(path: Path, content: Json | str) -> Path:
     return path
 
 
-def load(tmp_path: Path, content: Json | str, context: str = "") -> Access:
+def load(tmp_path: Path, content: Json | str, context: str = "") -> ClientConfig:
     return kubeconfig.load(put(tmp_path / "config", content), context, environ={})
 
 

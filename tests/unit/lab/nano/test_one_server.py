@@ -16,7 +16,7 @@ from cryptography import x509
 from remuda.kube.client import Target
 from remuda.kube.errors import NotFound, StatusError
 from remuda.kube.http import HttpClient
-from remuda.kube.kubeconfig import Access
+from remuda.kube.kubeconfig import ClientConfig
 from remuda.lab.nano import authorities, serving_certificates, tokens
 from remuda.lab.nano.layout import Layout
 from tests.lab.nano import AGENT_TOKEN, TOKEN, NanoHosts, ask, eventually, fetch
@@ -202,7 +202,7 @@ async def test_cas_delivered_before_first_start_are_used(nano_hosts: NanoHosts, 
     signer = authorities.Authorities(delivered)
     leaf = serving_certificates.client(tmp_path / "admin", signer.client, "manager", ("system:masters",))
     serving_certificates.ensure([leaf], datetime.datetime.now(datetime.UTC))
-    access = Access(
+    access = ClientConfig(
         server=one.url,
         ca=(delivered.tls / "server-ca.crt").read_bytes(),
         client_certificate=tmp_path / "admin.crt",

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from remuda.agent.rules import RESULT_KEYS
-from remuda.kube.admission import ALLOWED, Review, Verdict
+from remuda.kube.admission import ALLOWED, AdmissionResult, Review
 from remuda.kube.patches import apply_merge_patch
 from remuda.providers.bootstrap.guard import REFUSED, admit, refused
 from remuda.providers.shared import names
@@ -34,7 +34,7 @@ OLD: Json = {
 ACCOUNT = "system:serviceaccount:ns:b-machine-plan"
 
 
-def judged(new: Json, old: Json = OLD, user: str = ACCOUNT) -> Verdict:
+def judged(new: Json, old: Json = OLD, user: str = ACCOUNT) -> AdmissionResult:
     return admit(
         Review(
             operation="UPDATE",

@@ -10,7 +10,7 @@ import pytest
 
 from remuda.app.controllers import ADMISSION, EVERY, webhooks
 from remuda.kube.admission import EVERY_KIND, Review, Unseen
-from remuda.kube.authorization import Access, denial
+from remuda.kube.authorization import RequiredAccess, denial
 from remuda.providers.shared import drivers
 from remuda.providers.shared.restriction import ALLOW_ALL_USERS
 from tests.unit.provisioning import judging
@@ -90,7 +90,7 @@ def needed(
     seen: Seen | None = None,
     annotations: Json | None = None,
     by_manager: bool = False,
-) -> list[Access]:
+) -> list[RequiredAccess]:
     group, plural, kind, obj = use
     seen = seen or Seen()
     new = {"apiVersion": f"{group}/v1", "kind": kind, **deepcopy(obj)}

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.apiserver.server import ApiServer
-from remuda.kube.admission import ALLOWED, Registration, Review, Unseen, Verdict
-from remuda.kube.authorization import Access, Subject
+from remuda.kube.admission import ALLOWED, AdmissionRegistration, AdmissionResult, Review, Unseen
+from remuda.kube.authorization import RequiredAccess, Subject
 from remuda.kube.client import Target
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind, Object
@@ -52,7 +52,7 @@ def review(operation: str, new: Any = None, old: Any = None, **request: Any) -> 
     )
 
 
-async def only_grey_horses(subject: Subject, access: Access) -> bool:
+async def only_grey_horses(subject: Subject, access: RequiredAccess) -> bool:
     """Jane may get the Secret of grey horses."""
     return (subject.name, subject.uid, subject.groups) == ("jane", "7", ("a",)) and access.name == "grey"
 
@@ -65,8 +65,8 @@ def ask(call: Call, body: bytes, webhook: Webhook = HORSES, permits: Permits = o
     return response
 
 
-def noting(seen: list[Review], verdict: Verdict = ALLOWED) -> Webhook:
-    def note(review: Review) -> Verdict:
+def noting(seen: list[Review], verdict: AdmissionResult = ALLOWED) -> Webhook:
+    def note(review: Review) -> AdmissionResult:
         seen.append(review)
         return verdict
 
@@ -101,7 +101,7 @@ class TestMutating:
     )
     def test_json_patch_is_equivalent_to_function_merge_patch(self, patch: dict[str, Any]) -> None:
         new = horse(GROUP, "a", legs=4)
-        response = ask("mutate", review("CREATE", new), noting([], Verdict(patch=patch)))
+        response = ask("mutate", review("CREATE", new), noting([], AdmissionResult(patch=patch)))
         operations = msgspec.json.decode(base64.b64decode(response.get("patch", "W10=")))
         assert apply_json_patch(new, operations) == apply_merge_patch(new, patch)
 
@@ -123,11 +123,13 @@ class TestValidating:
     def test_missing_permission_is_denied_before_the_function_is_called(self) -> None:
         seen: list[Review] = []
 
-        def needs(review: Review) -> list[Access]:
+        def needs(review: Review) -> list[RequiredAccess]:
             name = (review.new or {})["metadata"]["name"]
-            return [Access(verb="get", group="", resource="secrets", namespace="ns", name=name, field="spec.saddle")]
+            return [
+                RequiredAccess(verb="get", group="", resource="secrets", namespace="ns", name=name, field="spec.saddle")
+            ]
 
-        webhook = msgspec.structs.replace(noting(seen, Verdict(warnings=("there is no saddle",))), needs=needs)
+        webhook = msgspec.structs.replace(noting(seen, AdmissionResult(warnings=("there is no saddle",))), needs=needs)
         response = ask("validate", review("CREATE", horse(GROUP, "black")), webhook)
         assert response["status"]["code"] == 403
         assert "spec.saddle: you need the right to get secrets ns/black; " in response["status"]["message"]
@@ -186,12 +188,12 @@ class TestTheReview:
 def test_registrations_are_joined_with_their_kinds() -> None:
     kind = Kind("cluster.x-k8s.io/v1beta2", "Machine", "machines", Object)
     function = HORSES.function
-    (found,) = join([kind], [Registration("cluster.x-k8s.io", "machines", function, ("CREATE", "DELETE"))])
+    (found,) = join([kind], [AdmissionRegistration("cluster.x-k8s.io", "machines", function, ("CREATE", "DELETE"))])
     assert found.path("mutate") == "/mutate-cluster-x-k8s-io-v1beta2-machine"
     assert found.path("validate") == "/validate-cluster-x-k8s-io-v1beta2-machine"
     assert (found.operations_of("mutate"), found.operations_of("validate")) == (("CREATE",), ("CREATE", "DELETE"))
     with pytest.raises(ValueError, match=r"of horses\.ranch\.example"):
-        join([kind], [Registration(GROUP, "horses", function, ("CREATE",))])
+        join([kind], [AdmissionRegistration(GROUP, "horses", function, ("CREATE",))])
 
 
 async def test_review_lookup_reads_from_caches(server: ApiServer) -> None:
