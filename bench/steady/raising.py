@@ -31,7 +31,7 @@ from remuda.agent.plan import parse
 from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.apiserver.storage.types import StoreEvent
 from remuda.app import controllers
-from remuda.app.access import Access, embedded
+from remuda.app.access import AccessServices, embedded
 from remuda.app.process import tune
 from remuda.capi import setup as core
 from remuda.capi.names import CLUSTER_NAME
@@ -86,7 +86,7 @@ class Fleet(DeclaredWorld):
         site = Site(server_url=server.url, ca_pem=server.pki.ca_certificate_pem)
         remote = core.add_controllers(manager, dial=self.herd.dial)
         provisioning.add(manager)
-        doors = Access(manager, site, embedded(server), controllers.EVERY)
+        doors = AccessServices(manager, site, embedded(server), controllers.EVERY)
         doors.add(manager, remote)
         settings = msgspec.structs.replace(controllers.job_settings(data, site.server_url, site.ca_pem), concurrency=32)
         wanted = providers.ProviderSettings(

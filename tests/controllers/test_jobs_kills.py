@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.jobs.log_file import Reader
+from remuda.jobs.log_file import LogReader
 from remuda.kube.core import JOBS, PODS
 from remuda.runtime.steps import CRASHED
 from tests.controllers.engine import PATIENCE_SECONDS, Engine, eventually, is_true
@@ -53,7 +53,7 @@ async def test_no_program_outlives_a_killed_runner(engine: Engine, tmp_path: Pat
     await Runner(engine, tmp_path).submit(namespace, job("long", *words))
     async with a_runner(engine, namespace, tmp_path) as process:
         pod = await pod_of(engine, namespace, "long", running)
-        log = Reader(tmp_path / "jobs" / pod["metadata"]["uid"] / "log")
+        log = LogReader(tmp_path / "jobs" / pod["metadata"]["uid"] / "log")
 
         async def has_spawned() -> bool:
             return b"spawned" in log.read(0)[0]

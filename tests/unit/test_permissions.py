@@ -33,7 +33,7 @@ from remuda.lab.simulator.setup import add_providers
 from remuda.lab.simulator.world import World
 from remuda.runtime.definitions import install
 from remuda.runtime.election import Election
-from remuda.runtime.events import Reference
+from remuda.runtime.events import EventObject
 from remuda.runtime.manager import Manager
 from remuda.runtime.webhooks import Location, lookup_in, unregister
 from remuda.runtime.webhooks.service import WebhookService
@@ -48,7 +48,7 @@ PROVIDERS = "remuda-manager-providers"  # their story is told in test_permission
 PROVISIONING = "remuda-manager-provisioning"  # … in test_permissions_provisioning
 ACCESS = "remuda-manager-access"  # … in test_permissions_access
 MANAGER = User(f"system:serviceaccount:{NAMESPACE}:remuda-manager", groups=("system:authenticated",))
-CLUSTER_REFERENCE = Reference(CLUSTER.api_version, CLUSTER.name, "default", "prairie")
+CLUSTER_REFERENCE = EventObject(CLUSTER.api_version, CLUSTER.name, "default", "prairie")
 SECRETS = Target("v1", "secrets")
 CLUSTER_ROLES = Target("rbac.authorization.k8s.io/v1", "clusterroles")
 

@@ -38,7 +38,7 @@ from remuda.providers.shared import names
 from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue
 from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.steps import step
 
@@ -227,7 +227,7 @@ class CreatorController:
             async with GRANT_CREATOR:
                 await self._client.create(GRANT.target, key.name, obj)
         except NotFound:
-            return Again(_NAMESPACE_SECONDS, f"namespace {key.name} does not exist yet")
+            return Requeue(_NAMESPACE_SECONDS, f"namespace {key.name} does not exist yet")
         except AlreadyExists:
             pass  # an earlier run created it and was stopped before it wrote the annotation
         # Write the annotation after the grant: in the other order, a crash would leave the creator without one.

@@ -42,7 +42,7 @@ from remuda.providers.shared.manager_address import Site
 from remuda.providers.shared.secrets import create_owned, owned_secret
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, Retryable
 from remuda.runtime.steps import step
 
 NAME = "clusterkubeconfig"
@@ -114,9 +114,9 @@ class KubeconfigController:
         if user is None:
             user = USER.decode(await self._make_user(cluster_of(plane)))
         if user.metadata.deleting:
-            return Again(_NAMESPACE_SECONDS, "the system user of an earlier cluster of this name is being deleted")
+            return Requeue(_NAMESPACE_SECONDS, "the system user of an earlier cluster of this name is being deleted")
         if not await self._granted(plane, id, user):
-            return Again(_NAMESPACE_SECONDS, f"namespace {id} does not exist yet")
+            return Requeue(_NAMESPACE_SECONDS, f"namespace {id} does not exist yet")
         await self._put_secret(plane, id, user, seen)
         return DONE
 

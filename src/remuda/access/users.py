@@ -10,7 +10,7 @@ from remuda.kube import clock
 from remuda.kube.objects import Key
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Outcome
+from remuda.runtime.outcome import DONE, Outcome, Requeue
 from remuda.runtime.steps import step
 
 NAME = "token"
@@ -48,7 +48,7 @@ class TokenController:
             draft = Draft(TOKEN.target, value)
             draft.set_owner(owned_by(user.metadata))
             await save(self._client, draft, ADOPT)
-        return DONE if left is None else Again(left)
+        return DONE if left is None else Requeue(left)
 
 
 def _seconds_left(expires_at: str | None) -> float | None:

@@ -55,7 +55,7 @@ class Engine(msgspec.Struct, frozen=True):
     permits_path: PermitsPath
 
 
-class Access:
+class AccessServices:
     """Tunnels, proxy and administration of one manager.
 
     Created before the manager starts, served once its caches are filled, closed when it ends. `chosen`: the controllers

@@ -21,7 +21,7 @@ from remuda.access import roles
 from remuda.access import setup as access
 from remuda.access.quotas import NO_LIMITS
 from remuda.access.types import Quota
-from remuda.app.access import Access
+from remuda.app.access import AccessServices
 from remuda.app.process import StartRefused
 from remuda.capi import admission, inventory, setup
 from remuda.capi import names as capi_names
@@ -176,7 +176,7 @@ def add(
     manager: Manager,
     chosen: Sequence[str],
     settings: providers.ProviderSettings | None = None,
-    cluster_access: Access | None = None,
+    cluster_access: AccessServices | None = None,
 ) -> providers.Providers | None:
     """Add the chosen controllers. `settings` and `cluster_access`: required for the group providers."""
     dial = cluster_access.transports.dial if cluster_access is not None else None

@@ -17,7 +17,7 @@ import msgspec
 
 from remuda.access.types import Quota
 from remuda.app import controllers, health, process, webhooks
-from remuda.app.access import Access, administration_endpoints, kubernetes
+from remuda.app.access import AccessServices, administration_endpoints, kubernetes
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
 from remuda.app.node_server import NodeServer
 from remuda.app.process import Address, StartRefused
@@ -207,7 +207,7 @@ async def _add_controllers(
     store = settings.site.artefact_store(settings.data_dir)
     job_settings = _job_settings(settings, client)
     endpoints = administration_endpoints(client, store, None if job_settings is None else job_settings.hosts)
-    access = Access(manager, site, kubernetes(client), chosen, endpoints)
+    access = AccessServices(manager, site, kubernetes(client), chosen, endpoints)
     wanted = providers.ProviderSettings(
         site=site,
         bootstrap=settings.bootstrap,

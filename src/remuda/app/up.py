@@ -13,7 +13,7 @@ from remuda.access.setup import allow_own_tokens
 from remuda.access.types import Quota
 from remuda.apiserver.server import ApiServer
 from remuda.app import apiserver, controllers, health, node_server, process
-from remuda.app.access import Access, UserTokens, administration_endpoints, audit_denied_requests, embedded
+from remuda.app.access import AccessServices, UserTokens, administration_endpoints, audit_denied_requests, embedded
 from remuda.app.apiserver import ServerSettings
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
 from remuda.app.process import Address
@@ -105,7 +105,7 @@ async def _add(manager: Manager, server: ApiServer, settings: UpSettings, chosen
     store = settings.site.artefact_store(data)
     job_settings = controllers.job_settings(data, server.url, server.authorities)
     endpoints = administration_endpoints(server.client(), store, job_settings.hosts)
-    access = Access(manager, site, embedded(server), chosen, endpoints)
+    access = AccessServices(manager, site, embedded(server), chosen, endpoints)
     audit_denied_requests(server, access.audit)
     if access.tokens is not None:
         server.authenticator.add(UserTokens(access.tokens, server.authenticator.api_audiences))
@@ -131,6 +131,6 @@ async def _add(manager: Manager, server: ApiServer, settings: UpSettings, chosen
     await controllers.register_drivers(server.client(), chosen)
 
 
-async def _mount(server: ApiServer, access: Access) -> None:
+async def _mount(server: ApiServer, access: AccessServices) -> None:
     for prefix, handler in access.routes().items():
         server.front.mount(prefix, handler)

@@ -14,7 +14,7 @@ from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.objects import Key, ObjectMeta
 from remuda.runtime.draft import Draft, save
-from remuda.runtime.outcome import DONE, Again, Outcome
+from remuda.runtime.outcome import DONE, Outcome, Requeue
 from remuda.runtime.steps import Step
 
 STATUS_SECONDS = 5.0  # a state that lasts this long is written
@@ -43,7 +43,7 @@ class Pace:
             draft.obj["status"] = draft.base.get("status", {})
         if await save(client, draft, step) is not draft.value:
             self._written[metadata.key] = now
-        return Again(rest, "the rate limit delays a write of the status") if rest else DONE
+        return Requeue(rest, "the rate limit delays a write of the status") if rest else DONE
 
     def rest(self, metadata: ObjectMeta, now: float) -> float:
         """For how many seconds more the status of this object may be held back. Making it counts as a write."""

@@ -15,7 +15,7 @@ import yaml
 
 from remuda.jobs import decisions, pods
 from remuda.jobs.children import Child
-from remuda.jobs.launcher import Launcher, Started, Work
+from remuda.jobs.launcher import Launcher, LaunchSpec, Started
 from remuda.jobs.marks import Mark
 from remuda.jobs.pod_inputs import NotReady, NotRunnable, gather, inside
 from remuda.jobs.pod_log import last_lines
@@ -41,7 +41,7 @@ _SPARE_SECONDS = 300
 _FALLBACK_LINES, _FALLBACK_BYTES = 80, 2048  # of the log, for a termination message: as much as Kubernetes takes
 
 
-class Attempts:
+class JobAttempts:
     def __init__(
         self, client: Client, cache: Informer[Pod], launcher: Launcher, server_url: str, ca_pem: bytes
     ) -> None:
@@ -74,13 +74,13 @@ class Attempts:
         async with START:
             return await self._launcher.start(work)
 
-    async def _work(self, job: Job, pod: Pod, mark: Mark) -> Work:
+    async def _work(self, job: Job, pod: Pod, mark: Mark) -> LaunchSpec:
         container = job.spec.template.spec.containers[0]
         materials = await gather(self._client, job, mark)
         config = b""
         if self._launcher.needs_kubeconfig:
             config = await _kubeconfig(self._client, self._server_url, self._ca_pem, job, pod)
-        return Work(
+        return LaunchSpec(
             uid=pod.metadata.uid,
             name=str(job.key),
             materials=materials,
@@ -106,13 +106,15 @@ class Attempts:
     async def given_up(self, job: Job, pod: Pod, reason: str, why: str) -> Pod:
         """Record that the Pod's program was never started and will not be."""
         now = clock.time()
-        end = pods.End(code=0, started=now, finished=now, reason=reason, why=why)
+        end = pods.AttemptResult(code=0, started=now, finished=now, reason=reason, why=why)
         return await self._save(pod, lambda status: pods.ended(status, job, end))
 
     async def cannot_start(self, job: Job, pod: Pod, why: str) -> Pod:
         """Record an attempt whose program could not be started as failed."""
         now = clock.time()
-        end = pods.End(code=decisions.CANNOT_START, started=now, finished=now, reason=decisions.START_ERROR, why=why)
+        end = pods.AttemptResult(
+            code=decisions.CANNOT_START, started=now, finished=now, reason=decisions.START_ERROR, why=why
+        )
         return await self._save(pod, lambda status: pods.ended(status, job, end))
 
     async def ended(self, job: Job, pod: Pod, child: Child) -> Pod:
@@ -123,7 +125,7 @@ class Attempts:
         await self._launcher.tidy(pod.metadata.uid)
         return pod
 
-    def _end(self, job: Job, child: Child) -> pods.End:
+    def _end(self, job: Job, child: Child) -> pods.AttemptResult:
         message = child.handle.termination_message()
         code = child.code or 0
         policy = job.spec.template.spec.containers[0].termination_message_policy
@@ -131,7 +133,7 @@ class Attempts:
             message = last_lines(self._launcher.log(child.pod_uid), _FALLBACK_LINES, _FALLBACK_BYTES)
         # A program that ends with 0 after SIGTERM has done its work, so its Pod succeeds.
         stopped = child.stopping if code else ""
-        return pods.End(
+        return pods.AttemptResult(
             code=code,
             message=message,
             started=child.started,

@@ -54,7 +54,7 @@ class Finish(msgspec.Struct, frozen=True):
     message: str
 
 
-class Wait(msgspec.Struct, frozen=True):
+class AwaitEvent(msgspec.Struct, frozen=True):
     """Decision to wait for an event; with `seconds`, for that long at most."""
 
     why: str
@@ -65,7 +65,7 @@ class Suspend(msgspec.Struct, frozen=True):
     """The Job is suspended: no program may run."""
 
 
-Decision = Attempt | Finish | Wait | Suspend
+Decision = Attempt | Finish | AwaitEvent | Suspend
 
 
 class Tally(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ def decide(job: Job, pods: Sequence[Pod], now: float) -> Decision:
         return Finish(False, DEADLINE, "Job was active longer than specified deadline")
     if tally.active is not None:
         running = tally.active.status.phase == "Running"
-        return Wait("the program is running", left) if running else Attempt(_index(tally.active), tally.active)
+        return AwaitEvent("the program is running", left) if running else Attempt(_index(tally.active), tally.active)
     return _next_attempt(job, pods, tally, now, left)
 
 
@@ -114,7 +114,7 @@ def _next_attempt(job: Job, pods: Sequence[Pod], tally: Tally, now: float, left:
         return Finish(False, RESTARTED, f"the job runner was restarted {tally.disrupted} times while the program ran")
     wait = _backoff(pods, failed, now)
     if wait > 0:
-        return Wait(
+        return AwaitEvent(
             f"attempt {failed} failed; the next one follows after a back-off", wait if left is None else min(wait, left)
         )
     return Attempt(max(map(_index, pods), default=-1) + 1)

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from remuda.jobs import log_file
-from remuda.jobs.launcher import Work
+from remuda.jobs.launcher import LaunchSpec
 from remuda.jobs.pods import LONGEST_MESSAGE
 from remuda.kube import clock
 
 Say = Callable[[str], None]
-Program = Callable[[Work, Say], Awaitable[int]]  # says what it does, and returns its exit code
+Program = Callable[[LaunchSpec, Say], Awaitable[int]]  # says what it does, and returns its exit code
 
 _KEPT_BYTES = 16 * 1024
 _TERMINATED = 143
@@ -27,7 +27,7 @@ class InProcess:
         self._program = program
         self._logs: dict[str, MemoryLog] = {}
 
-    async def start(self, work: Work) -> TaskStarted:
+    async def start(self, work: LaunchSpec) -> TaskStarted:
         log = self._logs[work.uid] = MemoryLog()
         return TaskStarted(self._program, work, log)
 
@@ -45,12 +45,12 @@ class InProcess:
 
 
 class TaskStarted:
-    def __init__(self, program: Program, work: Work, log: MemoryLog) -> None:
+    def __init__(self, program: Program, work: LaunchSpec, log: MemoryLog) -> None:
         self._log = log
         self._last = ""
         self._task = asyncio.get_running_loop().create_task(self._run(program, work), name=f"job {work.name}")
 
-    async def _run(self, program: Program, work: Work) -> int:
+    async def _run(self, program: Program, work: LaunchSpec) -> int:
         return await program(work, self._say)
 
     def _say(self, text: str) -> None:

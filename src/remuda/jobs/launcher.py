@@ -6,15 +6,15 @@ from typing import Protocol
 
 import msgspec
 
-from remuda.jobs.pod_inputs import Materials
+from remuda.jobs.pod_inputs import PodInputs
 
 
-class Work(msgspec.Struct, frozen=True, kw_only=True):
+class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt."""
 
     uid: str  # of its Pod
     name: str  # for people: namespace/name of the Job
-    materials: Materials
+    materials: PodInputs
     kubeconfig: bytes = b""
     memory: int = 0  # bytes; 0: no limit
     termination_path: str = ""
@@ -46,7 +46,7 @@ class Started(Protocol):
 class Launcher(Protocol):
     needs_kubeconfig: bool
 
-    async def start(self, work: Work) -> Started: ...
+    async def start(self, work: LaunchSpec) -> Started: ...
 
     def log(self, uid: str) -> Log | None:
         """Return the log of a Pod that was run here, even long ago; None if the Pod is unknown."""

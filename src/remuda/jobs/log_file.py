@@ -46,7 +46,7 @@ def _line(time: bytes, text: bytes) -> bytes:
     return b"".join(parts)
 
 
-class Writer:
+class LogWriter:
     def __init__(self, directory: Path, *, segment_bytes: int = SEGMENT_BYTES, segments: int = SEGMENTS) -> None:
         self._directory = directory
         self._segment_bytes = segment_bytes
@@ -90,7 +90,7 @@ class Writer:
             _path(self._directory, self._starts.pop(1)).unlink(missing_ok=True)
 
 
-class Reader:
+class LogReader:
     """Reader of a log that may still be written, from any position."""
 
     def __init__(self, directory: Path) -> None:

@@ -32,21 +32,21 @@ class NotRunnable(JobRunnerError):
     """The Job asks for something that is not supported, or the manager did not make it."""
 
 
-class File(msgspec.Struct, frozen=True):
+class PodFile(msgspec.Struct, frozen=True):
     content: bytes
     mode: int
 
 
-class Materials(msgspec.Struct, frozen=True, kw_only=True):
-    files: Mapping[str, File]  # by absolute path
+class PodInputs(msgspec.Struct, frozen=True, kw_only=True):
+    files: Mapping[str, PodFile]  # by absolute path
     directories: Sequence[str]  # empty ones, by absolute path
 
 
-async def gather(client: Client, job: Job, mark: Mark) -> Materials:
+async def gather(client: Client, job: Job, mark: Mark) -> PodInputs:
     """Raises NotReady and NotRunnable."""
     container = job.spec.template.spec.containers[0]
     source = _Source(client, job.metadata.namespace, mark)
-    files: dict[str, File] = {}
+    files: dict[str, PodFile] = {}
     directories: list[str] = []
     volumes = {volume.name: volume for volume in job.spec.template.spec.volumes}
     for mount in container.volume_mounts:
@@ -55,7 +55,7 @@ async def gather(client: Client, job: Job, mark: Mark) -> Materials:
             directories.append(inside(mount.mount_path))
         else:
             files |= _mounted(mount, await _contents(source, volume))
-    return Materials(files=files, directories=directories)
+    return PodInputs(files=files, directories=directories)
 
 
 class _Source:
@@ -94,7 +94,7 @@ class _Source:
         return texts | {key: base64.b64decode(value) for key, value in (obj.get("binaryData") or {}).items()}
 
 
-async def _contents(source: _Source, volume: Volume) -> dict[str, File]:
+async def _contents(source: _Source, volume: Volume) -> dict[str, PodFile]:
     if volume.secret is not None:
         secret = volume.secret
         found = await source.of(SECRETS, secret.secret_name, secret.optional)
@@ -108,25 +108,25 @@ async def _contents(source: _Source, volume: Volume) -> dict[str, File]:
 
 def _items(
     volume: str, found: Mapping[str, bytes] | None, items: Sequence[Item], mode: int | None, optional: bool
-) -> dict[str, File]:
+) -> dict[str, PodFile]:
     """The files of a volume by their paths in it. Nobody but the runner's own user reads them, whatever the mode says
     of others."""
     usual = _MODE if mode is None else mode
     if found is None:
         return {}
     if not items:
-        return {key: File(value, usual & 0o700) for key, value in found.items()}
+        return {key: PodFile(value, usual & 0o700) for key, value in found.items()}
     files = {}
     for item in items:
         if item.key in found:
             path = inside(f"/{item.path}")[1:]
-            files[path] = File(found[item.key], (usual if item.mode is None else item.mode) & 0o700)
+            files[path] = PodFile(found[item.key], (usual if item.mode is None else item.mode) & 0o700)
         elif not optional:
             raise NotReady(f"volume {volume} references non-existent key: {item.key}")
     return files
 
 
-def _mounted(mount: Mount, files: Mapping[str, File]) -> dict[str, File]:
+def _mounted(mount: Mount, files: Mapping[str, PodFile]) -> dict[str, PodFile]:
     base = inside(mount.mount_path)
     if not mount.sub_path:
         return {posixpath.join(base, path): file for path, file in files.items()}

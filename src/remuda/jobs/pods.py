@@ -22,7 +22,7 @@ _SIGNALS = 128
 _KILLED = 137  # 128 and SIGKILL
 
 
-class End(msgspec.Struct, frozen=True, kw_only=True):
+class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     """Result of an attempt that has ended."""
 
     code: int
@@ -77,7 +77,7 @@ def running(status: Json, job: Job, started: float) -> None:
     _container(status, job, {"running": {"startedAt": clock.rfc3339(started)}})
 
 
-def ended(status: Json, job: Job, end: End) -> None:
+def ended(status: Json, job: Job, end: AttemptResult) -> None:
     succeeded = end.code == 0 and not end.reason
     status["phase"] = "Succeeded" if succeeded else "Failed"
     status.setdefault("startTime", clock.rfc3339(end.started))
@@ -97,10 +97,10 @@ def ended(status: Json, job: Job, end: End) -> None:
     _container(status, job, {"terminated": terminated})
 
 
-def lost(started: str | None) -> End:
+def lost(started: str | None) -> AttemptResult:
     """Return the result of an attempt whose runner was restarted while its program ran: runner and program are gone."""
     now = clock.time()
-    return End(
+    return AttemptResult(
         code=_KILLED,
         started=clock.parse(started) if started else now,
         finished=now,
@@ -125,7 +125,7 @@ def _container(status: Json, job: Job, state: Json) -> None:
     ]
 
 
-def _conditions(status: Json, ready: str, reason: str, end: End | None = None) -> None:
+def _conditions(status: Json, ready: str, reason: str, end: AttemptResult | None = None) -> None:
     now = clock.now()
     wanted = [("Initialized", "True", "", ""), ("Ready", ready, reason, ""), ("ContainersReady", ready, reason, "")]
     if end is not None and end.disrupted:

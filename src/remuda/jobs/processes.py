@@ -33,9 +33,9 @@ import msgspec
 
 from remuda.jobs import COMMAND, DIRECTORY_VARIABLE, ROOT_VARIABLE
 from remuda.jobs.decisions import CANNOT_START
-from remuda.jobs.launcher import Work
-from remuda.jobs.log_file import Reader
-from remuda.jobs.pod_inputs import Materials
+from remuda.jobs.launcher import LaunchSpec
+from remuda.jobs.log_file import LogReader
+from remuda.jobs.pod_inputs import PodInputs
 from remuda.jobs.pod_log import last_lines
 from remuda.jobs.pods import LONGEST_MESSAGE
 from remuda.runtime import steps
@@ -80,13 +80,13 @@ class Processes:
         self._trying = asyncio.Lock()
         self._confines: bool | None = None  # None: not tried yet
 
-    async def start(self, work: Work) -> ProcessStarted:
+    async def start(self, work: LaunchSpec) -> ProcessStarted:
         place = self._directory / work.uid
         user = 0 if work.privileged or not await self.can_confine() else _user(work.uid)
         await asyncio.to_thread(_lay_out, place, work, user)
         return await self._start(place, work, user, self._isolated(_MAIN, self._program, *COMMAND[1:]))
 
-    async def _start(self, place: Path, work: Work, user: int, command: Sequence[str]) -> ProcessStarted:
+    async def _start(self, place: Path, work: LaunchSpec, user: int, command: Sequence[str]) -> ProcessStarted:
         order = {
             "command": command,
             "log": str(place / "log"),
@@ -120,7 +120,7 @@ class Processes:
 
     async def _try_to_confine(self) -> str:
         """Return why programs cannot be confined; empty if they can."""
-        work = Work(uid=_TRIAL, name=_TRIAL, materials=Materials(files={}, directories=()))
+        work = LaunchSpec(uid=_TRIAL, name=_TRIAL, materials=PodInputs(files={}, directories=()))
         place, user = self._directory / _TRIAL, _user(_TRIAL)
         try:
             await asyncio.to_thread(_lay_out, place, work, user)
@@ -153,9 +153,9 @@ class Processes:
             DIRECTORY_VARIABLE: str(self._hosts),
         }
 
-    def log(self, uid: str) -> Reader | None:
+    def log(self, uid: str) -> LogReader | None:
         place = self._directory / uid / "log"
-        return Reader(place) if uid and place.is_dir() else None
+        return LogReader(place) if uid and place.is_dir() else None
 
     async def tidy(self, uid: str) -> None:
         await asyncio.to_thread(_remove_all_but_log, self._directory / uid)
@@ -208,7 +208,7 @@ class ProcessStarted:
 
     def _complaint(self) -> str:
         """Return the error of a supervisor that could not start the program; empty once the program has printed."""
-        if last_lines(Reader(self._place / "log"), 1, 1):
+        if last_lines(LogReader(self._place / "log"), 1, 1):
             return ""
         try:
             text = (self._place / _COMPLAINTS).read_bytes()[-LONGEST_MESSAGE:].decode("utf-8", "replace").strip()
@@ -256,7 +256,7 @@ def _below(root: Path, path: str) -> Path:
     return root / path.lstrip("/")
 
 
-def _lay_out(place: Path, work: Work, user: int) -> None:
+def _lay_out(place: Path, work: LaunchSpec, user: int) -> None:
     """Create the directory of an attempt, replacing leftovers. `user`: owner of all but the log; 0: this process."""
     shutil.rmtree(place, ignore_errors=True)
     place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

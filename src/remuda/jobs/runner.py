@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from remuda.jobs import FOLLOWS, MANAGED_BY, decisions, marks, pods
-from remuda.jobs.attempts import Attempts
+from remuda.jobs.attempts import JobAttempts
 from remuda.jobs.children import Child, Children, ConcurrencyLimit
-from remuda.jobs.decisions import Attempt, Finish, Suspend, Wait
+from remuda.jobs.decisions import Attempt, AwaitEvent, Finish, Suspend
 from remuda.jobs.launcher import Launcher
 from remuda.jobs.marks import BadMark, JobKey, Mark
 from remuda.jobs.pod_inputs import NotReady, NotRunnable
@@ -33,7 +33,7 @@ from remuda.kube.objects import Key
 from remuda.runtime import tracing
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, Retryable
 from remuda.runtime.steps import step
 
 CONTROLLER = "job-runner"
@@ -71,7 +71,7 @@ class JobRunner:
             CONTROLLER, JOB, self.reconcile, concurrency=max(10, settings.concurrency)
         )
         self._controller.watch(self._pods, self._job_of, "pods")
-        self._attempts = Attempts(self._client, self._pods, self._launcher, settings.server_url, settings.ca_pem)
+        self._attempts = JobAttempts(self._client, self._pods, self._launcher, settings.server_url, settings.ca_pem)
         self._slots = ConcurrencyLimit(settings.concurrency, self._controller.enqueue)
         self._children = Children(self._ended)
         self._pods.listen(self._gone)
@@ -168,11 +168,11 @@ class JobRunner:
                 return await self._finish(job, found, decision)
             case Suspend():
                 return await self._suspend(job, found)
-            case Wait(why, seconds):
+            case AwaitEvent(why, seconds):
                 await self._save(job, found)
                 if seconds is None:
                     return Blocked("Running", f"Job {job.key}", why)
-                return Again(seconds, why)
+                return Requeue(seconds, why)
 
     async def _attempt(self, job: Job, found: list[Pod], attempt: Attempt) -> Outcome:
         raw = self._jobs.raw(*job.key) or b"{}"
@@ -181,7 +181,7 @@ class JobRunner:
         except NotRunnable as error:
             return await self._finish(job, found, Finish(False, decisions.NOT_RUNNABLE, str(error)))
         if before := self._follows(job):
-            return Again(_FOLLOW_SECONDS, f"the program of Job {before} is still being stopped")
+            return Requeue(_FOLLOW_SECONDS, f"the program of Job {before} is still being stopped")
         if not self._slots.ask(job.key):
             others = (
                 f"{self._slots.taken} other Jobs run, which is the limit, and {self._slots.waiting - 1} others wait"
@@ -210,7 +210,7 @@ class JobRunner:
         await self._save(job, [*(one for one in found if one.metadata.uid != pod.metadata.uid), pod])
         if job.spec.active_deadline_seconds is None:
             return Blocked("Running", f"Job {job.key}", "the program is running")
-        return Again(job.spec.active_deadline_seconds, "the program is running")
+        return Requeue(job.spec.active_deadline_seconds, "the program is running")
 
     async def _cannot_start(self, job: Job, found: list[Pod], pod: Pod | None, error: OSError) -> Outcome:
         """Record a failed attempt with its error in Pod and Job: no disk space, no process or no interpreter."""
@@ -304,7 +304,7 @@ class JobRunner:
             return DONE
         left = clock.parse(finished.last_transition_time) + ttl - clock.time()
         if left > 0:
-            return Again(left, "ttlSecondsAfterFinished has not passed yet")
+            return Requeue(left, "ttlSecondsAfterFinished has not passed yet")
         async with DELETE_JOB:
             await self._delete(JOB.target, job.key, job.metadata.uid)
         return DONE

@@ -45,7 +45,7 @@ def main() -> NoReturn:
         _run_program(order, into, supervisor)
     os.close(into)
     _make_group_leader(child)
-    sys.exit(_guard(child, output, log_file.Writer(Path(order["log"]))))
+    sys.exit(_guard(child, output, log_file.LogWriter(Path(order["log"]))))
 
 
 def _make_group_leader(child: int) -> None:
@@ -124,7 +124,7 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _guard(child: int, output: int, log: log_file.Writer) -> int:
+def _guard(child: int, output: int, log: log_file.LogWriter) -> int:
     wakeup, wake = os.pipe()
     os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -147,7 +147,7 @@ def _guard(child: int, output: int, log: log_file.Writer) -> int:
     return _end(child, output, log)
 
 
-def _end(child: int, output: int, log: log_file.Writer) -> int:
+def _end(child: int, output: int, log: log_file.LogWriter) -> int:
     """Kill the rest of the group, then reap its leader: until then, no other process can get its number."""
     _signal(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -160,7 +160,7 @@ def _end(child: int, output: int, log: log_file.Writer) -> int:
     return code if code >= 0 else 128 - code
 
 
-def _copy(output: int, log: log_file.Writer) -> bool:
+def _copy(output: int, log: log_file.LogWriter) -> bool:
     """Copy output of the program to its log; return whether there may be more."""
     try:
         data = os.read(output, _PIECE)

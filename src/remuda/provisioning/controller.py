@@ -39,7 +39,7 @@ from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER, Cluster, Mana
 from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, Retryable
 from remuda.runtime.steps import Step, step
 
 NAME = "provisioningcluster"
@@ -157,7 +157,7 @@ class ProvisioningController:
             self._events.normal(cluster, "HostMissing", f"deleting Machine {machine.key}: its Node was deleted")
         if found.next_seconds is None:
             return DONE
-        return Again(
+        return Requeue(
             found.next_seconds, "the Machine of a self-registered host is due for deletion: its Node was deleted"
         )
 
@@ -258,7 +258,7 @@ class ProvisioningController:
             if not await self._management.end(present):
                 why = f"waiting for the deletion of namespace {present.metadata.name} of the management Cluster"
                 await self._say_removing(cluster, value, "WaitingForNamespace", why)
-                return Again(_NAMESPACE_SECONDS, why)
+                return Requeue(_NAMESPACE_SECONDS, why)
         draft = Draft(CLUSTER.target, value)
         draft.remove_finalizer(FINALIZER)
         await save(self._client, draft, RELEASE)

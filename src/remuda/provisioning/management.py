@@ -34,7 +34,7 @@ from remuda.provisioning.types import (
 from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue
 from remuda.runtime.steps import step
 
 NAME = "managementcluster"
@@ -210,7 +210,7 @@ class ManagementController:
                         await self._client.delete(CLUSTER.target, *cluster.key, uid=cluster.metadata.uid)
             return Blocked("Removing", f"Cluster {cluster.key}", "waiting for the deletion of its provisioning Cluster")
         if not await self._management.end(management):
-            return Again(_NAMESPACE_SECONDS, f"waiting for the deletion of namespace {management.metadata.name}")
+            return Requeue(_NAMESPACE_SECONDS, f"waiting for the deletion of namespace {management.metadata.name}")
         return DONE
 
     def _describe(self, status: dict[str, Any], management: ManagementCluster, cluster: Cluster) -> None:

@@ -23,9 +23,9 @@ from remuda.runtime import tracing
 from remuda.runtime.caches import Informer
 from remuda.runtime.informer import Listener
 from remuda.runtime.metrics import TERMINAL, Metrics
-from remuda.runtime.outcome import Again, Blocked, Outcome, Retryable, Terminal
+from remuda.runtime.outcome import Blocked, Outcome, Requeue, Retryable, Terminal
 from remuda.runtime.queue import LOW, NORMAL, Backoff, Queue
-from remuda.runtime.reconcile_context import Running, current, current_step
+from remuda.runtime.reconcile_context import CurrentReconcile, current, current_step
 from remuda.runtime.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _TIME = "Time"  # the reason of keys that wait for a moment, not for an object
 _ID_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alikes: ids are no words, and can be read out
 
 
-class Wait(msgspec.Struct, frozen=True):
+class BlockedKey(msgspec.Struct, frozen=True):
     """Reason why a key is blocked, as first reported, and the time since when."""
 
     blocked: Blocked
@@ -71,7 +71,7 @@ class Controller:
         self.name = name
         self._longest_settling = longest_settling
         self.kind = kind
-        self.waits: dict[Key, Wait] = {}
+        self.waits: dict[Key, BlockedKey] = {}
         self._reconcile = reconcile
         self._metrics = metrics.controller(name)
         self._queue: Queue[Key] = Queue(
@@ -174,7 +174,7 @@ class Controller:
     async def _run(self, key: Key) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
-        running = Running(self.name, self.kind.name, key, f"{self._id_prefix}-{next(self._ids)}")
+        running = CurrentReconcile(self.name, self.kind.name, key, f"{self._id_prefix}-{next(self._ids)}")
         current.set(running)
         result = "error"
         try:
@@ -201,7 +201,7 @@ class Controller:
         if isinstance(outcome, Blocked):
             self._waits_for(key, outcome, recovered=recovered)
             after = outcome.check_after
-        elif isinstance(outcome, Again):
+        elif isinstance(outcome, Requeue):
             self._waits_until(key, outcome, recovered)
             after = outcome.after_seconds
         else:
@@ -212,7 +212,7 @@ class Controller:
         self._queue.add_after(key, after)
         return "requeue_after"
 
-    def _waits_until(self, key: Key, again: Again, recovered: bool) -> None:
+    def _waits_until(self, key: Key, again: Requeue, recovered: bool) -> None:
         if again.why:
             blocked = Blocked(_TIME, f"{self.kind.name} {key}", again.why, again.after_seconds)
             self._waits_for(key, blocked, recovered=recovered)
@@ -230,9 +230,9 @@ class Controller:
         before = self.waits.get(key)
         # A new message for the same object, such as another count, does not restart `since`.
         if before is None or (before.blocked.reason, before.blocked.on) != (blocked.reason, blocked.on):
-            self.waits[key] = Wait(blocked, clock.time())
+            self.waits[key] = BlockedKey(blocked, clock.time())
             return True
-        self.waits[key] = Wait(blocked, before.since)
+        self.waits[key] = BlockedKey(blocked, before.since)
         return before.blocked.message != blocked.message
 
     def _waits_for_nothing(self, key: Key, recovered: bool) -> None:

@@ -36,7 +36,7 @@ _FLUSH_SECONDS = 2.0
 _LONGEST_MESSAGE = 1024  # the API server refuses longer ones
 
 
-class Reference(msgspec.Struct, frozen=True):
+class EventObject(msgspec.Struct, frozen=True):
     """An object an event is about, where the object itself is not at hand."""
 
     api_version: str
@@ -49,7 +49,7 @@ class Reference(msgspec.Struct, frozen=True):
 class _EventKey(msgspec.Struct, frozen=True):
     """Fields by which two events are the same."""
 
-    about: Reference
+    about: EventObject
     type: str
     reason: str
     message: str
@@ -72,7 +72,7 @@ class Events:
         self._client = client
         self._component = component
         self._series: _Recent[_EventKey, _Series] = _Recent(_KNOWN)
-        self._limits: _Recent[Reference, _Bucket] = _Recent(_KNOWN)
+        self._limits: _Recent[EventObject, _Bucket] = _Recent(_KNOWN)
         self._waiting: OrderedDict[_EventKey, _Series] = OrderedDict()
         self._more = asyncio.Event()
         self._tasks = Tasks()
@@ -80,13 +80,13 @@ class Events:
         self._closing = False
         self.dropped = 0
 
-    def normal(self, about: Object | Reference, reason: str, message: str) -> None:
+    def normal(self, about: Object | EventObject, reason: str, message: str) -> None:
         self._record(about, "Normal", reason, message)
 
-    def warning(self, about: Object | Reference, reason: str, message: str) -> None:
+    def warning(self, about: Object | EventObject, reason: str, message: str) -> None:
         self._record(about, "Warning", reason, message)
 
-    def _record(self, about: Object | Reference, type: str, reason: str, message: str) -> None:
+    def _record(self, about: Object | EventObject, type: str, reason: str, message: str) -> None:
         key = _EventKey(reference(about), type, reason, _cut(message))
         bucket = self._limits.get(key.about) or self._limits.put(key.about, _Bucket(clock.time()))
         if not bucket.take(clock.time()) or (len(self._waiting) >= _WAITING and key not in self._waiting):
@@ -182,11 +182,11 @@ class Events:
         }
 
 
-def reference(about: Object | Reference) -> Reference:
-    if isinstance(about, Reference):
+def reference(about: Object | EventObject) -> EventObject:
+    if isinstance(about, EventObject):
         return about
     metadata = about.metadata
-    return Reference(about.api_version, about.kind, metadata.namespace, metadata.name, metadata.uid)
+    return EventObject(about.api_version, about.kind, metadata.namespace, metadata.name, metadata.uid)
 
 
 def _event_name(name: str) -> str:

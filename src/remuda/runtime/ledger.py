@@ -22,7 +22,7 @@ from remuda.kube.objects import Key, Kind
 
 if TYPE_CHECKING:
     from remuda.runtime.metrics import Metrics
-    from remuda.runtime.reconcile_context import Running
+    from remuda.runtime.reconcile_context import CurrentReconcile
 
 _ACCOUNTS = 20_000
 _SPANS = 32
@@ -65,7 +65,7 @@ class Ledger:
             _count(account[-1].reconciles, controller)
 
     def wrote(
-        self, running: Running | None, verb: str, target: Target, namespace: str, name: str, subresource: str
+        self, running: CurrentReconcile | None, verb: str, target: Target, namespace: str, name: str, subresource: str
     ) -> None:
         controller = running.controller if running is not None else ""
         act = f"{verb} {target.plural}/{subresource}" if subresource else f"{verb} {target.plural}"
@@ -77,7 +77,7 @@ class Ledger:
         if account is not None:
             _count(account[-1].writes, act)
 
-    def _belongs_to(self, running: Running | None, target: Target, written: Key) -> list[Span] | None:
+    def _belongs_to(self, running: CurrentReconcile | None, target: Target, written: Key) -> list[Span] | None:
         if running is not None and (account := self._account(running.key)) is not None:
             return account
         return self._account(written, opens=self._kind is not None and target == self._kind.target)

@@ -16,7 +16,7 @@ class Done(msgspec.Struct, frozen=True):
     """Nothing to do until the next event."""
 
 
-class Again(msgspec.Struct, frozen=True):
+class Requeue(msgspec.Struct, frozen=True):
     """Requeue after some seconds: time alone changes the result."""
 
     after_seconds: float
@@ -36,7 +36,7 @@ class Blocked(msgspec.Struct, frozen=True):
     check_after: float | None = None
 
 
-Outcome = Done | Again | Blocked
+Outcome = Done | Requeue | Blocked
 DONE = Done()
 
 
@@ -50,7 +50,7 @@ class Terminal(ControllerRuntimeError):
 
 def soonest(*outcomes: Outcome) -> Outcome:
     """The outcome of several steps taken together: the earliest look, else the first thing that blocks."""
-    again = [outcome for outcome in outcomes if isinstance(outcome, Again)]
+    again = [outcome for outcome in outcomes if isinstance(outcome, Requeue)]
     checks = [outcome for outcome in outcomes if isinstance(outcome, Blocked) and outcome.check_after is not None]
     blocked = next((outcome for outcome in outcomes if isinstance(outcome, Blocked)), None)
     earliest = min(

@@ -16,7 +16,7 @@ from remuda.kube.objects import Key
 from remuda.runtime import tracing
 
 
-class Running(msgspec.Struct, frozen=True):
+class CurrentReconcile(msgspec.Struct, frozen=True):
     """The reconcile this code runs in; writes are booked to it, and log lines carry it."""
 
     controller: str
@@ -25,7 +25,7 @@ class Running(msgspec.Struct, frozen=True):
     id: str = ""
 
 
-current: ContextVar[Running | None] = ContextVar("reconcile", default=None)
+current: ContextVar[CurrentReconcile | None] = ContextVar("reconcile", default=None)
 # Name of the step in progress, while INFO lines are enabled. After a failed step it stays set until a step succeeds or
 # the reconcile ends, so that the line which reports the failure names the step.
 current_step: ContextVar[str] = ContextVar("step", default="")

@@ -18,7 +18,7 @@ from remuda.app import tracing as exporter
 from remuda.kube.objects import Key
 from remuda.kube.web import Request
 from remuda.runtime import tracing
-from remuda.runtime.reconcile_context import Running, current, detached
+from remuda.runtime.reconcile_context import CurrentReconcile, current, detached
 from remuda.runtime.steps import Step
 from tests.unit.access.test_authorization import Peer
 
@@ -120,7 +120,7 @@ async def test_background_task_leaves_the_span_of_the_reconcile(collector: Colle
         tracing.record("later", 0.0, {})
 
     stop = exporter.start("up")
-    current.set(Running("machine", "Machine", Key("default", "one")))
+    current.set(CurrentReconcile("machine", "Machine", Key("default", "one")))
     with tracing.span("reconcile", {}):
         await asyncio.create_task(records(), context=detached())
     await asyncio.to_thread(stop)

@@ -13,7 +13,7 @@ from remuda.kube.client import Target
 from remuda.kube.clock import parse
 from remuda.kube.objects import Key, ObjectMeta
 from remuda.runtime.draft import Draft
-from remuda.runtime.outcome import DONE, Again, Outcome
+from remuda.runtime.outcome import DONE, Outcome, Requeue
 from remuda.runtime.steps import step
 
 SAVE = step("test.pace", "saves a draft at some pace")
@@ -110,7 +110,7 @@ async def test_deferrable_status_is_not_written_before_pace_elapses() -> None:
     pace = Pace(5.0)
     assert await saved(pace, 2, matters=True) == (DONE, 1)
     outcome, written = await saved(pace, 3, matters=False)
-    assert isinstance(outcome, Again)
+    assert isinstance(outcome, Requeue)
     assert 4.0 < outcome.after_seconds <= 5.0
     assert written == 0
     pace.wrote(Key("", "a"), clock.time() - 6)

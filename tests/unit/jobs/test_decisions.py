@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.jobs.decisions import ATTEMPT, DISRUPTED, Attempt, Finish, Suspend, Wait, decide, pod_name, refusal
+from remuda.jobs.decisions import ATTEMPT, DISRUPTED, Attempt, AwaitEvent, Finish, Suspend, decide, pod_name, refusal
 from remuda.jobs.types import (
     Container,
     ContainerState,
@@ -68,7 +68,7 @@ def test_succeeded_pod_completes_the_job() -> None:
 def test_pending_pod_is_started_and_running_pod_is_awaited() -> None:
     waiting = a_pod(0, "Pending")
     assert decide(a_job(), [waiting], NOW) == Attempt(0, waiting)
-    assert decide(a_job(), [a_pod(0, "Running")], NOW) == Wait("the program is running")
+    assert decide(a_job(), [a_pod(0, "Running")], NOW) == AwaitEvent("the program is running")
 
 
 def test_failed_attempts_back_off_exponentially() -> None:
@@ -76,7 +76,7 @@ def test_failed_attempts_back_off_exponentially() -> None:
     for failed in range(1, 5):
         pods = [a_pod(index, "Failed") for index in range(failed)]
         decision = decide(a_job(backoff_limit=6), pods, NOW)
-        assert isinstance(decision, Wait)
+        assert isinstance(decision, AwaitEvent)
         waits.append(decision.seconds)
     assert waits == [10, 20, 40, 80]
 
@@ -112,7 +112,7 @@ def test_disrupted_pods_are_retried_up_to_a_limit() -> None:
 def test_active_deadline_counts_from_start_time() -> None:
     started = JobStatus(start_time=clock.rfc3339(NOW - 100))
     running = [a_pod(0, "Running")]
-    assert decide(a_job(started, active_deadline_seconds=160), running, NOW) == Wait("the program is running", 60)
+    assert decide(a_job(started, active_deadline_seconds=160), running, NOW) == AwaitEvent("the program is running", 60)
     late = decide(a_job(started, active_deadline_seconds=100), running, NOW)
     assert isinstance(late, Finish)
     assert late.reason == "DeadlineExceeded"

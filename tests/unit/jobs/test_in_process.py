@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable
 
 from remuda.jobs.in_process import InProcess
-from remuda.jobs.launcher import Work
-from remuda.jobs.pod_inputs import Materials
+from remuda.jobs.launcher import LaunchSpec
+from remuda.jobs.pod_inputs import PodInputs
 from remuda.jobs.pod_log import last_lines
 from tests.lab.limits import LIMIT_SECONDS
 
-WORK = Work(uid="1", name="default/job", materials=Materials(files={}, directories=()))
+WORK = LaunchSpec(uid="1", name="default/job", materials=PodInputs(files={}, directories=()))
 
 
 async def test_in_process_program_returns_exit_code_message_and_log() -> None:
-    async def program(work: Work, say: Callable[[str], None]) -> int:
+    async def program(work: LaunchSpec, say: Callable[[str], None]) -> int:
         say(f"working on {work.name}")
         return 3
 
@@ -29,7 +29,7 @@ async def test_in_process_program_returns_exit_code_message_and_log() -> None:
 
 
 async def test_in_process_exception_becomes_exit_code_1_with_message() -> None:
-    async def program(work: Work, say: Callable[[str], None]) -> int:
+    async def program(work: LaunchSpec, say: Callable[[str], None]) -> int:
         raise RuntimeError("no idea")
 
     started = await InProcess(program).start(WORK)
@@ -38,7 +38,7 @@ async def test_in_process_exception_becomes_exit_code_1_with_message() -> None:
 
 
 async def test_in_process_program_can_be_terminated() -> None:
-    async def program(work: Work, say: Callable[[str], None]) -> int:
+    async def program(work: LaunchSpec, say: Callable[[str], None]) -> int:
         await asyncio.sleep(3600)
         return 0
 

@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.jobs import log_file
-from remuda.jobs.log_file import Reader, Writer
+from remuda.jobs.log_file import LogReader, LogWriter
 from remuda.jobs.pod_log import Query, _Shown, last_lines
 
 TIME = log_file.stamp(1_767_268_800.25)
 
 
-def written(directory: Path, *pieces: bytes, **limits: int) -> Reader:
-    writer = Writer(directory, **limits)
+def written(directory: Path, *pieces: bytes, **limits: int) -> LogReader:
+    writer = LogWriter(directory, **limits)
     for piece in pieces:
         writer.write(piece, TIME)
     writer.end(TIME)
-    return Reader(directory)
+    return LogReader(directory)
 
 
-def text(reader: Reader, position: int = 0) -> bytes:
+def text(reader: LogReader, position: int = 0) -> bytes:
     shown = _Shown(Query())
     found = b""
     while True:
@@ -66,7 +66,7 @@ def test_log_flood_drops_middle_segments(tmp_path: Path) -> None:
 
 
 def test_log_reader_resumes_at_its_position(tmp_path: Path) -> None:
-    writer, reader = Writer(tmp_path), Reader(tmp_path)
+    writer, reader = LogWriter(tmp_path), LogReader(tmp_path)
     writer.write(b"one\n", TIME)
     data, position = reader.read(0)
     assert data.endswith(b"one\n")
@@ -87,7 +87,7 @@ def test_log_tail_returns_requested_number_of_lines(tmp_path_factory: object, co
 
 
 def test_missing_log_reads_as_empty(tmp_path: Path) -> None:
-    reader = Reader(tmp_path / "none")
+    reader = LogReader(tmp_path / "none")
     assert reader.read(0) == (b"", 0)
     assert reader.tail(3) == 0
     assert last_lines(None, 3, 10) == ""

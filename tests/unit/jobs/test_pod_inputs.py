@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.jobs.pod_inputs import File, NotReady, NotRunnable, _items, _mounted, inside
+from remuda.jobs.pod_inputs import NotReady, NotRunnable, PodFile, _items, _mounted, inside
 from remuda.jobs.types import Item, Mount
 
 
@@ -28,9 +28,9 @@ def test_accepted_mount_path_never_contains_parent_segments(path: str) -> None:
 
 def test_volume_contains_only_keys_selected_by_items() -> None:
     data = {"a": b"1", "b": b"2"}
-    assert _items("v", data, (), None, False) == {"a": File(b"1", 0o600), "b": File(b"2", 0o600)}
+    assert _items("v", data, (), None, False) == {"a": PodFile(b"1", 0o600), "b": PodFile(b"2", 0o600)}
     chosen = [Item(key="b", path="sub/c", mode=0o777)]
-    assert _items("v", data, chosen, None, False) == {"sub/c": File(b"2", 0o700)}
+    assert _items("v", data, chosen, None, False) == {"sub/c": PodFile(b"2", 0o700)}
     with pytest.raises(NotReady, match="volume v references non-existent key: z"):
         _items("v", data, [Item(key="z", path="z")], None, False)
     assert _items("v", data, [Item(key="z", path="z")], None, True) == {}
@@ -39,7 +39,7 @@ def test_volume_contains_only_keys_selected_by_items() -> None:
 
 
 def test_volume_mount_places_all_files_or_one_sub_path() -> None:
-    files = {"a": File(b"1", 0o600), "sub/b": File(b"2", 0o600)}
+    files = {"a": PodFile(b"1", 0o600), "sub/b": PodFile(b"2", 0o600)}
     assert set(_mounted(Mount(mount_path="/m"), files)) == {"/m/a", "/m/sub/b"}
     assert set(_mounted(Mount(mount_path="/etc/one", sub_path="a"), files)) == {"/etc/one"}
     assert set(_mounted(Mount(mount_path="/m", sub_path="sub"), files)) == {"/m/b"}

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from remuda.jobs import processes
-from remuda.jobs.launcher import Work
-from remuda.jobs.pod_inputs import File, Materials
+from remuda.jobs.launcher import LaunchSpec
+from remuda.jobs.pod_inputs import PodFile, PodInputs
 from remuda.jobs.processes import Processes
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -25,11 +25,11 @@ async def test_program_imports_nothing_from_its_directory_and_environment(
 ) -> None:
     loot = tmp_path / "loot"
     code = f"import pathlib; pathlib.Path({str(loot)!r}).write_text('owned')".encode()
-    evil = {f"/evil/{name}.py": File(code, 0o644) for name in ("sitecustomize", "usercustomize", "json", "runpy")}
-    work = Work(
+    evil = {f"/evil/{name}.py": PodFile(code, 0o644) for name in ("sitecustomize", "usercustomize", "json", "runpy")}
+    work = LaunchSpec(
         uid="1",
         name="default/job",
-        materials=Materials(files={**evil, "/run/words/words.json": File(WORDS.encode(), 0o600)}, directories=()),
+        materials=PodInputs(files={**evil, "/run/words/words.json": PodFile(WORDS.encode(), 0o600)}, directories=()),
         termination_path="/dev/termination-log",
     )
     launcher = Processes(tmp_path / "jobs", tmp_path / "hosts", program="tests.lab.job_program")
@@ -43,7 +43,7 @@ async def test_program_imports_nothing_from_its_directory_and_environment(
     assert not loot.exists()
 
 
-async def run(launcher: Processes, work: Work) -> list[str]:
+async def run(launcher: Processes, work: LaunchSpec) -> list[str]:
     started = await launcher.start(work)
     async with asyncio.timeout(LIMIT_SECONDS):
         code = await started.wait()
@@ -66,11 +66,11 @@ async def test_supervisor_start_failure_is_in_termination_message(
     assert "remuda.jobs.nobody" in started.termination_message()
 
 
-def who(uid: str, *, privileged: bool) -> Work:
-    return Work(
+def who(uid: str, *, privileged: bool) -> LaunchSpec:
+    return LaunchSpec(
         uid=uid,
         name="default/job",
-        materials=Materials(files={"/run/a": File(b"", 0o600)}, directories=()),
+        materials=PodInputs(files={"/run/a": PodFile(b"", 0o600)}, directories=()),
         termination_path="/dev/termination-log",
         privileged=privileged,
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from remuda.jobs.log_file import Reader
+from remuda.jobs.log_file import LogReader
 from tests.controllers.jobs import PROGRAM, alive
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -40,7 +40,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 
 def log(tmp_path: Path) -> str:
-    return Reader(tmp_path / "log").read(0)[0].decode()
+    return LogReader(tmp_path / "log").read(0)[0].decode()
 
 
 def eventually(holds: Callable[[], object]) -> None:
@@ -175,7 +175,7 @@ def test_confined_program_sees_only_its_own_directory() -> None:
         command = [sys.executable, "-m", "remuda.jobs.supervisor", json.dumps(order)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd=place / "home") as process:
             code = process.wait(LIMIT_SECONDS)
-        lines = [line.partition(" F ")[2] for line in Reader(place / "log").read(0)[0].decode().splitlines()]
+        lines = [line.partition(" F ")[2] for line in LogReader(place / "log").read(0)[0].decode().splitlines()]
         if ": unshare: " in "\n".join(lines):
             pytest.skip("no mount namespaces here")
         assert code == 0

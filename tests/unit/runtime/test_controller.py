@@ -18,7 +18,7 @@ from remuda.runtime.controller import RECONCILE_SECONDS, Controller
 from remuda.runtime.informer import Informer
 from remuda.runtime.ledger import Ledger
 from remuda.runtime.metrics import Metrics
-from remuda.runtime.outcome import DONE, Again, Blocked, Done, Outcome, Retryable, Terminal
+from remuda.runtime.outcome import DONE, Blocked, Done, Outcome, Requeue, Retryable, Terminal
 from remuda.runtime.queue import Backoff
 from remuda.runtime.reconcile_context import current
 from tests.unit.runtime.things import CONFIG_MAP, virtually
@@ -80,7 +80,7 @@ async def test_done_outcome_is_not_requeued() -> None:
 
 @virtually
 async def test_again_outcome_requeues_after_its_delay() -> None:
-    scripted = ScriptedController(Again(30.0), Again(10.0))
+    scripted = ScriptedController(Requeue(30.0), Requeue(10.0))
     assert await scripted.reconcile_times() == [0.0, 30.0, 40.0]
     assert (scripted.counted("requeue_after"), scripted.counted("success")) == (2, 1)
     assert scripted.controller.waits == {}
@@ -88,7 +88,7 @@ async def test_again_outcome_requeues_after_its_delay() -> None:
 
 @virtually
 async def test_timed_requeue_records_its_reason() -> None:
-    scripted = ScriptedController(Again(30.0, "the certificate is renewed then"))
+    scripted = ScriptedController(Requeue(30.0, "the certificate is renewed then"))
     await scripted.reconcile_times(1)
     wait = scripted.controller.waits[A]
     assert (wait.blocked.message, wait.blocked.on, wait.since) == (
@@ -328,7 +328,7 @@ async def test_controller_stop_waits_for_running_reconciles_until_timeout() -> N
     async def works(key: Key) -> Outcome:
         await asyncio.sleep(3 if key == A else 100)
         finished.append(key)
-        return Again(1.0)
+        return Requeue(1.0)
 
     controller = ScriptedController().controlled(works, 10, 0.1)
     controller.start()

@@ -12,12 +12,12 @@ from remuda.apiserver.server import ApiServer
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import ObjectMeta
-from remuda.runtime.events import EVENTS, Events, Reference, reference
+from remuda.runtime.events import EVENTS, EventObject, Events, reference
 from tests.unit.runtime.things import ConfigMap, create, virtually
 
 Json = dict[str, Any]
 
-ABOUT = Reference("v1", "ConfigMap", "default", "a", "u-1")
+ABOUT = EventObject("v1", "ConfigMap", "default", "a", "u-1")
 
 
 async def written(client: Client, field_selector: str = "") -> list[Json]:
@@ -54,7 +54,7 @@ async def test_event_refers_to_its_object(client: Client) -> None:
 async def test_event_of_cluster_scoped_object_is_in_default_namespace(client: Client) -> None:
     events = Events(client, "tester")
     events.start()
-    events.normal(Reference("v1", "Node", "", "n"), "Seen", "here it is")
+    events.normal(EventObject("v1", "Node", "", "n"), "Seen", "here it is")
     await events.close()
     (found,) = await written(client)
     assert (found["metadata"]["namespace"], found["type"]) == ("default", "Normal")
@@ -100,7 +100,7 @@ async def test_events_are_rate_limited_per_object(server: ApiServer) -> None:
     events.start()
     for number in range(100):
         events.normal(ABOUT, f"Number{number}", "again")
-    events.normal(Reference("v1", "ConfigMap", "default", "b"), "Quiet", "b speaks once")
+    events.normal(EventObject("v1", "ConfigMap", "default", "b"), "Quiet", "b speaks once")
     await asyncio.sleep(1)
     assert len(await written(client)) == 26
     assert events.dropped == 75
@@ -174,7 +174,7 @@ async def test_forbidden_event_is_not_retried() -> None:
 async def test_events_beyond_queue_limit_are_dropped() -> None:
     server, events = refused()
     for number in range(1200):
-        events.normal(Reference("v1", "ConfigMap", "default", f"a{number}"), "Said", "something")
+        events.normal(EventObject("v1", "ConfigMap", "default", f"a{number}"), "Said", "something")
     assert events.dropped == 200
     events.start()
     await asyncio.sleep(1)
@@ -222,7 +222,7 @@ def test_long_event_messages_are_truncated() -> None:
 @pytest.mark.parametrize("name", ["a", "n" * 253])
 def test_event_reference_identifies_the_object(name: str) -> None:
     metadata = ObjectMeta(namespace="ns", name=name, uid="u")
-    assert reference(ConfigMap(api_version="v1", kind="ConfigMap", metadata=metadata)) == Reference(
+    assert reference(ConfigMap(api_version="v1", kind="ConfigMap", metadata=metadata)) == EventObject(
         "v1", "ConfigMap", "ns", name, "u"
     )
     assert reference(ABOUT) is ABOUT

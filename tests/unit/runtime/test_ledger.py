@@ -11,12 +11,12 @@ from remuda.kube.client import Target
 from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.ledger import BEFORE, Ledger
 from remuda.runtime.metrics import Metrics
-from remuda.runtime.reconcile_context import Running
+from remuda.runtime.reconcile_context import CurrentReconcile
 
 MACHINE = Kind("cluster.x-k8s.io/v1beta2", "Machine", "machines", Object)
 CLUSTER = Kind("cluster.x-k8s.io/v1beta2", "Cluster", "clusters", Object)
 DOCKER = Target("infrastructure.cluster.x-k8s.io/v1beta1", "dockermachines")
-SET = Running("machineset", "MachineSet", Key("ns", "set"))
+SET = CurrentReconcile("machineset", "MachineSet", Key("ns", "set"))
 M = Key("ns", "m")
 
 
@@ -53,8 +53,8 @@ def test_ledger_opens_account_at_machine_creation(ledger: Ledger) -> None:
 def test_ledger_attributes_writes_by_reconcile_or_object_name(ledger: Ledger) -> None:
     create_machine(ledger, M)
     ledger.wrote(SET, "create", DOCKER, *M, "")
-    ledger.wrote(Running("docker", "DockerMachine", M), "patch", DOCKER, *M, "status")
-    ledger.wrote(Running("machine", "Machine", M), "patch", Target("v1", "secrets"), "ns", "another", "")
+    ledger.wrote(CurrentReconcile("docker", "DockerMachine", M), "patch", DOCKER, *M, "status")
+    ledger.wrote(CurrentReconcile("machine", "Machine", M), "patch", Target("v1", "secrets"), "ns", "another", "")
     ledger.wrote(None, "patch", MACHINE.target, *M, "status")
     assert ledger.writes_of(M) == 5
     assert ledger.timeline(M)[0].writes == {
@@ -70,7 +70,9 @@ def test_unattributed_writes_are_shared_by_all_machines(ledger: Ledger) -> None:
     create_machine(ledger, M)
     create_machine(ledger, Key("ns", "other"))
     for _ in range(4):
-        ledger.wrote(Running("cluster", "Cluster", Key("ns", "c")), "patch", CLUSTER.target, "ns", "c", "status")
+        ledger.wrote(
+            CurrentReconcile("cluster", "Cluster", Key("ns", "c")), "patch", CLUSTER.target, "ns", "c", "status"
+        )
     assert ledger.writes_of(M) == 1
     assert ledger.writes == 6
     assert ledger.writes_per("Machine") == 3.0
@@ -103,7 +105,7 @@ def test_ledger_records_duration_writes_and_reconciles_per_phase(ledger: Ledger,
     ledger.reconciled("cluster", "Cluster", Key("ns", "c"))
     time.now += 30
     ledger.phase(M, "Provisioning")
-    ledger.wrote(Running("machine", "Machine", M), "patch", MACHINE.target, *M, "status")
+    ledger.wrote(CurrentReconcile("machine", "Machine", M), "patch", MACHINE.target, *M, "status")
     ledger.phase(M, "Running")
     time.now += 5
     waiting, provisioning, running = ledger.timeline(M)

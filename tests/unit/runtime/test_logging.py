@@ -14,9 +14,9 @@ from remuda.runtime.controller import Controller
 from remuda.runtime.ledger import Ledger
 from remuda.runtime.log_format import ContextFilter, JsonFormatter, TextFormatter
 from remuda.runtime.metrics import Metrics
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, Retryable
 from remuda.runtime.queue import Backoff
-from remuda.runtime.reconcile_context import Running, current, current_step
+from remuda.runtime.reconcile_context import CurrentReconcile, current, current_step
 from remuda.runtime.steps import note_write, step
 from remuda.runtime.tasks import Tasks
 from tests.lab.log_lines import LogLines
@@ -72,7 +72,7 @@ def record(message: str, *arguments: object) -> logging.LogRecord:
     return made
 
 
-def within(running: Running | None, act: Callable[[], str], name: str = "") -> str:
+def within(running: CurrentReconcile | None, act: Callable[[], str], name: str = "") -> str:
     """Call `act` as a reconcile would, in a context of its own."""
 
     async def main() -> str:
@@ -85,7 +85,7 @@ def within(running: Running | None, act: Callable[[], str], name: str = "") -> s
 
 # ---- formats ---------------------------------------------------------------------------------------------------------
 
-RUNNING = Running("machineset", "MachineSet", Key("fleet", "pool-1"), "k3f9-2")
+RUNNING = CurrentReconcile("machineset", "MachineSet", Key("fleet", "pool-1"), "k3f9-2")
 
 
 def test_text_line_names_controller_object_id_and_step() -> None:
@@ -101,7 +101,7 @@ def test_text_line_outside_a_reconcile_names_the_logger() -> None:
 
 
 def test_text_line_of_cluster_scoped_object_has_no_slash() -> None:
-    running = Running("nodedriver", "NodeDriver", Key("", "nspawn"), "k3f9-7")
+    running = CurrentReconcile("nodedriver", "NodeDriver", Key("", "nspawn"), "k3f9-7")
     line = within(running, lambda: TextFormatter().format(record("x")))
     assert line.endswith("INFO nodedriver nspawn [k3f9-7]: x")
 
@@ -281,8 +281,8 @@ def test_outcome_is_logged_only_when_it_changes(lines: LogLines) -> None:
 
 def test_timed_wait_is_logged_as_debug(lines: LogLines) -> None:
     logging.getLogger().setLevel(logging.DEBUG)
-    rest = Again(60.0, "rests until noon")
-    outcomes(lines, rest, rest, Again(60.0))
+    rest = Requeue(60.0, "rests until noon")
+    outcomes(lines, rest, rest, Requeue(60.0))
     said = [(line["level"], line["message"]) for line in lines.all if line["logger"] == "remuda.runtime.controller"]
     assert said == [("debug", "waiting: rests until noon (Time)"), ("debug", "done")]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, soonest
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, soonest
 
-AGAIN = st.builds(Again, st.floats(0, 100), st.sampled_from(("", "why")))
+AGAIN = st.builds(Requeue, st.floats(0, 100), st.sampled_from(("", "why")))
 BLOCKED = st.builds(Blocked, st.sampled_from("RS"), st.just("on"), st.just("m"), st.none() | st.floats(0, 100))
 
 
@@ -31,5 +31,5 @@ def test_combined_outcome_has_earliest_time_and_first_blocker(outcomes: list[Out
 def test_soonest_of_outcomes_covers_empty_done_again_and_blocked() -> None:
     assert soonest() == DONE
     assert soonest(DONE, DONE) == DONE
-    assert soonest(Again(5, "later"), Again(2, "soon"), DONE) == Again(2, "soon")
-    assert soonest(Again(5), Blocked("R", "Pod a/b", "m")) == Blocked("R", "Pod a/b", "m", 5)
+    assert soonest(Requeue(5, "later"), Requeue(2, "soon"), DONE) == Requeue(2, "soon")
+    assert soonest(Requeue(5), Blocked("R", "Pod a/b", "m")) == Blocked("R", "Pod a/b", "m", 5)

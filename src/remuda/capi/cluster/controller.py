@@ -36,7 +36,7 @@ from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, Retryable, soonest
 from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.steps import step
 
@@ -231,7 +231,7 @@ class ClusterController:
         urgent = failed or stage is not None or matters(scope.draft, _URGENT_CONDITIONS)
         rest = await self._pace.save(self._client, scope.draft, scope.cluster.metadata, PUBLISH, matters=urgent)
         later = "a grace period ends: of a new Machine, or of an API server that does not answer"
-        timer = DONE if report.look_again is None else Again(report.look_again, later)
+        timer = DONE if report.look_again is None else Requeue(report.look_again, later)
         return soonest(timer, rest)
 
 

@@ -44,7 +44,7 @@ from remuda.kube.errors import AlreadyExists, Conflict, StatusError
 from remuda.kube.objects import Condition, Key
 from remuda.runtime.draft import Draft
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, Retryable, soonest
 from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.steps import step
 
@@ -183,7 +183,7 @@ class MachineController:
         for error in scope.failures.values():
             raise error
         looks = [verdict.look_again_at, _connection_verdict_at(scope), _rollout_at(scope)]
-        timers = [Again(max(0.0, at - scope.now)) for at in looks if at is not None and at > scope.now]
+        timers = [Requeue(max(0.0, at - scope.now)) for at in looks if at is not None and at > scope.now]
         return soonest(*scope.waits, *timers, rest)
 
 

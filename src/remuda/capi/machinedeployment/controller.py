@@ -35,7 +35,7 @@ from remuda.kube.objects import Key
 from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, soonest
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, soonest
 from remuda.runtime.steps import step
 
 PREPARE = step("machinedeployment.prepare", "writes the MachineDeployment's finalizer, owner, label and revision")
@@ -100,7 +100,7 @@ class MachineDeploymentController:
             scope.failures.append(error)
             scope.obstacles.append(str(error))
         if scope.moved and not scope.failures:
-            return Again(_ANSWER_SECONDS)  # the sets report soon: one status write then is enough
+            return Requeue(_ANSWER_SECONDS)  # the sets report soon: one status write then is enough
         await self._publish(scope, limits)
         return self._outcome(scope)
 
@@ -191,7 +191,7 @@ class MachineDeploymentController:
         )
         at = becomes_late_at(machines, scope.now)
         if at is not None:
-            scope.waits.append(Again(at - scope.now))
+            scope.waits.append(Requeue(at - scope.now))
         if scope.deployment.metadata.deleting and not scope.all_sets:
             scope.draft.remove_finalizer(names.MACHINE_DEPLOYMENT_FINALIZER)
         await self._save(scope)
@@ -211,7 +211,7 @@ class MachineDeploymentController:
         after = scope.deployment.spec.rollout.after
         wait = clock.parse(after) - scope.now if after else 0.0
         if wait > 0 and not scope.deployment.metadata.deleting:
-            scope.waits.append(Again(wait, "spec.rollout.after is in the future"))
+            scope.waits.append(Requeue(wait, "spec.rollout.after is in the future"))
         return soonest(*scope.waits)
 
 

@@ -31,7 +31,7 @@ from remuda.kube.selectors import SelectorError
 from remuda.runtime.controller import Controller
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, Retryable
 from remuda.runtime.remote import PROVIDER_ID, Connection, RemoteClusters
 from remuda.runtime.steps import step
 
@@ -250,7 +250,7 @@ def _outcome(scope: Scope, survey: Survey, allowed: Condition, now: float) -> Ou
         seconds = _PROBE_AGAIN_SECONDS if seconds is None else min(seconds, _PROBE_AGAIN_SECONDS)
     if allowed.status == conditions.FALSE and survey.unhealthy:
         return Blocked(allowed.reason, f"MachineHealthCheck {key}", allowed.message, seconds)
-    return DONE if seconds is None else Again(seconds, why)
+    return DONE if seconds is None else Requeue(seconds, why)
 
 
 def _selects(check: MachineHealthCheck, machine: Machine) -> bool:

@@ -33,7 +33,7 @@ from remuda.kube.objects import Key
 from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, soonest
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, soonest
 from remuda.runtime.steps import step
 
 PREPARE = step(
@@ -196,7 +196,7 @@ class MachineSetController:
             raise error
         now = clock.time()
         at = conditions.becomes_late_at(scope.machines, now)
-        timers = [] if at is None else [Again(at - now)]
+        timers = [] if at is None else [Requeue(at - now)]
         return soonest(*scope.waits, *timers)
 
 

@@ -21,7 +21,7 @@ from remuda.kube.errors import Conflict, StatusError, ignore_not_found
 from remuda.kube.objects import Condition
 from remuda.kube.quotas import Exceeded, find_exceeded
 from remuda.runtime.draft import Draft, save
-from remuda.runtime.outcome import Again, Blocked, Retryable
+from remuda.runtime.outcome import Blocked, Requeue, Retryable
 from remuda.runtime.steps import step
 
 DELETE_MACHINE = step("machineset.delete-machine", "deletes one Machine")
@@ -89,7 +89,7 @@ async def _grow(world: PoolDependencies, scope: Scope, found: Templates | None, 
         raise Retryable(f"cannot create Machines: {error}") from error
     world.events.normal(scope.machine_set, "SuccessfulCreate", f"Created {_named(made)}")
     if len(made) < count:
-        scope.waits.append(Again(0.0, f"{count - len(made)} more Machines are to be created"))
+        scope.waits.append(Requeue(0.0, f"{count - len(made)} more Machines are to be created"))
 
 
 def _wait_for_quota(world: PoolDependencies, scope: Scope, exceeded: Exceeded) -> None:

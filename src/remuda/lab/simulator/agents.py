@@ -20,7 +20,7 @@ from remuda.kube import clock
 from remuda.kube.client import Target
 from remuda.kube.objects import Key, Kind, Object
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Outcome
+from remuda.runtime.outcome import DONE, Outcome, Requeue
 from remuda.runtime.steps import step
 
 REPORT = step("simulatedagent.report", "an agent writes how its plan went")
@@ -122,7 +122,7 @@ class Agents:
             self._run_periodic(work, plan, applied)
             self._probe(work, plan)
         await self._report(work)
-        return Again(min(work.waits), "the plan is looked at again") if work.waits else DONE
+        return Requeue(min(work.waits), "the plan is looked at again") if work.waits else DONE
 
     def _apply(self, work: _Pass, plan: Plan) -> bool:
         """Run the one-time instructions if they are due; return whether they ran now."""

@@ -36,7 +36,7 @@ from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRA
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, Retryable, soonest
 from remuda.runtime.steps import step
 
 NAME = "clusterregistration"
@@ -165,7 +165,7 @@ class ClusterRegistrationController:
         if age > _REQUEST_SECONDS:
             await self._forget(request)
             return DONE
-        later = Again(
+        later = Requeue(
             max(_REQUEST_SECONDS - age, 1.0), f"request {request.key} is deleted unless its host collects the answer"
         )
         if names.MACHINE_NAME in request.metadata.labels or custom.REFUSED in request.metadata.annotations:

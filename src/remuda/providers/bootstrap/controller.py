@@ -40,7 +40,7 @@ from remuda.providers.shared.types.bootstrap import (
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, Terminal
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, Retryable, Terminal
 from remuda.runtime.steps import Step, step
 
 NAME = "rkebootstrap"
@@ -204,7 +204,7 @@ class RKEBootstrapController:
         if not fresh:
             await self._write_data(owner, form, present, ledger or tokens.Ledger())
             fresh = self._ttl / 2
-        return Again(fresh, "waiting for the host to connect; its bootstrap token is renewed until then")
+        return Requeue(fresh, "waiting for the host to connect; its bootstrap token is renewed until then")
 
     async def _write_data(self, owner: Owner, form: data.Form, present: Secret | None, ledger: tokens.Ledger) -> None:
         token = tokens.make("machine", owner.bootstrap.key)

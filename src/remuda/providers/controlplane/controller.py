@@ -35,7 +35,7 @@ from remuda.providers.shared.manager_address import Site
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome, Retryable, soonest
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue, Retryable, soonest
 from remuda.runtime.remote import RemoteClusters
 from remuda.runtime.steps import step
 
@@ -224,4 +224,4 @@ def _next_run(decision: Decision, work: DecisionExecutor, kept: kubeconfig.Kept)
     if decision.waits:
         first = decision.waits[0]
         return Blocked(first.reason, first.on, str(first), soon)
-    return DONE if soon is None else Again(max(0.0, soon))
+    return DONE if soon is None else Requeue(max(0.0, soon))

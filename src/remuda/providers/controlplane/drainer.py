@@ -45,7 +45,7 @@ from remuda.providers.shared import names, secrets
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from remuda.providers.shared.types.configuration import DrainHook, DrainOptions
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue
 from remuda.runtime.remote import PROVIDER_ID, Connection, RemoteClusters
 from remuda.runtime.steps import step
 
@@ -166,7 +166,7 @@ class Drainer:
                 and (why := await self._evict_all(key, client, node, work))
             ):
                 await self._annotate(work, {DRAIN_ERROR: why})
-                return Again(self._settings.retry_seconds, why)
+                return Requeue(self._settings.retry_seconds, why)
         await self._annotate(work, {DRAIN_DONE: work.request, DRAIN_ERROR: None})
         self._began.pop(key, None)
         self._events.normal(work.machine, "Drained", "its node accepts no Pods until its new plan is applied")

@@ -27,7 +27,7 @@ from remuda.providers.shared.types.controlplane import (
 from remuda.runtime.draft import Draft
 from remuda.runtime.informer import Informer
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import Again, Outcome, soonest
+from remuda.runtime.outcome import Outcome, Requeue, soonest
 from remuda.runtime.steps import step
 
 PUBLISH = step("rkecontrolplane.publish", "writes the status of a control plane")
@@ -78,7 +78,7 @@ class Publisher:
         rest = await self._pace.save(self._client, draft, plane.metadata, PUBLISH, matters=important)
         if report.look_again is None:
             return rest
-        return soonest(rest, Again(report.look_again, "waiting for the API"))
+        return soonest(rest, Requeue(report.look_again, "waiting for the API"))
 
     def _report_held(self, plane: RKEControlPlane, news: list[Condition]) -> None:
         after, before = conditions.find(news, HELD), conditions.find(plane.status.conditions, HELD)

@@ -25,7 +25,7 @@ import msgspec
 
 from remuda.jobs import DIRECTORY_VARIABLE, ROOT_VARIABLE, TERMINATION_LOG
 from remuda.jobs.in_process import Program
-from remuda.jobs.launcher import Work
+from remuda.jobs.launcher import LaunchSpec
 from remuda.kube.client import Client
 from remuda.kube.errors import StatusError
 from remuda.providers.machine import addresses
@@ -138,7 +138,7 @@ def _script(files: Mapping[str, bytes]) -> bytes:
 def in_process(client: Client, directory: Path) -> Program:
     """Run orders as tasks of this event loop, for `jobs.in_process`: simulations create thousands of machines."""
 
-    async def program(work: Work, say: Say) -> int:
+    async def program(work: LaunchSpec, say: Say) -> int:
         given = {path: file.content for path, file in work.materials.files.items()}
         credentials = {name: value.decode() for name, value in _below(given, CREDENTIALS_PATH).items()}
         code, words = await run(_below(given, ORDER_PATH), credentials, client, directory, say)

@@ -17,7 +17,7 @@ from remuda.providers.shared.jobs.job_context import JobContext
 from remuda.providers.shared.jobs.protection import FINALIZER
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.providers.shared.types.machine import NODE_DRIVER, machine_kind
-from remuda.runtime.outcome import DONE, Again, Outcome
+from remuda.runtime.outcome import DONE, Outcome, Requeue
 
 CONTROLLER = "protectedsecret"
 
@@ -43,7 +43,7 @@ class SecretGuard:
         if not secret.metadata.deleting or FINALIZER not in secret.metadata.finalizers:
             return DONE
         if await self._needed(secret):
-            return Again(_NEEDED_SECONDS, "the Secret is needed to remove a server")
+            return Requeue(_NEEDED_SECONDS, "the Secret is needed to remove a server")
         await protection.release(self._client, key)
         return DONE
 
@@ -54,7 +54,7 @@ class SecretGuard:
             return DONE
         if await self._context.protect(key):
             return DONE
-        return Again(_MISSING_SECONDS, "machines refer to the Secret, but it does not exist")
+        return Requeue(_MISSING_SECONDS, "machines refer to the Secret, but it does not exist")
 
     async def _needed(self, secret: Secret) -> bool:
         owner, namespace = secret.metadata.controller, secret.metadata.namespace

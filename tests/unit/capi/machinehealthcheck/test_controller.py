@@ -22,7 +22,7 @@ from remuda.kube.client import Client
 from remuda.kube.objects import Key, Kind, ObjectMeta
 from remuda.runtime.definitions import install
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Blocked, Outcome
+from remuda.runtime.outcome import DONE, Blocked, Outcome, Requeue
 from remuda.runtime.remote import Connection, RemoteClusters
 from tests.lab.limits import LIMIT_SECONDS
 from tests.unit.apiserver.engine import Engine, loads
@@ -150,15 +150,15 @@ def test_decided_machines_need_no_requeue() -> None:
 
 
 def test_reconcile_requeues_at_next_expiry() -> None:
-    assert outcome(CONNECTED, Healthy(), Pending("?", NOW + 30)) == Again(
+    assert outcome(CONNECTED, Healthy(), Pending("?", NOW + 30)) == Requeue(
         30, "a Machine becomes unhealthy if its failure lasts"
     )
-    assert outcome(CONNECTED, Pending("?", NOW - 5)) == Again(0, "a Machine becomes unhealthy if its failure lasts")
+    assert outcome(CONNECTED, Pending("?", NOW - 5)) == Requeue(0, "a Machine becomes unhealthy if its failure lasts")
 
 
 def test_doubtful_connection_is_requeued_soon() -> None:
-    assert outcome(DOUBTFUL, Healthy()) == Again(10, "the last probe of the workload cluster failed")
-    assert outcome(DOUBTFUL, Pending("?", NOW + 3)) == Again(3, "the last probe of the workload cluster failed")
+    assert outcome(DOUBTFUL, Healthy()) == Requeue(10, "the last probe of the workload cluster failed")
+    assert outcome(DOUBTFUL, Pending("?", NOW + 3)) == Requeue(3, "the last probe of the workload cluster failed")
 
 
 def test_lost_connection_blocks_with_connection_down() -> None:

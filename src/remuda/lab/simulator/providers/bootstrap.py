@@ -25,7 +25,7 @@ from remuda.lab.simulator.providers.common import READY, Side, cluster_facts, ma
 from remuda.lab.simulator.types import OldSimulatedBootstrap, SimulatedBootstrap, SimulatedBootstrapSpec
 from remuda.runtime.draft import save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Outcome, Retryable
+from remuda.runtime.outcome import DONE, Outcome, Requeue, Retryable
 from remuda.runtime.steps import step
 
 PUBLISH = step("simulatedbootstrap.publish", "writes what is known of the bootstrap data of a server")
@@ -71,7 +71,7 @@ class BootstrapProvider:
             return common.wait(obj, "Scripted", "its script says that the data is never made")
         left = self._attempts.seconds_left(script, obj.metadata.creation_timestamp)
         if left:
-            return Again(left, "making the data takes its time")
+            return Requeue(left, "making the data takes its time")
         if self._attempts.fails(obj.metadata.uid, script):
             raise Retryable("the bootstrap data could not be made this time")
         await self._create_secret(obj, cluster)

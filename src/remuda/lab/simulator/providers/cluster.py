@@ -18,7 +18,7 @@ from remuda.lab.simulator.types import OldSimulatedCluster, SimulatedCluster, Si
 from remuda.lab.simulator.workload_registry import Workloads
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Outcome, Retryable
+from remuda.runtime.outcome import DONE, Outcome, Requeue, Retryable
 from remuda.runtime.steps import step
 
 PUBLISH = step("simulatedcluster.publish", "writes what is known of the infrastructure of a cluster")
@@ -59,7 +59,7 @@ class ClusterProvider:
             return common.wait(obj, "Scripted", "its script says that it is never provisioned")
         left = self._attempts.seconds_left(spec.script, obj.metadata.creation_timestamp)
         if left:
-            return Again(left, "the infrastructure takes its time")
+            return Requeue(left, "the infrastructure takes its time")
         if self._attempts.fails(obj.metadata.uid, spec.script):
             raise Retryable("the infrastructure could not be provisioned this time")
         return await self._publish(obj, spec, cluster)

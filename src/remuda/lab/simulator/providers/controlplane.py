@@ -32,7 +32,7 @@ from remuda.lab.simulator.providers.rollout import Create, Decision, Delete, Mem
 from remuda.lab.simulator.workload_registry import Workloads
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Outcome, Retryable
+from remuda.runtime.outcome import DONE, Outcome, Requeue, Retryable
 from remuda.runtime.steps import step
 
 PUBLISH = step("simulatedcontrolplane.publish", "writes what is known of a control plane")
@@ -114,7 +114,7 @@ class ControlPlaneProvider:
             decision = Wait("the first Machine is not a Node yet")
         stuck = await self._look_after(machines, members, cluster)
         if not initialized and (young := _SOON_SECONDS - _age(machines)) > 0 and isinstance(decision, Wait):
-            return Again(young, decision.why)
+            return Requeue(young, decision.why)
         if not await self._act(obj, cluster, wanted, decision) or initialized != contract.initialized(obj):
             await self._publish(obj, wanted, machines, members, initialized, decision)
         return _next_look(wanted, stuck)
@@ -287,9 +287,9 @@ def _control_plane_uid(machine: Machine) -> Iterable[str]:
 
 def _next_look(wanted: Wanted, stuck: str) -> Outcome:
     if stuck:
-        return Again(_ETCD_SECONDS, stuck)
+        return Requeue(_ETCD_SECONDS, stuck)
     left = clock.parse(wanted.rollout_after) - clock.time() if wanted.rollout_after else 0.0
-    return Again(left, "then Machines are replaced, as spec.rollout.after says") if left > 0 else DONE
+    return Requeue(left, "then Machines are replaced, as spec.rollout.after says") if left > 0 else DONE
 
 
 def _age(machines: Sequence[Machine]) -> float:

@@ -25,7 +25,7 @@ from remuda.lab.simulator.types import MachineScript, OldSimulatedMachine, Simul
 from remuda.lab.simulator.workload_registry import Workloads
 from remuda.runtime.draft import save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Outcome, Retryable
+from remuda.runtime.outcome import DONE, Outcome, Requeue, Retryable
 from remuda.runtime.steps import step
 
 PUBLISH = step("simulatedmachine.publish", "writes what is known of a server")
@@ -84,7 +84,7 @@ class MachineProvider:
         if booting > 0:
             if booting > _LONG_BOOT_SECONDS:
                 await self._publish(obj, host, "Booting", f"the server {host.provider_id} boots")
-            return Again(booting, "the server boots")
+            return Requeue(booting, "the server boots")
         try:
             outcome = await self._become_node(obj, machine, cluster, host, script)
         finally:
@@ -141,11 +141,11 @@ class MachineProvider:
         """Before the server is reported where that takes no time: then everything is there at the first look."""
         starting = host.ready_at + script.node_seconds - clock.time()
         if starting > 0:
-            return Again(starting, "the kubelet starts")
+            return Requeue(starting, "the kubelet starts")
         if script.bootstrap_fails:
             return common.wait(obj, "Scripted", "its script says that the server never becomes a Node")
         if machine.is_control_plane and (why := self._join(obj, machine, cluster)):
-            return Again(_ETCD_SECONDS, why)
+            return Requeue(_ETCD_SECONDS, why)
         client = await self._api(machine, cluster)
         found = await nodes.find(client, machine.metadata.name)
         if found is None:
@@ -179,9 +179,9 @@ class MachineProvider:
         if not what:
             return DONE
         if seconds:
-            return Again(seconds, f"then the Node {what}")
+            return Requeue(seconds, f"then the Node {what}")
         await (nodes.fail if what == "fails" else nodes.remove_node)(client, name)
-        return Again(0.0, "whether more goes wrong")
+        return Requeue(0.0, "whether more goes wrong")
 
     # the end
 

@@ -15,7 +15,7 @@ from remuda.lab.simulator.types import SimulatedRemediation
 from remuda.lab.simulator.workload_registry import Workloads
 from remuda.runtime.draft import save
 from remuda.runtime.manager import Manager
-from remuda.runtime.outcome import DONE, Again, Outcome, Retryable
+from remuda.runtime.outcome import DONE, Outcome, Requeue, Retryable
 from remuda.runtime.steps import step
 
 RESTART = step("simulatedremediation.restart-server", "reboots the simulated server of an unhealthy Machine")
@@ -46,7 +46,7 @@ class RemediationProvider:
             return common.wait(obj, "Scripted", "its script says that the server is never restarted")
         left = self._attempts.seconds_left(script, request.metadata.creation_timestamp)
         if left:
-            return Again(left, "restarting takes its time")
+            return Requeue(left, "restarting takes its time")
         if self._attempts.fails(request.metadata.uid, script):
             raise Retryable("the server could not be restarted this time")
         client = await self._workloads.dial(cluster.key)
