@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from bench.steady.world import DATA, Host, read
 from remuda.tunnel.allow import Allow
-from remuda.tunnel.client import Client, TunnelSettings
+from remuda.tunnel.client import TunnelClient, TunnelSettings
 
 _STACK = 256 * 1024
 _COME_WITHIN_SECONDS = 10.0
@@ -42,7 +42,7 @@ def _settings(url: str, pem: str, host: Host) -> TunnelSettings:
 
 def _keep(settings: TunnelSettings) -> None:
     time.sleep(random.uniform(0, _COME_WITHIN_SECONDS))
-    Client(lambda: settings).run()
+    TunnelClient(lambda: settings).run()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 import threading
 from pathlib import Path
 
-from remuda.tunnel.client import Client, TunnelSettings
+from remuda.tunnel.client import TunnelClient, TunnelSettings
 
 _STACK = 256 * 1024
 
@@ -21,7 +21,7 @@ def main() -> None:
     threads = []
     for number in range(int(count)):
         settings = TunnelSettings((url,), pem, (("X-Tunnel-ID", f"{prefix}-{number}"),))
-        client = Client(lambda settings=settings: settings)
+        client = TunnelClient(lambda settings=settings: settings)
         threads.append(threading.Thread(target=client.run, daemon=True))
     for thread in threads:
         thread.start()

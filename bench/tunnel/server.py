@@ -19,7 +19,7 @@ from aiohttp import web
 
 from remuda.access.tunnels import tunnel_handler
 from remuda.app import apiserver, process
-from remuda.tunnel.server import Asking, Server
+from remuda.tunnel.server import TunnelRequest, TunnelServer
 from remuda.tunnel.session_table import DialError, Key, Sessions
 
 _HIGH_WATER = 256 * 1024
@@ -88,11 +88,11 @@ class Near(Side):
 async def serve(stop: asyncio.Event, data: Path, port: int) -> int:
     sessions = Sessions()
 
-    async def authorize(asking: Asking) -> Key | None:
+    async def authorize(asking: TunnelRequest) -> Key | None:
         cluster = asking.headers.get("x-tunnel-id", "")
         return Key(cluster, asking.headers.get("x-tunnel-node", "")) if cluster else None
 
-    routes = {"/v3/connect": tunnel_handler(Server(authorize, sessions))}
+    routes = {"/v3/connect": tunnel_handler(TunnelServer(authorize, sessions))}
     server = await apiserver.start(apiserver.ServerSettings(data_dir=data, port=port), routes=routes)
     control = await _control(sessions)
     authority = data / "bench-ca.pem"

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from remuda.access import setup
 from remuda.access.clusters import Clusters
-from remuda.access.tokens import Minted, Tokens, mint
+from remuda.access.tokens import NewToken, Tokens, mint
 from remuda.access.types import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, GRANT, MANAGEMENT_CLUSTER, TOKEN, USER
 from remuda.capi import names as capi_names
 from remuda.kube import clock
@@ -138,7 +138,7 @@ class AccessHarness:
         await self._seen(USER, name)
         return name
 
-    async def token(self, user: str, *, seconds: float | None = None, clusters: tuple[str, ...] = ()) -> Minted:
+    async def token(self, user: str, *, seconds: float | None = None, clusters: tuple[str, ...] = ()) -> NewToken:
         until = None if seconds is None else clock.time() + seconds
         made = mint(user, expires_at=until, clusters=clusters)
         await self.engine.create(TOKEN.target, "", made.obj)

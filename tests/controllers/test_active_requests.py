@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest_asyncio
 
-from remuda.access.active_requests import ActiveRequests, Call, end_revoked_requests, still_reaching
+from remuda.access.active_requests import ActiveRequest, ActiveRequests, end_revoked_requests, still_reaching
 from remuda.access.authorization import reaching, reviewed_access
 from remuda.access.interfaces import Caller
 from remuda.access.types import GRANT, TOKEN, USER
@@ -33,7 +33,7 @@ class ActiveRequestsHarness(AccessHarness):
         await self.says("Granted")
         return user
 
-    async def call(self, bearer: str) -> Call:
+    async def call(self, bearer: str) -> ActiveRequest:
         """A watch that goes on, once the token is known."""
         found: list[Caller] = []
 
@@ -57,7 +57,7 @@ async def harness(engine: Engine) -> ActiveRequestsHarness:
     return await ActiveRequestsHarness.create(engine)
 
 
-async def ended(call: Call) -> str:
+async def ended(call: ActiveRequest) -> str:
     async def over() -> bool:
         return bool(call.why)
 

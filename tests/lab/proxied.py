@@ -36,9 +36,9 @@ from remuda.runtime.caches import Caches
 from remuda.runtime.definitions import install
 from remuda.tunnel import session_table as tunnels
 from remuda.tunnel.allow import Allow
-from remuda.tunnel.client import Client, TunnelSettings, Waits
+from remuda.tunnel.client import ReconnectDelays, TunnelClient, TunnelSettings
 from remuda.tunnel.mux import Timing
-from remuda.tunnel.server import Asking, Server
+from remuda.tunnel.server import TunnelRequest, TunnelServer
 from remuda.tunnel.session_table import Sessions
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -61,13 +61,15 @@ class ProxiedCluster:
         self.ways.on_change(self.changed.append)
         self.proxy = Proxy(self._identify, self._may_reach, self.ways)
         self.refuse_tunnels = False
-        self._tunnels: list[tuple[Client, threading.Thread]] = []
+        self._tunnels: list[tuple[TunnelClient, threading.Thread]] = []
 
     async def start(self) -> None:
         await install(self.client, definitions())
         await self.caches.start()
         self.engine.front.mount(PREFIX, self.proxy.serve)
-        self.engine.front.mount("/v3/connect", tunnel_handler(Server(self._authorize, self.sessions, timing=LIVELY)))
+        self.engine.front.mount(
+            "/v3/connect", tunnel_handler(TunnelServer(self._authorize, self.sessions, timing=LIVELY))
+        )
         await self.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
 
     async def stop(self) -> None:
@@ -96,7 +98,7 @@ class ProxiedCluster:
         self.closed[name, cluster] = why
         self.proxy.active_requests.recheck(lambda call: call.caller.name == name)
 
-    async def _authorize(self, asking: Asking) -> tunnels.Key | None:
+    async def _authorize(self, asking: TunnelRequest) -> tunnels.Key | None:
         if self.refuse_tunnels:
             return None
         return tunnels.Key(asking.headers.get("x-cluster", ""), asking.headers.get("x-node", ""))
@@ -133,7 +135,7 @@ class ProxiedCluster:
         seen = self.ways._secrets.get(*admin_secret(cluster))
         return seen.metadata.resource_version if seen is not None else ""
 
-    async def tunnel(self, cluster: str, node: str = "roan", *, allow: str = "tcp/127.0.0.1:*") -> Client:
+    async def tunnel(self, cluster: str, node: str = "roan", *, allow: str = "tcp/127.0.0.1:*") -> TunnelClient:
         """Once it is connected."""
         settings = TunnelSettings(
             urls=(self.engine.url.replace("https://", "wss://") + "/v3/connect",),
@@ -141,9 +143,9 @@ class ProxiedCluster:
             headers=(("X-Cluster", cluster), ("X-Node", node)),
             allow=Allow([allow]),
             timing=LIVELY,
-            waits=Waits(first=0.05, longest=0.2, attempt=WAIT),
+            waits=ReconnectDelays(first=0.05, longest=0.2, attempt=WAIT),
         )
-        client = Client(lambda: settings)
+        client = TunnelClient(lambda: settings)
         thread = threading.Thread(target=client.run, daemon=True)
         thread.start()
         self._tunnels.append((client, thread))

@@ -17,11 +17,11 @@ from random import Random
 
 from remuda.tunnel import protocol
 from remuda.tunnel.mux import Mux, Timing
-from remuda.tunnel.streams import Limits, Stream
+from remuda.tunnel.streams import Stream, StreamLimits
 from remuda.tunnel.websocket import BINARY, Frames
 from tests.lab.tunnel_raw import understood
 
-LIMITS = Limits(pause_above=400, resume_below=50, most=4000, chunk=64, unsent=300, streams=1000)
+LIMITS = StreamLimits(pause_above=400, resume_below=50, most=4000, chunk=64, unsent=300, streams=1000)
 _PATIENT = Timing(ping_every=5.0, sync_every=60.0, heard_within=1e9, sent_within=1e9, linger=1e9)
 _LINE = 600  # bytes on the line, at which nobody puts more on it
 _AHEAD = 1500  # bytes that arrive in one direction before everything of the other has: pauses come through in time

@@ -24,8 +24,8 @@ from remuda.app import process
 from remuda.app.log_setup import LogSettings
 from remuda.tunnel.allow import Allow
 from remuda.tunnel.mux import Timing
-from remuda.tunnel.server import AcceptRate, Asking, Server
-from remuda.tunnel.session_table import Event, Key, Sessions
+from remuda.tunnel.server import AcceptRate, TunnelRequest, TunnelServer
+from remuda.tunnel.session_table import Key, SessionEvent, Sessions
 
 _PIECE = 64 * 1024
 
@@ -37,7 +37,7 @@ class Control:
         self._ends: dict[str, str] = {}
         self._forwarding: list[asyncio.Server] = []
 
-    def _note_end(self, event: Event) -> None:
+    def _note_end(self, event: SessionEvent) -> None:
         if not event.connected:
             self._ends[str(event.key)] = event.reason
 
@@ -104,7 +104,7 @@ async def serve(stop: asyncio.Event, chosen: argparse.Namespace) -> int:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(chosen.certificate, chosen.key)
     control = Control()
-    tunnels = Server(
+    tunnels = TunnelServer(
         _authorize,
         control.sessions,
         allow=Allow(chosen.allow),
@@ -124,7 +124,7 @@ async def serve(stop: asyncio.Event, chosen: argparse.Namespace) -> int:
     return 0
 
 
-async def _authorize(asking: Asking) -> Key | None:
+async def _authorize(asking: TunnelRequest) -> Key | None:
     cluster = asking.headers.get("x-tunnel-id", "")
     return Key(cluster, asking.headers.get("x-tunnel-node", "")) if cluster else None
 

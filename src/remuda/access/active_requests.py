@@ -33,7 +33,7 @@ _AGAIN_SECONDS = 3.0  # a watch may report a deleted rule moments before the API
 _SOON_SECONDS = 0.05  # groups changes of many rules, and lets a token that expires now be expired
 
 
-class Call:
+class ActiveRequest:
     """One active request (`with`). `lasting`: it may outlive its caller's token. `why`: the reason why it was ended,
     for the audit line."""
 
@@ -103,20 +103,20 @@ class ActiveRequests:
     """Active requests. `still`: checks a known caller again; `expires`: when its token expires (wall time)."""
 
     def __init__(self, still: MayReach, expires: Callable[[Caller], float | None] = lambda caller: None) -> None:
-        self.calls: dict[Call, None] = {}
+        self.calls: dict[ActiveRequest, None] = {}
         self._still = still
         self._expires = expires
         self._tasks = Tasks()
-        self._due: set[Call] = set()
+        self._due: set[ActiveRequest] = set()
         self._checking = False
 
-    def begin(self, caller: Caller, cluster: str, *, lasting: bool) -> Call:
-        call = Call(self, caller, cluster, lasting)
+    def begin(self, caller: Caller, cluster: str, *, lasting: bool) -> ActiveRequest:
+        call = ActiveRequest(self, caller, cluster, lasting)
         if lasting:
             call.schedule_check(self._expires(caller))
         return call
 
-    def recheck(self, concerned: Callable[[Call], bool], *, twice: bool = False) -> None:
+    def recheck(self, concerned: Callable[[ActiveRequest], bool], *, twice: bool = False) -> None:
         found = {call for call in self.calls if not call.why and concerned(call)}
         if not found:
             return
@@ -139,7 +139,7 @@ class ActiveRequests:
         finally:
             self._checking = False
 
-    async def _check(self, calls: list[Call]) -> None:
+    async def _check(self, calls: list[ActiveRequest]) -> None:
         reasons: dict[tuple[str, str, str], str] = {}
         for call in calls:
             who = (call.caller.name, call.caller.token, call.cluster)
@@ -162,7 +162,7 @@ class ActiveRequests:
             elif call.lasting and call in self.calls:
                 call.schedule_check(self._expires(call.caller))
 
-    async def _why_not(self, call: Call) -> str:
+    async def _why_not(self, call: ActiveRequest) -> str:
         try:
             return await self._still(call.caller, call.cluster)
         except (Unauthorized, Forbidden) as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.access.audit import Audit, Entry, reason
+from remuda.access.audit import Audit, AuditEntry, reason
 from remuda.access.interfaces import ADMINISTRATION, Caller, Identify
 from remuda.kube.errors import StatusError, forbidden_request, no_such_path
 from remuda.kube.web import Request, Response, header_block
@@ -47,7 +47,7 @@ class Administration:
         entry.end(200)
         return Response(200, msgspec.json.encode(answer), header_block([*_HEADERS, ("Audit-Id", entry.id)]))
 
-    async def _answer(self, request: Request, entry: Entry) -> Any:
+    async def _answer(self, request: Request, entry: AuditEntry) -> Any:
         caller = entry.caller = await self._identify(request)
         verb = request.method.lower()
         if caller.clusters is not None:

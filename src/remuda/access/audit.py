@@ -41,8 +41,8 @@ class Audit:
         self._bounds = AttemptLimiter(burst=burst, per_second=per_second)
         self._unwritten = 0
 
-    def request(self, request: Request) -> Entry:
-        return Entry(request, self)
+    def request(self, request: Request) -> AuditEntry:
+        return AuditEntry(request, self)
 
     def refused(
         self,
@@ -78,7 +78,7 @@ class Audit:
         _write(line)
 
 
-class Entry:
+class AuditEntry:
     """Audit entry of one request. `end` writes it, once."""
 
     def __init__(self, request: Request, audit: Audit) -> None:

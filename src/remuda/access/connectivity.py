@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from remuda.kube import clock
 from remuda.kube.errors import StatusError
-from remuda.tunnel.session_table import Event, Key, Sessions
+from remuda.tunnel.session_table import Key, SessionEvent, Sessions
 
 _RETRY_SECONDS = 1
 _COMING_BACK_SECONDS = 30.0
@@ -69,7 +69,7 @@ class Connectivity:
             soon=clock.time() - lost.at < _COMING_BACK_SECONDS,
         )
 
-    def _session_changed(self, event: Event) -> None:
+    def _session_changed(self, event: SessionEvent) -> None:
         if not event.connected:
             self._lost[event.key.cluster] = _Lost(clock.time(), event.key.node, event.reason)
 

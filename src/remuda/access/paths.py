@@ -27,7 +27,7 @@ _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 _OPEN_ENDED = frozenset({"attach", "exec", "log", "portforward", "proxy"})  # subresources
 
 
-class Wanted(NamedTuple):
+class ClusterRequest(NamedTuple):
     cluster: str  # an id
     path: str
     query: str
@@ -37,7 +37,7 @@ class Wanted(NamedTuple):
         return f"{self.path}?{self.query}" if self.query else self.path
 
 
-class Asked(NamedTuple):
+class RequestVerb(NamedTuple):
     """Verb of a request, in Kubernetes' terms. `open_ended`: the response may take as long as there is nothing to
     send."""
 
@@ -45,7 +45,7 @@ class Asked(NamedTuple):
     open_ended: bool = False
 
 
-def judge(method: str, target: str) -> Wanted:
+def judge(method: str, target: str) -> ClusterRequest:
     """Parse a request target. Raises a StatusError that names the fault."""
     if method not in METHODS:
         raise StatusError(405, "MethodNotAllowed", f"the Kubernetes API does not support the method {method}")
@@ -61,7 +61,7 @@ def judge(method: str, target: str) -> Wanted:
     wrong = _wrong_with(path)
     if wrong:
         raise bad_request(f"the path {wrong}, so it is ambiguous")
-    return Wanted(cluster, path, query)
+    return ClusterRequest(cluster, path, query)
 
 
 def _wrong_with(path: str) -> str:
@@ -80,23 +80,23 @@ def _wrong_with(path: str) -> str:
     return ""
 
 
-def asked(method: str, wanted: Wanted) -> Asked:
+def asked(method: str, wanted: ClusterRequest) -> RequestVerb:
     """Return the verb of a request, and whether it is open-ended. For a non-resource path, the verb is the method."""
     parts = unquote_to_bytes(wanted.path).decode("utf-8", "replace").strip("/").split("/")
     prefix = {"api": 2, "apis": 3}.get(parts[0], len(parts))
     rest = parts[prefix:]
     if not rest:
-        return Asked(method.lower())
+        return RequestVerb(method.lower())
     verb = _VERBS.get(method, method.lower())
     if rest[0] == "watch" and len(rest) > 1:  # the old way to ask for one
-        return Asked("watch", True)
+        return RequestVerb("watch", True)
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _NAMESPACE_SUBRESOURCES:
         rest = rest[2:]
     if len(rest) > 1:  # one object
-        return Asked(verb, len(rest) > 2 and rest[2] in _OPEN_ENDED)
+        return RequestVerb(verb, len(rest) > 2 and rest[2] in _OPEN_ENDED)
     if verb == "get":
-        return Asked("watch", True) if _asks_to_watch(wanted.query) else Asked("list")
-    return Asked("deletecollection" if verb == "delete" else verb)
+        return RequestVerb("watch", True) if _asks_to_watch(wanted.query) else RequestVerb("list")
+    return RequestVerb("deletecollection" if verb == "delete" else verb)
 
 
 def _asks_to_watch(query: str) -> bool:

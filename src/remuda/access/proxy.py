@@ -25,11 +25,11 @@ import aiohttp
 import msgspec
 
 from remuda.access import headers, upgrades
-from remuda.access.active_requests import ActiveRequests, Call
-from remuda.access.audit import Audit, Entry, reason
+from remuda.access.active_requests import ActiveRequest, ActiveRequests
+from remuda.access.audit import Audit, AuditEntry, reason
 from remuda.access.cluster_transport import READS
 from remuda.access.interfaces import Caller, Identify, MayReach, Transport, Transports
-from remuda.access.paths import Asked, Wanted, asked, judge
+from remuda.access.paths import ClusterRequest, RequestVerb, asked, judge
 from remuda.kube.errors import StatusError, bad_request, forbidden_request, service_unavailable, too_many_requests
 from remuda.kube.http.transport import plainly
 from remuda.kube.web import STATUS_LINES, CutShort, Request, Response, Result, Sink, Stream, Upgrade, header_block
@@ -67,7 +67,7 @@ class Proxy:
         request.unhurried = True  # each wait here has its own limit, or must have none
         return self._serve(request, self._audit.request(request))
 
-    async def _serve(self, request: Request, entry: Entry) -> Result:
+    async def _serve(self, request: Request, entry: AuditEntry) -> Result:
         try:
             return await self._forward(request, entry)
         except StatusError as error:
@@ -80,7 +80,7 @@ class Proxy:
             entry.end(500, f"failed: {type(error).__name__}")
             raise
 
-    async def _forward(self, request: Request, entry: Entry) -> Result:
+    async def _forward(self, request: Request, entry: AuditEntry) -> Result:
         with ExitStack() as held:
             async with _within(_DECIDE_SECONDS, "timed out while authorizing the request"):
                 # Authenticate first, so that the audit line of a bad request names its caller.
@@ -110,7 +110,7 @@ class Proxy:
                 _check(answer.status, way)
                 return await _relay(request, answer, way, what, entry, call, held)
 
-    def _judge(self, request: Request, entry: Entry) -> tuple[Wanted, Asked]:
+    def _judge(self, request: Request, entry: AuditEntry) -> tuple[ClusterRequest, RequestVerb]:
         wanted = judge(request.method, request.target)
         what = asked(request.method, wanted)
         entry.cluster, entry.verb, entry.path = wanted.cluster, what.verb, wanted.path
@@ -128,7 +128,7 @@ class Proxy:
             if not self._waiting[cluster]:
                 del self._waiting[cluster]
 
-    async def _permit(self, entry: Entry) -> None:
+    async def _permit(self, entry: AuditEntry) -> None:
         caller, cluster = entry.caller, entry.cluster
         why_not = await self._may_reach(caller, cluster)
         if why_not:
@@ -140,7 +140,7 @@ class Proxy:
 
 
 @contextmanager
-def _interruptible(call: Call, entry: Entry, what: Asked) -> Iterator[None]:
+def _interruptible(call: ActiveRequest, entry: AuditEntry, what: RequestVerb) -> Iterator[None]:
     """Interrupt an open-ended request when its caller loses access.
 
     Any other request ends soon, and may have taken effect.
@@ -166,7 +166,12 @@ async def _within(seconds: float, otherwise: str) -> AsyncIterator[None]:
 
 
 async def _answer(
-    way: Transport, request: Request, wanted: Wanted, what: Asked, sent: list[headers.Header], body: bytes | None
+    way: Transport,
+    request: Request,
+    wanted: ClusterRequest,
+    what: RequestVerb,
+    sent: list[headers.Header],
+    body: bytes | None,
 ) -> aiohttp.ClientResponse:
     seconds = None if what.open_ended else _ANSWER_SECONDS
     try:
@@ -212,12 +217,12 @@ def _check(status: int, way: Transport) -> None:
 
 async def _upgraded(
     request: Request,
-    wanted: Wanted,
+    wanted: ClusterRequest,
     way: Transport,
     sent: list[headers.Header],
     protocol: str,
-    entry: Entry,
-    call: Call,
+    entry: AuditEntry,
+    call: ActiveRequest,
     held: ExitStack,
 ) -> Result:
     if request.content_length != 0:
@@ -243,7 +248,7 @@ class _Joined:
     """Upgraded connection to a cluster, to be joined with the caller's. It is closed too if the caller leaves
     before."""
 
-    def __init__(self, far: upgrades.FarEnd, entry: Entry, call: Call, held: ExitStack) -> None:
+    def __init__(self, far: upgrades.FarEnd, entry: AuditEntry, call: ActiveRequest, held: ExitStack) -> None:
         self._far = far
         self._entry = entry
         self._call = call
@@ -253,7 +258,7 @@ class _Joined:
         self._held.close()
 
     def accept(self, transport: object, rest: bytes) -> object:
-        near = upgrades.End(self._ended)
+        near = upgrades.JoinedConnection(self._ended)
         near.connection_made(cast(asyncio.Transport, transport))
         self._far.join(near)
         if rest:
@@ -261,7 +266,7 @@ class _Joined:
         self._call.when_ended(lambda: self._cut(near))
         return near
 
-    def _cut(self, near: upgrades.End) -> None:
+    def _cut(self, near: upgrades.JoinedConnection) -> None:
         self._far.transport.abort()
         near.transport.abort()
 
@@ -275,9 +280,9 @@ async def _relay(
     request: Request,
     answer: aiohttp.ClientResponse,
     way: Transport,
-    what: Asked,
-    entry: Entry,
-    call: Call,
+    what: RequestVerb,
+    entry: AuditEntry,
+    call: ActiveRequest,
     held: ExitStack,
 ) -> Result:
     block = _block(answer.headers.items(), entry)
@@ -306,7 +311,13 @@ class _Copy:
     """Relay of a response of unknown length. It releases its resources even if it is never run."""
 
     def __init__(
-        self, answer: aiohttp.ClientResponse, way: Transport, what: Asked, entry: Entry, call: Call, held: ExitStack
+        self,
+        answer: aiohttp.ClientResponse,
+        way: Transport,
+        what: RequestVerb,
+        entry: AuditEntry,
+        call: ActiveRequest,
+        held: ExitStack,
     ) -> None:
         self._answer = answer
         self._way = way
@@ -370,11 +381,11 @@ def _is_json(answer: aiohttp.ClientResponse) -> bool:
     return answer.status == 200 and plain and answer.content_type == "application/json"
 
 
-def _block(found: Iterable[headers.Header], entry: Entry) -> bytes:
+def _block(found: Iterable[headers.Header], entry: AuditEntry) -> bytes:
     return header_block([*headers.back(found), ("Audit-Id", entry.id)])
 
 
-def _refusal(error: StatusError, entry: Entry) -> Response:
+def _refusal(error: StatusError, entry: AuditEntry) -> Response:
     found = [*_REFUSED, ("Audit-Id", entry.id), *error.headers.items()]
     if error.code in (503, 504):
         # For discovery requests kubectl replaces the message of these codes by its own, but it shows warnings.

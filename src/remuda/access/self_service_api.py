@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.access.audit import Audit, Entry, reason
+from remuda.access.audit import Audit, AuditEntry, reason
 from remuda.access.clusters import Clusters
 from remuda.access.interfaces import OWN, Caller, Identify, MayReach
 from remuda.access.types import TOKEN, Token
@@ -55,7 +55,7 @@ class SelfServiceApi:
             raise
         return _response(code, answer, entry)
 
-    async def _answer(self, request: Request, entry: Entry) -> dict[str, Any]:
+    async def _answer(self, request: Request, entry: AuditEntry) -> dict[str, Any]:
         caller = entry.caller = await self._identify(request)
         what = (request.method, request.path)
         if what == ("GET", CLUSTERS):
@@ -103,6 +103,6 @@ def _shown(token: Token) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value}
 
 
-def _response(code: int, answer: dict[str, Any], entry: Entry, more: dict[str, str] | None = None) -> Response:
+def _response(code: int, answer: dict[str, Any], entry: AuditEntry, more: dict[str, str] | None = None) -> Response:
     headers = [*_HEADERS, ("Audit-Id", entry.id), *(more or {}).items()]
     return Response(code, msgspec.json.encode(answer), header_block(headers))

@@ -35,7 +35,7 @@ _FORM = re.compile(r"([a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?):([a-z2-7]{52})")
 _NOTHING = DIGEST_PREFIX + "0" * 64
 
 
-class Minted(msgspec.Struct, frozen=True):
+class NewToken(msgspec.Struct, frozen=True):
     """New token: `bearer` is shown once, `obj` is stored."""
 
     bearer: str
@@ -50,7 +50,7 @@ def mint(
     clusters: Sequence[str] = (),
     description: str = "",
     labels: dict[str, str] | None = None,
-) -> Minted:
+) -> NewToken:
     name = name or f"token-{random_source.letters(_ALPHABET, 8)}"
     # Not from `random_source`, which a simulation can seed.
     secret = base64.b32encode(secrets.token_bytes(32)).decode().rstrip("=").lower()
@@ -67,7 +67,7 @@ def mint(
         obj["clusterNames"] = list(clusters)
     if description:
         obj["description"] = description
-    return Minted(f"{name}:{secret}", obj)
+    return NewToken(f"{name}:{secret}", obj)
 
 
 def digest(secret: str) -> str:

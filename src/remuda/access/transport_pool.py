@@ -43,7 +43,7 @@ from remuda.runtime.outcome import Retryable
 from remuda.runtime.remote import MOST_ANSWER_BYTES
 from remuda.runtime.tasks import Tasks
 from remuda.tunnel.connector import TunnelConnector
-from remuda.tunnel.session_table import Event, Sessions
+from remuda.tunnel.session_table import SessionEvent, Sessions
 
 API = "127.0.0.1:6443"  # where a server's own API is, seen from that server
 _KEEP_SECONDS = 80.0  # there is no load balancer behind a tunnel, and API servers keep idle connections for 90 s
@@ -208,7 +208,7 @@ class TransportPool:
         if present is not None:
             present.retire(lambda closing: self._tasks.spawn(f"close the way to {cluster}", closing), now=now)
 
-    def _session_changed(self, event: Event) -> None:
+    def _session_changed(self, event: SessionEvent) -> None:
         cluster = event.key.cluster
         key = self._clusters.find(cluster)
         if key is None:

@@ -33,7 +33,7 @@ from remuda.providers.controlplane.render import tunnel as tunnel_tokens
 from remuda.providers.shared.manager_address import TUNNEL
 from remuda.providers.shared.types.controlplane import RKEControlPlane
 from remuda.runtime.caches import Caches
-from remuda.tunnel.server import Asking, Refusal, Server
+from remuda.tunnel.server import RefusalResponse, TunnelRequest, TunnelServer
 from remuda.tunnel.session_table import Key, Sessions
 
 _UNWATCHED_SECONDS = 5.0  # how long a key is cached if its Secret is not watched (no Cluster API label)
@@ -69,7 +69,7 @@ class Authorizer:
         self._admitted: dict[str, Key] = {}  # by uid of the Machine
         self._logged: dict[tuple[str, str], float] = {}
 
-    async def __call__(self, asking: Asking) -> Key | None:
+    async def __call__(self, asking: TunnelRequest) -> Key | None:
         shown = tunnel_tokens.parse(_bearer(asking))
         try:
             if shown is None:
@@ -162,7 +162,7 @@ class Authorizer:
         why = f"the tunnel of {key} requested a connection to {what}: nodes may not dial through the manager"
         self._audit.refused(address, 403, "dial", TUNNEL, why, user=f"tunnel:{key}", cluster=key.cluster)
 
-    def _audit_denial(self, asking: Asking, shown: tunnel_tokens.Shown | None, why: str) -> None:
+    def _audit_denial(self, asking: TunnelRequest, shown: tunnel_tokens.Shown | None, why: str) -> None:
         """Audit a denied tunnel. The same denial is not repeated for a while: a node retries every few seconds."""
         claims = f" that claims to be {shown.machine} of cluster {shown.cluster}" if shown is not None else ""
         address = asking.address.rpartition(":")[0] or asking.address
@@ -181,19 +181,19 @@ def _place(plane: RKEControlPlane) -> ObjectKey:
     return ObjectKey(plane.metadata.namespace, state.secret_name(plane.spec.cluster_name))
 
 
-def _bearer(asking: Asking) -> str:
+def _bearer(asking: TunnelRequest) -> str:
     scheme, _, token = asking.headers.get("authorization", "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def tunnel_handler(server: Server) -> Handler:
+def tunnel_handler(server: TunnelServer) -> Handler:
     """Return the HTTP handler that connects the tunnel's server to our HTTP front."""
 
     async def handle(request: Request) -> Result:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
         peer = request.peer
-        answer = await server.admit(Asking(request.method, headers, peer.address, peer.certificate))
-        if isinstance(answer, Refusal):
+        answer = await server.admit(TunnelRequest(request.method, headers, peer.address, peer.certificate))
+        if isinstance(answer, RefusalResponse):
             return Response(answer.status, answer.text.encode(), TEXT_HEADERS + header_block(answer.headers))
         accept: Any = answer.accept
         return Upgrade(accept, header_block(answer.headers))

@@ -23,18 +23,18 @@ _MOST_HEAD = 64 * 1024
 _MOST_BODY = 1024 * 1024  # of an answer that declines
 
 
-class Answer(NamedTuple):
+class UpgradeResponse(NamedTuple):
     status: int
     headers: list[Header]
     body: bytes
 
 
-class End(asyncio.Protocol):
+class JoinedConnection(asyncio.Protocol):
     """One of two joined connections. `ended` is called once, with the number of bytes sent to it."""
 
     def __init__(self, ended: Callable[[int], None] = lambda sent: None) -> None:
         self.transport = cast(asyncio.Transport, None)
-        self.other: End | None = None
+        self.other: JoinedConnection | None = None
         self._sent = 0
         self._ended = ended
 
@@ -77,12 +77,12 @@ class End(asyncio.Protocol):
             self.other.transport.abort()  # what was cut short must not look whole
 
 
-class FarEnd(End):
+class FarEnd(JoinedConnection):
     """Connection to the cluster, which first reads the response to the upgrade request."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self.answered: asyncio.Future[UpgradeResponse] = asyncio.get_running_loop().create_future()
         self._parser = httptools.HttpResponseParser(self)
         self._headers: list[Header] = []
         self._body = bytearray()
@@ -90,7 +90,7 @@ class FarEnd(End):
         self._head_complete = False
         self._early = b""  # what followed the head of an agreement
 
-    def join(self, near: End) -> None:
+    def join(self, near: JoinedConnection) -> None:
         """Join with the caller's connection, and copy bytes from now on."""
         self.other, near.other = near, self
         # Resume before the early data is sent: sending may pause this end again, and that must stay.
@@ -131,7 +131,7 @@ class FarEnd(End):
 
     def _resolve(self) -> None:
         if not self.answered.done():
-            self.answered.set_result(Answer(self._parser.get_status_code(), self._headers, bytes(self._body)))
+            self.answered.set_result(UpgradeResponse(self._parser.get_status_code(), self._headers, bytes(self._body)))
 
     def _fail(self, why: str) -> None:
         if not self.answered.done():
@@ -156,7 +156,7 @@ class FarEnd(End):
 
 async def ask(
     way: Transport, method: str, target: str, headers: Sequence[Header], protocol: str
-) -> tuple[FarEnd, Answer]:
+) -> tuple[FarEnd, UpgradeResponse]:
     """Request an upgrade. The caller must close the transport if it does not join the ends. Raises OSError."""
     transport, far = await way.connect(FarEnd)
     lines = [

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from remuda.agent import apply, formats, instructions, log, probes, rules
-from remuda.agent.channel import Basis
+from remuda.agent.channel import PlanRevision
 from remuda.agent.config import Config
 from remuda.agent.plan import Plan, Probe
 
@@ -24,7 +24,7 @@ class Probing:
     """Rounds of probes, one at a time, each a period after the one before it."""
 
     def __init__(self, config: Config, stop: threading.Event, tell: Callable[[int, Found | None], None]) -> None:
-        self._host = probes.Host(config.root, config.address)
+        self._host = probes.ProbedHost(config.root, config.address)
         self._stop = stop
         self._tell = tell
         self._round = 0
@@ -75,11 +75,13 @@ class Probing:
 class Periodic:
     """Periodic instructions of the plan; a newer plan's do not wait for those of an older one."""
 
-    def __init__(self, config: Config, stop: threading.Event, tell: Callable[[Basis, Records | None], None]) -> None:
+    def __init__(
+        self, config: Config, stop: threading.Event, tell: Callable[[PlanRevision, Records | None], None]
+    ) -> None:
         self._config = config
         self._stop = stop
         self._tell = tell
-        self._of: Basis | None = None  # whose are running
+        self._of: PlanRevision | None = None  # whose are running
         self._threads: list[threading.Thread] = []  # also of older plans, where one does not end
         self.all_due = False  # the plan has just been applied
         self._every = False  # it had, when the last ones began
@@ -89,7 +91,7 @@ class Periodic:
     def busy(self) -> bool:
         return self._of is not None
 
-    def run_due(self, plan: Plan, basis: Basis, records: Records) -> float | None:
+    def run_due(self, plan: Plan, basis: PlanRevision, records: Records) -> float | None:
         """Start the instructions that are due. Otherwise return the seconds until one is."""
         if basis == self._of or not plan.periodic_instructions:
             return None
@@ -106,7 +108,7 @@ class Periodic:
         thread.start()
         return None
 
-    def _run(self, plan: Plan, records: Records, basis: Basis, every: bool) -> None:
+    def _run(self, plan: Plan, records: Records, basis: PlanRevision, every: bool) -> None:
         found: Records | None = None
         try:
             found = apply.run_due(plan, records, basis.checksum, self._config, self._stop, every=every)
@@ -116,7 +118,7 @@ class Periodic:
             log.error(f"periodic instructions of plan {basis.checksum[:12]}: {error}")
         self._tell(basis, found)
 
-    def ended(self, basis: Basis, found: Records | None) -> None:
+    def ended(self, basis: PlanRevision, found: Records | None) -> None:
         """Record the end of a run. Without results the instructions could not start, for example because the disk is
         full; they are retried after a pause."""
         if basis != self._of:

@@ -14,21 +14,21 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from remuda.agent import log, rules, web
-from remuda.agent.kube import Api, ApiError, Secret
+from remuda.agent.kube import Api, ApiError, PlanSecret
 
 _LONGEST_PAUSE = 30.0
 _FIRST_PAUSE = 0.5
 _REPEAT_SECONDS = 300.0
 
 
-class Basis(NamedTuple):
+class PlanRevision(NamedTuple):
     """Secret and plan checksum that results belong to."""
 
     uid: str
     checksum: str
 
     @classmethod
-    def of(cls, secret: Secret) -> Basis:
+    def of(cls, secret: PlanSecret) -> PlanRevision:
         return cls(secret.uid, rules.checksum(secret.data.get(rules.PLAN, b"")))
 
 
@@ -48,7 +48,7 @@ class Pauses:
         return (retry_after or 0.0) + random.uniform(0, bound)  # noqa: S311
 
 
-class Complaints:
+class FailureLog:
     """Log of one failing operation: repeats the same error only after a while, and logs the recovery."""
 
     def __init__(self, what: str) -> None:
@@ -71,13 +71,15 @@ class Complaints:
 class Channel:
     """Channel to the plan Secret. `seen` is called with each new state of it, `gone` when it does not exist."""
 
-    def __init__(self, connect: Callable[[], Api], seen: Callable[[Secret], None], gone: Callable[[], None]) -> None:
+    def __init__(
+        self, connect: Callable[[], Api], seen: Callable[[PlanSecret], None], gone: Callable[[], None]
+    ) -> None:
         self._connect = connect
         self._seen = seen
         self._gone = gone
         self._changed = threading.Condition()
         self._stale = True  # there is something to read
-        self._basis: Basis | None = None
+        self._basis: PlanRevision | None = None
         self._pending: dict[str, bytes] = {}
         self._version = ""  # of the Secret as read or written last
         self._stopping = threading.Event()
@@ -98,7 +100,7 @@ class Channel:
             self._stopping.set()
             self._changed.notify_all()
 
-    def write(self, basis: Basis, changes: Mapping[str, bytes]) -> None:
+    def write(self, basis: PlanRevision, changes: Mapping[str, bytes]) -> None:
         """Write these changes, instead of those that are still pending."""
         with self._changed:
             self._basis, self._pending = basis, dict(changes)
@@ -107,9 +109,9 @@ class Channel:
     # Reading and writing
 
     def _sync(self) -> None:
-        pauses, complaints = Pauses(), Complaints("the plan Secret")
+        pauses, complaints = Pauses(), FailureLog("the plan Secret")
         api: Api | None = None
-        secret: Secret | None = None
+        secret: PlanSecret | None = None
         while not self._stopping.is_set():
             try:
                 api = api or self._connect()
@@ -131,7 +133,9 @@ class Channel:
                 complaints.trouble(str(error))
                 self._stopping.wait(pauses.next(error.retry_after))
             except Exception as error:  # whatever it is, the agent goes on
-                complaints.trouble(str(error) if isinstance(error, (web.Unreachable, ValueError)) else repr(error))
+                complaints.trouble(
+                    str(error) if isinstance(error, (web.ServerUnreachable, ValueError)) else repr(error)
+                )
                 if api is not None:
                     api.close()
                 api = None  # servers and authorities may have been added
@@ -139,7 +143,7 @@ class Channel:
         if api is not None:
             api.close()
 
-    def _read_or_write(self, api: Api, secret: Secret | None) -> Secret | None:
+    def _read_or_write(self, api: Api, secret: PlanSecret | None) -> PlanSecret | None:
         """Wait for work; then read or write the Secret once."""
         with self._changed:
             self._changed.wait_for(lambda: self._stale or self._pending or self._stopping.is_set())
@@ -161,7 +165,7 @@ class Channel:
             basis, changes = self._basis, dict(self._pending)
         if not changes:
             return secret
-        if basis != Basis.of(secret) or rules.is_superseded(secret.data, changes):
+        if basis != PlanRevision.of(secret) or rules.is_superseded(secret.data, changes):
             self._drop(changes)
             return secret
         found = api.write(secret, changes)
@@ -169,7 +173,7 @@ class Channel:
         self._accept(found)
         return found
 
-    def _accept(self, found: Secret) -> None:
+    def _accept(self, found: PlanSecret) -> None:
         if found.version != self._version:
             self._version = found.version
             self._seen(found)
@@ -202,7 +206,7 @@ class Channel:
     # Watching
 
     def _watch(self) -> None:
-        pauses, complaints = Pauses(), Complaints("the watch of the plan Secret")
+        pauses, complaints = Pauses(), FailureLog("the watch of the plan Secret")
         api: Api | None = None
         version = ""
         while not self._stopping.is_set():
@@ -222,7 +226,9 @@ class Channel:
                 version = ""
                 self._stopping.wait(pauses.next(error.retry_after))
             except Exception as error:
-                complaints.trouble(str(error) if isinstance(error, (web.Unreachable, ValueError)) else repr(error))
+                complaints.trouble(
+                    str(error) if isinstance(error, (web.ServerUnreachable, ValueError)) else repr(error)
+                )
                 api, version = None, ""
                 self._stopping.wait(pauses.next())
 

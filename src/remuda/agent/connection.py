@@ -17,7 +17,7 @@ from remuda.agent import formats, log, web, yaml_subset
 from remuda.agent.config import ConfigError, read_private
 
 
-class Identity(NamedTuple):
+class AgentConnection(NamedTuple):
     """Addresses of the server, and the agent's credentials for it."""
 
     servers: tuple[str, ...]
@@ -28,11 +28,11 @@ class Identity(NamedTuple):
     secret: str
 
 
-def load(path: str, servers_directory: str = "") -> Identity:
+def load(path: str, servers_directory: str = "") -> AgentConnection:
     return with_more(parse(read_private(path)), servers_directory)
 
 
-def parse(content: bytes) -> Identity:
+def parse(content: bytes) -> AgentConnection:
     try:
         found = formats.parse_json(content)
     except ValueError:
@@ -45,7 +45,7 @@ def parse(content: bytes) -> Identity:
     return _identity(found["kubeConfig"], found["namespace"], found["secretName"])
 
 
-def _identity(kubeconfig: str, namespace: str, secret: str) -> Identity:
+def _identity(kubeconfig: str, namespace: str, secret: str) -> AgentConnection:
     try:
         config = yaml_subset.load(kubeconfig)
         chosen = _named(config["contexts"], config["current-context"])["context"]
@@ -69,7 +69,7 @@ def _identity(kubeconfig: str, namespace: str, secret: str) -> Identity:
         raise ConfigError("the kubeconfig of the connection info has neither a token nor a client certificate")
     if not server.startswith("https://"):
         raise ConfigError("the server of the kubeconfig is not https")
-    return Identity((server,), authority, token, certificate, namespace, secret)
+    return AgentConnection((server,), authority, token, certificate, namespace, secret)
 
 
 def _named(items: Any, name: str) -> Any:
@@ -92,7 +92,7 @@ def _pem(part: dict[str, Any], key: str) -> str:
         return file.read()
 
 
-def with_more(identity: Identity, folder: str) -> Identity:
+def with_more(identity: AgentConnection, folder: str) -> AgentConnection:
     """Add the servers and authorities that plans have delivered. Unreadable files are logged and ignored."""
     servers, authorities = list(identity.servers), [identity.ca_pem]
     try:

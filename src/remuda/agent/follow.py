@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 from remuda.agent import apply, formats, instructions, interlock, log, rules
 from remuda.agent.background import Periodic, Probing
-from remuda.agent.channel import Basis, Channel
+from remuda.agent.channel import Channel, PlanRevision
 from remuda.agent.config import Config
 from remuda.agent.journal import Journal, Run
-from remuda.agent.kube import Api, Secret
+from remuda.agent.kube import Api, PlanSecret
 from remuda.agent.plan import Plan, PlanError, parse
 
 _LONGEST_REST = 60.0
@@ -31,7 +31,7 @@ _FINAL_WRITE_SECONDS = 2.0
 class _Application(NamedTuple):
     """A run of a plan that is under way."""
 
-    basis: Basis
+    basis: PlanRevision
     run: Run
     began: float
     stop: threading.Event
@@ -50,8 +50,8 @@ class Follower:
         self._wake: list[float] = []  # seconds from the present pass
         self._exchange: Callable[[], None] | None = None  # replaces this program as soon as nothing runs
 
-        self._secret: Secret | None = None
-        self._basis: Basis | None = None
+        self._secret: PlanSecret | None = None
+        self._basis: PlanRevision | None = None
         self._results: dict[str, bytes] = {}  # not yet in the Secret
         self._written: dict[str, bytes] = {}  # the results that were passed to the channel
         self._plan: Plan | None = None
@@ -133,8 +133,8 @@ class Follower:
 
     # What happens
 
-    def _on_secret(self, secret: Secret) -> None:
-        basis = Basis.of(secret)
+    def _on_secret(self, secret: PlanSecret) -> None:
+        basis = PlanRevision.of(secret)
         if self._secret is not None and secret.uid != self._secret.uid:
             log.info("the plan Secret was recreated")
         if basis != self._basis:
@@ -148,7 +148,7 @@ class Follower:
         self._written = dict(self._results)
         self._probing.period = rules.probe_period(secret.data, self._probing.period)
 
-    def _begin(self, basis: Basis, data: Mapping[str, bytes]) -> None:
+    def _begin(self, basis: PlanRevision, data: Mapping[str, bytes]) -> None:
         """Begin with another plan or another Secret."""
         self._basis, self._results = basis, {}
         self._records = self._reported = None
@@ -291,7 +291,7 @@ class Follower:
 
     # Periodic instructions and probes
 
-    def _on_periodic(self, basis: Basis, records: formats.Json | None) -> None:
+    def _on_periodic(self, basis: PlanRevision, records: formats.Json | None) -> None:
         self._periodic.ended(basis, records)
         if basis == self._basis and records is not None:
             self._records = records

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from remuda.agent import disk, interlock, layout, program, service, supervise
 from remuda.agent.config import Config, ConfigError, render
-from remuda.agent.registration import InstallError, Registration, flag, say, wanted
+from remuda.agent.registration import AgentRegistration, InstallError, flag, say, wanted
 
 # system-agent's installer waits as long: 59 times 5 s.
 _ACTIVE_SECONDS = 295.0
@@ -54,7 +54,7 @@ class _Installation:
         say("the agent is installed and running")
 
     def _register(self) -> bytes:
-        return Registration(self._wanted, self._layout, self._environment).connection_info()
+        return AgentRegistration(self._wanted, self._layout, self._environment).connection_info()
 
     def _wait_for_plans(self) -> None:
         """Wait until no plan is being applied, so that none is interrupted."""

@@ -119,7 +119,7 @@ def _environment(
     return variables
 
 
-class Kept:
+class BoundedOutput:
     """The beginning and the end of a stream, however long it is."""
 
     def __init__(self, most: int = MOST_OUTPUT) -> None:
@@ -159,7 +159,7 @@ class _Run:
         self._name = instruction.name or "without a name"
         self._seconds = seconds
         self._stop = stop
-        self._streams = {"stdout": Kept(), "stderr": Kept()}
+        self._streams = {"stdout": BoundedOutput(), "stderr": BoundedOutput()}
         self._logged = 0
 
     def result(self) -> Result:

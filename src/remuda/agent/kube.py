@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from remuda.agent import AgentError, formats, web
-from remuda.agent.connection import Identity
+from remuda.agent.connection import AgentConnection
 
 _SECONDS = 15.0
 _WATCH_SECONDS = (240, 360)
@@ -38,7 +38,7 @@ class ApiError(AgentError):
         self.retry_after = retry_after
 
 
-class Secret(NamedTuple):
+class PlanSecret(NamedTuple):
     uid: str
     version: str
     data: Mapping[str, bytes]
@@ -48,7 +48,7 @@ class Secret(NamedTuple):
 class Api:
     """Client for the plan Secret; used by one thread."""
 
-    def __init__(self, identity: Identity, trust: ssl.SSLContext | None = None) -> None:
+    def __init__(self, identity: AgentConnection, trust: ssl.SSLContext | None = None) -> None:
         self._identity = identity
         self._trust = trust or trust_of(identity)
         self._server_index = 0
@@ -68,10 +68,10 @@ class Api:
 
     # The Secret
 
-    def get(self) -> Secret:
+    def get(self) -> PlanSecret:
         return _secret(self._ask("GET", f"{self._path}/{quote(self._identity.secret)}"))
 
-    def write(self, base: Secret, changes: Mapping[str, bytes]) -> Secret:
+    def write(self, base: PlanSecret, changes: Mapping[str, bytes]) -> PlanSecret:
         """Write keys. Raises ApiError 409 if the Secret has changed since `base`."""
         data = {key: base64.b64encode(value).decode() for key, value in changes.items()}
         path = f"{self._path}/{quote(self._identity.secret)}"
@@ -104,7 +104,7 @@ class Api:
             for value in _values(response):
                 yield _event(value)
         except (OSError, http.client.HTTPException) as error:
-            raise web.Unreachable(f"the watch at {self.server} was interrupted: {web.describe(error)}") from None
+            raise web.ServerUnreachable(f"the watch at {self.server} was interrupted: {web.describe(error)}") from None
         finally:
             connection.close()
 
@@ -125,7 +125,7 @@ class Api:
                 if kept is not None and not web.is_late(error):
                     continue
                 self._server_index += 1
-                raise web.Unreachable(f"{self.server}: {web.describe(error)}") from None
+                raise web.ServerUnreachable(f"{self.server}: {web.describe(error)}") from None
             self._kept = connection
             self._note(answer.headers)
             if answer.code < 300:
@@ -147,14 +147,14 @@ class Api:
         except (OSError, http.client.HTTPException, AttributeError) as error:
             connection.close()
             self._server_index += 1
-            raise web.Unreachable(f"{self.server}: {web.describe(error)}") from None
+            raise web.ServerUnreachable(f"{self.server}: {web.describe(error)}") from None
         self._note({"date": response.getheader("Date") or ""})
         return connection, response
 
     def _connect(self, seconds: float) -> http.client.HTTPSConnection:
         try:
             return web.connect(web.parse(self.server), self._trust, seconds)
-        except web.Unreachable:
+        except web.ServerUnreachable:
             self._server_index += 1  # the next attempt goes to the next server
             raise
 
@@ -169,12 +169,12 @@ class Api:
 
     def _refusal(self, response: http.client.HTTPResponse) -> ApiError:
         headers = {name.lower(): value for name, value in response.getheaders()}
-        error = self._error(web.Answer(response.status, headers, response.read(1 << 16)))
+        error = self._error(web.HttpResponse(response.status, headers, response.read(1 << 16)))
         if response.status >= 500:
             self._server_index += 1
         return error
 
-    def _error(self, answer: web.Answer) -> ApiError:
+    def _error(self, answer: web.HttpResponse) -> ApiError:
         try:
             said = formats.parse_json(answer.content).get("message") or ""
         except (ValueError, AttributeError):
@@ -187,12 +187,12 @@ class Api:
         return ApiError(answer.code, text, _seconds(answer.headers.get("retry-after", "")))
 
 
-def _secret(content: bytes) -> Secret:
+def _secret(content: bytes) -> PlanSecret:
     try:
         found = formats.parse_json(content)
         metadata = found["metadata"]
         data = {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
-        return Secret(metadata["uid"], metadata["resourceVersion"], data, found)
+        return PlanSecret(metadata["uid"], metadata["resourceVersion"], data, found)
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ApiError(0, "the server's answer is not a Secret") from None
 
@@ -204,7 +204,7 @@ def _values(response: io.BufferedIOBase) -> Iterator[Any]:
         piece = response.read1(_PIECE)
         if not piece:
             if text:
-                raise web.Unreachable("the watch ended in the middle of an event")
+                raise web.ServerUnreachable("the watch ended in the middle of an event")
             return
         try:
             text = (text + characters.decode(piece)).lstrip()
@@ -226,8 +226,8 @@ def _may_go_on(text: str, error: json.JSONDecodeError) -> bool:
     return error.msg.startswith("Unterminated string") or error.pos >= len(text) - _LONGEST_TOKEN
 
 
-def _no_event() -> web.Unreachable:
-    return web.Unreachable("the watch returned an invalid event")
+def _no_event() -> web.ServerUnreachable:
+    return web.ServerUnreachable("the watch returned an invalid event")
 
 
 def _event(event: Any) -> tuple[str, str]:
@@ -247,7 +247,7 @@ def _seconds(text: str) -> float | None:
         return None
 
 
-def trust_of(identity: Identity) -> ssl.SSLContext:
+def trust_of(identity: AgentConnection) -> ssl.SSLContext:
     trust = web.context(identity.ca_pem)
     if identity.client_certificate:
         _load_certificate(trust, identity.client_certificate)

@@ -14,7 +14,7 @@ DIRECTORY = "/etc/rancher/agent"
 VAR = "/var/lib/rancher/agent"
 
 
-class Layout(NamedTuple):
+class AgentLayout(NamedTuple):
     root: str  # of a host that is a folder; empty: this machine
     address: str
     etc: str
@@ -67,7 +67,7 @@ class Layout(NamedTuple):
         return found
 
 
-def of(environment: Mapping[str, str]) -> Layout:
+def of(environment: Mapping[str, str]) -> AgentLayout:
     root = environment.get("REMUDA_HOST_ROOT") or ""
     root = os.path.abspath(root) if root else ""
     etc = environment.get("CATTLE_AGENT_CONFIG_DIR") or DIRECTORY
@@ -77,7 +77,7 @@ def of(environment: Mapping[str, str]) -> Layout:
     prefix = environment.get("CATTLE_AGENT_BIN_PREFIX") or ""
     if not prefix:
         prefix = "/usr/local" if root or _is_writable("/usr/local/bin") else "/opt/remuda-agent"
-    return Layout(
+    return AgentLayout(
         root=root,
         address=environment.get("REMUDA_HOST_ADDRESS") or "",
         etc=_below(root, etc),

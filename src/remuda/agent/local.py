@@ -73,7 +73,7 @@ def _follow_one(path: str, content: bytes, config: Config, stop: threading.Event
         records = apply.run_due(plan, records, checksum, config, stop, every=changed)
         after["periodicOutput"] = base64.b64encode(formats.pack(records)).decode()
     if plan.probes:
-        found = probes.look(plan.probes, probes.Host(config.root, config.address), stop, delayed=changed) or {}
+        found = probes.look(plan.probes, probes.ProbedHost(config.root, config.address), stop, delayed=changed) or {}
         before = position.get("probeStatus") or {}
         after["probeStatus"] = {
             name: rules.probed(before.get(name) or {}, plan.probes[name], well) for name, well in found.items()

@@ -24,12 +24,14 @@ _MOST_REDIRECTS = 10
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
-class Host(NamedTuple):
+class ProbedHost(NamedTuple):
     root: str = ""
     address: str = ""
 
 
-def look(probes: Mapping[str, Probe], host: Host, stop: threading.Event, *, delayed: bool) -> dict[str, bool] | None:
+def look(
+    probes: Mapping[str, Probe], host: ProbedHost, stop: threading.Event, *, delayed: bool
+) -> dict[str, bool] | None:
     """Run all probes and return whether each one succeeded; None when stopped.
 
     `delayed`: a plan was just applied, so each probe waits for its initial delay.
@@ -46,13 +48,13 @@ def look(probes: Mapping[str, Probe], host: Host, stop: threading.Event, *, dela
     return None if stop.is_set() else {name: not found.get(name, "no result") for name in probes}
 
 
-def _look_into(probe: Probe, host: Host, stop: threading.Event, delayed: bool, found: dict[str, str]) -> None:
+def _look_into(probe: Probe, host: ProbedHost, stop: threading.Event, delayed: bool, found: dict[str, str]) -> None:
     if delayed and probe.initial_delay_seconds > 0 and stop.wait(probe.initial_delay_seconds):
         return
     found[probe.name] = trouble(probe, host)
 
 
-def trouble(probe: Probe, host: Host) -> str:
+def trouble(probe: Probe, host: ProbedHost) -> str:
     """Return why the probe fails; empty when it succeeds."""
     try:
         url = probe.url
@@ -75,7 +77,7 @@ def trouble(probe: Probe, host: Host) -> str:
         return text
 
 
-def _ask(place: web.Place, trust: ssl.SSLContext | None, host: Host, seconds: float) -> tuple[int, str]:
+def _ask(place: web.ServerUrl, trust: ssl.SSLContext | None, host: ProbedHost, seconds: float) -> tuple[int, str]:
     there = host.address if host.address and place.host in _LOOPBACK else place.host
     sock: socket.socket = socket.create_connection((there, place.port), seconds)
     try:
@@ -91,14 +93,14 @@ def _ask(place: web.Place, trust: ssl.SSLContext | None, host: Host, seconds: fl
         sock.close()
 
 
-def _joined(place: web.Place, location: str) -> str:
+def _joined(place: web.ServerUrl, location: str) -> str:
     from urllib.parse import urljoin
 
     name = f"[{place.host}]" if ":" in place.host else place.host
     return urljoin(f"{place.scheme}://{name}:{place.port}{place.path}", location)
 
 
-def _trust(probe: Probe, host: Host) -> ssl.SSLContext:
+def _trust(probe: Probe, host: ProbedHost) -> ssl.SSLContext:
     trust = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if probe.insecure:
         trust.check_hostname = False

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 from remuda.agent import AgentError, connection, disk, formats, web
 from remuda.agent.config import ConfigError
 from remuda.agent.kube import Api, ApiError
-from remuda.agent.layout import Layout
+from remuda.agent.layout import AgentLayout
 
 _T = TypeVar("_T")
 
@@ -39,7 +39,7 @@ def say(text: str) -> None:
     print(f"remuda-agent: {text}", flush=True)
 
 
-class Wanted(NamedTuple):
+class RegistrationOptions(NamedTuple):
     server: str
     token: str
     ca_checksum: str
@@ -49,8 +49,8 @@ class Wanted(NamedTuple):
     instruction_timeout: int  # seconds; 0: none
 
 
-def wanted(environment: Mapping[str, str]) -> Wanted:
-    found = Wanted(
+def wanted(environment: Mapping[str, str]) -> RegistrationOptions:
+    found = RegistrationOptions(
         server=(environment.get("CATTLE_SERVER") or "").rstrip("/"),
         token=environment.get("CATTLE_TOKEN") or "",
         ca_checksum=(environment.get("CATTLE_CA_CHECKSUM") or "").lower(),
@@ -87,8 +87,8 @@ def _seconds(environment: Mapping[str, str], name: str, default: float) -> float
     return found
 
 
-class Registration:
-    def __init__(self, asked: Wanted, layout: Layout, environment: Mapping[str, str]) -> None:
+class AgentRegistration:
+    def __init__(self, asked: RegistrationOptions, layout: AgentLayout, environment: Mapping[str, str]) -> None:
         self._wanted = asked
         self._layout = layout
         self._environment = environment
@@ -136,7 +136,7 @@ class Registration:
         try:
             connection.parse(content)
         except ConfigError as error:
-            raise web.Unreachable(f"{self._wanted.server}: {error}") from None
+            raise web.ServerUnreachable(f"{self._wanted.server}: {error}") from None
         return content
 
     def _headers(self) -> dict[str, str]:
@@ -174,7 +174,7 @@ class Registration:
             return None
         try:
             _try(Api(connection.parse(content)))
-        except (ConfigError, RegistrationRefused, web.Unreachable):
+        except (ConfigError, RegistrationRefused, web.ServerUnreachable):
             return None
         return content
 
@@ -185,7 +185,7 @@ class Registration:
         while True:
             try:
                 return act()
-            except web.Unreachable as error:
+            except web.ServerUnreachable as error:
                 trouble, pause = str(error), _PAUSE_SECONDS
                 refused_since = time.monotonic()
                 if time.monotonic() > self._until:
@@ -207,12 +207,12 @@ def _try(api: Api) -> None:
     except ApiError as error:
         if error.code in (401, 403, 404):
             raise RegistrationRefused(str(error)) from None
-        raise web.Unreachable(str(error)) from None
+        raise web.ServerUnreachable(str(error)) from None
     finally:
         api.close()
 
 
-def _successful(url: str, trust: ssl.SSLContext, headers: Mapping[str, str], seconds: float) -> web.Answer:
+def _successful(url: str, trust: ssl.SSLContext, headers: Mapping[str, str], seconds: float) -> web.HttpResponse:
     answer = web.get(url, trust, headers, seconds=seconds)
     if answer.code == 200:
         return answer
@@ -221,7 +221,7 @@ def _successful(url: str, trust: ssl.SSLContext, headers: Mapping[str, str], sec
     skew = web.skew_in_words(web.skew(answer.headers, time.time()))
     if 400 <= answer.code < 500 and answer.code not in (408, 425, 429):
         raise RegistrationRefused(text + (f"; {skew}" if skew else ""))
-    raise web.Unreachable(text)
+    raise web.ServerUnreachable(text)
 
 
 def _message(words: str) -> str:

@@ -58,7 +58,7 @@ MOST_MESSAGE = 4 << 10
 _MOST_SECRET = (1 << 20) - (64 << 10)  # of all values together; the rest is room for others
 
 
-class Verdict(NamedTuple):
+class ApplyDecision(NamedTuple):
     """Decision whether to apply the plan now, and as which attempt. If not now: in how many seconds; None means not
     before the Secret changes.
 
@@ -84,31 +84,31 @@ def checksum(plan: bytes) -> str:
     return hashlib.sha256(plan).hexdigest()
 
 
-def verdict(data: Data, now: float) -> Verdict:
+def verdict(data: Data, now: float) -> ApplyDecision:
     return _by_state(data) if data.get(STATE) else _by_checksum(data, now)
 
 
-def _by_state(data: Data) -> Verdict:
+def _by_state(data: Data) -> ApplyDecision:
     state, revision = text(data, STATE), number(data, REVISION, 0)
     if state == PENDING:
-        return Verdict(False, claim=True, attempt_id=f"revision-{revision + 1}")
+        return ApplyDecision(False, claim=True, attempt_id=f"revision-{revision + 1}")
     if state == IN_PROGRESS:
-        return Verdict(True, attempt_id=f"revision-{revision}")  # each run that is asked for is a first attempt
-    return Verdict(False)
+        return ApplyDecision(True, attempt_id=f"revision-{revision}")  # each run that is asked for is a first attempt
+    return ApplyDecision(False)
 
 
-def _by_checksum(data: Data, now: float) -> Verdict:
+def _by_checksum(data: Data, now: float) -> ApplyDecision:
     if text(data, APPLIED_CHECKSUM) == checksum(data[PLAN]):
-        return Verdict(False)
+        return ApplyDecision(False)
     failures = _failures_of_this_plan(data)
-    run = Verdict(True, attempt=failures + 1, attempt_id=f"attempt-{failures + 1}")
+    run = ApplyDecision(True, attempt=failures + 1, attempt_id=f"attempt-{failures + 1}")
     if not failures:
         return run
     most = number(data, MAX_FAILURES, -1)
     if most >= 0 and failures >= most:
-        return Verdict(False)
+        return ApplyDecision(False)
     left = _left(text(data, LAST_APPLY), RETRY_SECONDS, now)
-    return Verdict(False, left) if left > 0 else run
+    return ApplyDecision(False, left) if left > 0 else run
 
 
 def _failures_of_this_plan(data: Data) -> int:

@@ -84,7 +84,7 @@ class _Connector:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._identity: connection.Identity | None = None
+        self._identity: connection.AgentConnection | None = None
         self._trust: ssl.SSLContext | None = None
         self._lock = threading.Lock()
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from remuda.agent import disk, layout, program, supervise
-from remuda.agent.layout import Layout
+from remuda.agent.layout import AgentLayout
 
 if TYPE_CHECKING:
     from remuda.agent.folder_host import Units
@@ -29,7 +29,7 @@ def systemctl(*arguments: str, check: bool = True) -> bool:
     return done.returncode == 0
 
 
-def unit(place: Layout, environment: Mapping[str, str]) -> str:
+def unit(place: AgentLayout, environment: Mapping[str, str]) -> str:
     level = environment.get("CATTLE_AGENT_LOGLEVEL") or "info"
     command = " ".join(_quoted(word) for word in program.command(place.program, "run", *place.arguments()))
     return f"""[Unit]
@@ -76,7 +76,7 @@ def _quoted_value(value: str) -> str:
     return f'"{value}"'
 
 
-def uninstall_script(place: Layout) -> str:
+def uninstall_script(place: AgentLayout) -> str:
     """Return the uninstall script, which contains the paths of this agent."""
     given = {
         "REMUDA_HOST_ROOT": place.root,
@@ -120,7 +120,7 @@ def uninstall(environment: Mapping[str, str], units: Units | None = None) -> int
     return 0
 
 
-def _end_tunnel(place: Layout, units: Units | None) -> None:
+def _end_tunnel(place: AgentLayout, units: Units | None) -> None:
     """Remove the tunnel's service, and the folder with its token, whose path only the unit file contains."""
     text = (disk.read(place.tunnel_unit_file) or b"").decode("utf-8", "replace")
     if not text:

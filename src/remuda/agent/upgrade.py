@@ -56,7 +56,7 @@ def look(config: Config, path: str) -> bytes | None:
     for server in identity.servers:
         try:
             return _look_at(server, trust, own)
-        except (web.Unreachable, ValueError) as error:
+        except (web.ServerUnreachable, ValueError) as error:
             troubles.append(str(error))
     raise ValueError("; ".join(troubles))
 

@@ -27,24 +27,24 @@ _NOT_YET_VALID, _EXPIRED = 9, 10  # OpenSSL's codes
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-class Unreachable(AgentError):
+class ServerUnreachable(AgentError):
     """No answer; the text says what was tried and why it failed."""
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     code: int
     headers: Mapping[str, str]  # names in lower case
     content: bytes
 
 
-class Place(NamedTuple):
+class ServerUrl(NamedTuple):
     scheme: str
     host: str
     port: int
     path: str
 
 
-def parse(url: str) -> Place:
+def parse(url: str) -> ServerUrl:
     """Raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -52,7 +52,7 @@ def parse(url: str) -> Place:
     path = parts.path or "/"
     if parts.query:
         path += "?" + parts.query
-    return Place(parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), path)
+    return ServerUrl(parts.scheme, parts.hostname, parts.port or (443 if parts.scheme == "https" else 80), path)
 
 
 def context(ca_pem: str | None) -> ssl.SSLContext:
@@ -69,7 +69,7 @@ def context(ca_pem: str | None) -> ssl.SSLContext:
     return made
 
 
-def connect(place: Place, trust: ssl.SSLContext, seconds: float) -> http.client.HTTPSConnection:
+def connect(place: ServerUrl, trust: ssl.SSLContext, seconds: float) -> http.client.HTTPSConnection:
     """Open a connection. Each wait on it is limited to `seconds`."""
     proxy = proxy_for(place, os.environ)
     if proxy is None:
@@ -82,7 +82,7 @@ def connect(place: Place, trust: ssl.SSLContext, seconds: float) -> http.client.
         keep_alive(connection.sock)
     except (OSError, http.client.HTTPException) as error:
         connection.close()
-        raise Unreachable(f"{place.host}:{place.port}: {describe(error, place)}") from None
+        raise ServerUnreachable(f"{place.host}:{place.port}: {describe(error, place)}") from None
     return connection
 
 
@@ -102,7 +102,7 @@ def exchange(
     headers: Mapping[str, str],
     body: bytes | None = None,
     most: int = 16 << 20,
-) -> Answer:
+) -> HttpResponse:
     """Send one request on an open connection, which can be used again afterwards."""
     connection.request(method, path, body=body, headers={"User-Agent": USER_AGENT, **headers})
     response = connection.getresponse()
@@ -111,27 +111,29 @@ def exchange(
         chunk = response.read(_CHUNK)  # Python 3.9 allocates the requested size at once
         if not chunk:
             headers_there = {name.lower(): value for name, value in response.getheaders()}
-            return Answer(response.status, headers_there, bytes(content))
+            return HttpResponse(response.status, headers_there, bytes(content))
         content += chunk
     connection.close()
-    raise Unreachable(f"the answer is larger than {most} bytes")
+    raise ServerUnreachable(f"the answer is larger than {most} bytes")
 
 
-def get(url: str, trust: ssl.SSLContext, headers: Mapping[str, str], *, seconds: float, most: int = 16 << 20) -> Answer:
+def get(
+    url: str, trust: ssl.SSLContext, headers: Mapping[str, str], *, seconds: float, most: int = 16 << 20
+) -> HttpResponse:
     """Send one GET request on a new connection."""
     place = parse(url)
     if place.scheme != "https":
-        raise Unreachable(f"{url} is not https")
+        raise ServerUnreachable(f"{url} is not https")
     connection = connect(place, trust, seconds)
     try:
         return exchange(connection, "GET", place.path, headers, most=most)
     except (OSError, http.client.HTTPException) as error:
-        raise Unreachable(f"{place.host}:{place.port}: {describe(error, place)}") from None
+        raise ServerUnreachable(f"{place.host}:{place.port}: {describe(error, place)}") from None
     finally:
         connection.close()
 
 
-def describe(error: BaseException, place: Place | None = None) -> str:
+def describe(error: BaseException, place: ServerUrl | None = None) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         text = f"cannot verify its certificate: {error.verify_message}"
         if error.verify_code in (_NOT_YET_VALID, _EXPIRED) and place is not None:
@@ -184,7 +186,7 @@ def http_date(date: str) -> float | None:
         return None
 
 
-def _clock_of(place: Place) -> str:
+def _clock_of(place: ServerUrl) -> str:
     now = time.time()
     here = time.strftime("this host's clock says %Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     try:
@@ -196,7 +198,7 @@ def _clock_of(place: Place) -> str:
             answer = exchange(connection, "GET", "/healthz", {}, most=1 << 16)
         finally:
             connection.close()
-    except (OSError, http.client.HTTPException, Unreachable):
+    except (OSError, http.client.HTTPException, ServerUnreachable):
         return here
     return skew_in_words(skew(answer.headers, now)) or here
 
@@ -204,7 +206,7 @@ def _clock_of(place: Place) -> str:
 # Proxies
 
 
-def proxy_for(place: Place, environment: Mapping[str, str]) -> Place | None:
+def proxy_for(place: ServerUrl, environment: Mapping[str, str]) -> ServerUrl | None:
     url = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or ""
     if not url or place.scheme != "https":
         return None
@@ -213,4 +215,4 @@ def proxy_for(place: Place, environment: Mapping[str, str]) -> Place | None:
     try:
         return parse(url if "://" in url else f"http://{url}")
     except ValueError:
-        raise Unreachable("HTTPS_PROXY is not a URL") from None
+        raise ServerUnreachable("HTTPS_PROXY is not a URL") from None

@@ -41,7 +41,7 @@ from remuda.providers.machine.leaks import Found, Place
 from remuda.providers.shared.manager_address import TUNNEL, Site
 from remuda.runtime.manager import Manager
 from remuda.runtime.remote import RemoteClusters
-from remuda.tunnel.server import Server
+from remuda.tunnel.server import TunnelServer
 from remuda.tunnel.session_table import Sessions
 
 _MOST_DRIVERS = 100
@@ -76,7 +76,7 @@ class AccessServices:
         self.sessions = Sessions()
         self.clusters = Clusters(manager.caches)
         authorizer = Authorizer(manager.client, manager.caches, self.clusters, self.sessions, self.audit)
-        self._tunnels = tunnel_handler(Server(authorizer, self.sessions, refused=authorizer.refused_to_dial))
+        self._tunnels = tunnel_handler(TunnelServer(authorizer, self.sessions, refused=authorizer.refused_to_dial))
         self.transports = TransportPool(
             manager.client, manager.caches, self.clusters, self.sessions, own_url=site.server_url
         )

@@ -18,11 +18,11 @@ import threading
 import time
 from typing import Any
 
-from remuda.tunnel.allow import Allow, Target, at, parse_target
-from remuda.tunnel.client import Client, Status, TunnelSettings, Waits
+from remuda.tunnel.allow import Allow, DialTarget, at, parse_target
+from remuda.tunnel.client import ReconnectDelays, Status, TunnelClient, TunnelSettings
 from remuda.tunnel.local_readiness import WaitFor
 from remuda.tunnel.mux import Timing
-from remuda.tunnel.streams import Limits
+from remuda.tunnel.streams import StreamLimits
 from remuda.tunnel.websocket_client import parse
 
 _KNOWN = {
@@ -55,8 +55,10 @@ def load(path: str) -> TunnelSettings:
             allow=Allow(_typed(found, "allow", list, []), loopback),
             wait_for=_wait_for(path, found, loopback),
             timing=Timing(**_numbers(found, "timing", Timing._fields)),
-            limits=Limits(**{name: int(value) for name, value in _numbers(found, "limits", Limits._fields).items()}),
-            waits=Waits(**_numbers(found, "waits", Waits._fields)),
+            limits=StreamLimits(
+                **{name: int(value) for name, value in _numbers(found, "limits", StreamLimits._fields).items()}
+            ),
+            waits=ReconnectDelays(**_numbers(found, "waits", ReconnectDelays._fields)),
         )
     except ConfigError:
         raise
@@ -87,7 +89,7 @@ def _wait_for(path: str, found: dict[str, Any], loopback: str) -> WaitFor | None
             return WaitFor(at(parse_target(network, address), loopback))
         place = parse(value)
         return WaitFor(
-            at(Target("tcp", place.host, place.port), loopback), value, _texts(path, found, "wait_for_authorities")
+            at(DialTarget("tcp", place.host, place.port), loopback), value, _texts(path, found, "wait_for_authorities")
         )
     except ValueError as error:
         raise ConfigError(f"wait_for: {error}; write it like tcp/127.0.0.1:6443") from None
@@ -171,7 +173,7 @@ def main(arguments: list[str]) -> int:
         return 1
     # Block the signals and wait for them below: a handler could run while its own thread holds a lock.
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
-    client = Client(lambda: load(path), _StatusReporter(status_file).report, _reset_watchdog)
+    client = TunnelClient(lambda: load(path), _StatusReporter(status_file).report, _reset_watchdog)
     ended = threading.Event()
     runner = threading.Thread(target=_run, args=(client, ended), name="tunnel")
     runner.start()
@@ -182,7 +184,7 @@ def main(arguments: list[str]) -> int:
     return 1 if crashed else 0
 
 
-def _run(client: Client, ended: threading.Event) -> None:
+def _run(client: TunnelClient, ended: threading.Event) -> None:
     try:
         client.run()
     finally:

@@ -14,7 +14,7 @@ _NETWORKS = ("tcp", "unix")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-class Target(NamedTuple):
+class DialTarget(NamedTuple):
     """Target to dial. For a unix socket, the host is a path of the file system, and there is no port."""
 
     network: str
@@ -38,7 +38,7 @@ class Allow:
         self._rules = [_parse(rule) for rule in rules]
         self._loopback = loopback
 
-    def target(self, network: str, address: str) -> Target | None:
+    def target(self, network: str, address: str) -> DialTarget | None:
         """Return the target to dial; None if it is not allowed. Raises ValueError for an invalid address."""
         # Match first and replace loopback afterwards: rules contain the loopback address on all kinds of hosts.
         wanted = parse_target(network, address)
@@ -48,25 +48,25 @@ class Allow:
 NOTHING = Allow()
 
 
-def at(target: Target, loopback: str) -> Target:
+def at(target: DialTarget, loopback: str) -> DialTarget:
     """Return the target to dial in fact: `loopback`, if given, replaces a loopback host."""
     return target._replace(host=loopback) if loopback and target.host in _LOOPBACK else target
 
 
-def parse_target(network: str, address: str) -> Target:
+def parse_target(network: str, address: str) -> DialTarget:
     if network not in _NETWORKS:
         raise ValueError(f"unknown network {network[:20]!r}")
     if network == "unix":
         if not address.startswith("/") or ".." in address.split("/") or "\0" in address:
             raise ValueError("not an absolute path")
-        return Target(network, address, 0)
+        return DialTarget(network, address, 0)
     host, port = _split(address)
     # isdecimal() also accepts digits of other scripts, and int() would convert them.
     if not port.isdecimal() or not port.isascii() or not 0 < int(port[:6]) < 65536:
         raise ValueError("not a port")
     if not host or not host.isascii() or any(character.isspace() or character == "\0" for character in host):
         raise ValueError("not a host")
-    return Target(network, host.lower(), int(port))
+    return DialTarget(network, host.lower(), int(port))
 
 
 def _split(address: str) -> tuple[str, str]:
@@ -120,7 +120,7 @@ def _looks_numeric(host: str) -> bool:
     return ":" in host or "/" in host or host.replace(".", "").isdecimal()
 
 
-def _matches(rule: _Rule, target: Target) -> bool:
+def _matches(rule: _Rule, target: DialTarget) -> bool:
     if rule.network != target.network or not rule.first <= target.port <= rule.last:
         return False
     if target.host in rule.hosts:

@@ -3,9 +3,9 @@
 What must stay true:
 - It reads its URLs and certificate authorities again before each attempt, so that a manager can move or change its
   certificate if the new settings were delivered before. The URL that worked last is tried first.
-- Between rounds it waits a random time below a bound that doubles up to `Waits.longest`, so that many clients do not
-  reconnect at once. If the server sends Retry-After, the client waits that long and up to a second more. A session that
-  lasted resets the bound.
+- Between rounds it waits a random time below a bound that doubles up to `ReconnectDelays.longest`, so that many clients
+  do not reconnect at once. If the server sends Retry-After, the client waits that long and up to a second more. A
+  session that lasted resets the bound.
 - The status always has the reason why the last session ended or the last attempt failed.
 - With `TunnelSettings.wait_for`, it opens no tunnel before a service on its own host is ready, so that the tunnel never
   leads nowhere.
@@ -24,7 +24,7 @@ from remuda.tunnel.allow import NOTHING, Allow
 from remuda.tunnel.local_readiness import WaitFor, missing
 from remuda.tunnel.mux import Timing
 from remuda.tunnel.session import Session
-from remuda.tunnel.streams import Limits
+from remuda.tunnel.streams import StreamLimits
 
 CONFIRMS = ("X-Remuda-Tunnel", "confirms")
 """Header that tells the server that this client confirms each stream it has connected."""
@@ -34,7 +34,7 @@ _MAX_RETRY_AFTER = 300.0
 _LOCAL_CHECK_SECONDS = 1.0  # between two checks of the local service
 
 
-class Waits(NamedTuple):
+class ReconnectDelays(NamedTuple):
     """Seconds."""
 
     first: float = 0.5
@@ -49,8 +49,8 @@ class TunnelSettings(NamedTuple):
     headers: tuple[tuple[str, str], ...] = ()
     allow: Allow = NOTHING
     timing: Timing = Timing()
-    limits: Limits = Limits()
-    waits: Waits = Waits()
+    limits: StreamLimits = StreamLimits()
+    waits: ReconnectDelays = ReconnectDelays()
     wait_for: WaitFor | None = None
 
 
@@ -65,7 +65,7 @@ class Status(NamedTuple):
 class BackOff:
     """Back-off: the time to wait before the next round."""
 
-    def __init__(self, waits: Waits, chance: Callable[[float, float], float] = random.uniform) -> None:
+    def __init__(self, waits: ReconnectDelays, chance: Callable[[float, float], float] = random.uniform) -> None:
         self._waits = waits
         self._chance = chance
         self._bound = waits.first
@@ -80,7 +80,7 @@ class BackOff:
         return self._chance(0.0, bound)
 
 
-class Client:
+class TunnelClient:
     """Tunnel client.
 
     `settings` is called before each round; if it raises ValueError or OSError, the error goes into the status and the
@@ -119,7 +119,7 @@ class Client:
                     back_off.reset()
             except (ValueError, OSError) as error:
                 self._failed(str(error))
-            back_off = back_off or BackOff(Waits())
+            back_off = back_off or BackOff(ReconnectDelays())
             self._pause(back_off.next(retry_after))
 
     def stop(self) -> None:
@@ -153,7 +153,7 @@ class Client:
             self._on_tick()
             try:
                 wire, rest = websocket_client.reach(url, context, headers, settings.waits.attempt)
-            except websocket_client.Unreachable as error:
+            except websocket_client.TunnelUnreachable as error:
                 self._failed(str(error))
                 if error.retry_after is not None:
                     asked_to_wait.append(error.retry_after)

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from remuda.tunnel.allow import Target
+from remuda.tunnel.allow import DialTarget
 
 MOST_AT_ONCE = 16
 SECONDS = 15.0
 
 
-def connect(target: Target, seconds: float) -> socket.socket:
+def connect(target: DialTarget, seconds: float) -> socket.socket:
     """Return a connected, non-blocking socket. Raises OSError."""
     if target.network == "unix":
         made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -58,10 +58,10 @@ class Dialer:
         self._most = most
         self._seconds = seconds
         self._lock = threading.Lock()
-        self._waiting: deque[tuple[Any, Target]] = deque()
+        self._waiting: deque[tuple[Any, DialTarget]] = deque()
         self._threads = 0
 
-    def dial(self, ticket: Any, target: Target) -> None:
+    def dial(self, ticket: Any, target: DialTarget) -> None:
         with self._lock:
             self._waiting.append((ticket, target))
             if self._threads >= self._most:

@@ -12,13 +12,13 @@ import time
 from typing import NamedTuple
 
 from remuda.tunnel import dialer, websocket_client
-from remuda.tunnel.allow import Target
+from remuda.tunnel.allow import DialTarget
 
 _LONGEST_LINE = 1024
 
 
 class WaitFor(NamedTuple):
-    target: Target
+    target: DialTarget
     url: str = ""  # must answer a GET; empty: the target must only accept connections
     authorities: str = ""  # PEM, to verify the server of the URL
 

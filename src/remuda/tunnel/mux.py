@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from remuda.tunnel import TunnelError, protocol, websocket
 from remuda.tunnel.protocol import Buffer, ProtocolError
-from remuda.tunnel.streams import Limits, Stream
+from remuda.tunnel.streams import Stream, StreamLimits
 
 # remotedialer counts streams from 2 at servers and from 1 at clients, so its own numbers collide when both ends open
 # streams.
@@ -61,7 +61,7 @@ class Mux:
         wanted: Callable[[Stream], None] | None = None,
         output: Callable[[], None] | None = None,
         timing: Timing = Timing(),  # noqa: B008
-        limits: Limits = Limits(),  # noqa: B008
+        limits: StreamLimits = StreamLimits(),  # noqa: B008
         name: str = "",
     ) -> None:
         self.limits = limits

@@ -1,10 +1,10 @@
 """Server side of tunnels: admission of clients, and one session per tunnel on the event loop.
 
-`Server.admit` decides before the connection is upgraded: 400 for a request that is not a WebSocket or an authorizer
-that fails, 401 in upstream's words for a client that is not authorized, and 503 with a random Retry-After when too many
-clients arrive at once. An admitted session takes over the connection, as a transport, from the HTTP server that has
-accepted it. A session never waits for the reader of a stream, and writes no more than its transport accepts, so that
-control messages go first as soon as there is room.
+`TunnelServer.admit` decides before the connection is upgraded: 400 for a request that is not a WebSocket or an
+authorizer that fails, 401 in upstream's words for a client that is not authorized, and 503 with a random Retry-After
+when too many clients arrive at once. An admitted session takes over the connection, as a transport, from the HTTP
+server that has accepted it. A session never waits for the reader of a stream, and writes no more than its transport
+accepts, so that control messages go first as soon as there is room.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from remuda.tunnel.mux import Mux, Timing, TunnelLost
 from remuda.tunnel.protocol import ProtocolError
 from remuda.tunnel.server_streams import answer
 from remuda.tunnel.session_table import Key, Sessions
-from remuda.tunnel.streams import Limits, Stream
+from remuda.tunnel.streams import Stream, StreamLimits
 
 try:
     # aiohttp's implementation in C takes a fortieth of the time of ours, but may not be built.
@@ -39,7 +39,7 @@ _HIGH_WATER = 256 * 1024  # of the transport: a control message waits behind no 
 _CLOSE_SECONDS = 5.0  # time for the last bytes to be sent
 
 
-class Asking(NamedTuple):
+class TunnelRequest(NamedTuple):
     """Request for a tunnel; header names in lower case."""
 
     method: str
@@ -48,7 +48,7 @@ class Asking(NamedTuple):
     certificate: bytes | None = None  # the client's, verified (DER)
 
 
-class Refusal(NamedTuple):
+class RefusalResponse(NamedTuple):
     status: int
     text: str
     headers: tuple[tuple[str, str], ...] = ()
@@ -62,7 +62,7 @@ class Admission(NamedTuple):
     accept: Callable[[asyncio.Transport, bytes], asyncio.Protocol]
 
 
-Authorize = Callable[[Asking], Awaitable["Key | None"]]
+Authorize = Callable[[TunnelRequest], Awaitable["Key | None"]]
 """Return the key of the tunnel, or None to deny it. The text of a ValueError is sent to the client."""
 
 
@@ -91,7 +91,7 @@ class AcceptRate:
         return 1 + int(chance() * min(60.0, 1.0 + self._rejected / self._rate))
 
 
-class Server:
+class TunnelServer:
     """Server for tunnels.
 
     `allow`: the addresses that clients may dial through this end. `refused` is called for every other address, with the
@@ -106,7 +106,7 @@ class Server:
         allow: Allow = NOTHING,
         refused: Callable[[Key, str, str], None] = lambda key, address, what: None,
         timing: Timing = Timing(),  # noqa: B008
-        limits: Limits = Limits(),  # noqa: B008
+        limits: StreamLimits = StreamLimits(),  # noqa: B008
         rate: AcceptRate | None = None,
     ) -> None:
         self.sessions = sessions
@@ -117,21 +117,21 @@ class Server:
         self._authorize = authorize
         self._rate = rate or AcceptRate()
 
-    async def admit(self, asking: Asking) -> Refusal | Admission:
+    async def admit(self, asking: TunnelRequest) -> RefusalResponse | Admission:
         try:
             key = await self._authorize(asking)
         except ValueError as error:
-            return Refusal(400, str(error))
+            return RefusalResponse(400, str(error))
         if key is None:
-            return Refusal(401, "failed authentication")
+            return RefusalResponse(401, "failed authentication")
         # After authorization: a flood of unauthorized clients must not use up the rate of authorized ones.
         wait = self._rate.wait(asyncio.get_running_loop().time())
         if wait:
-            return Refusal(503, "too many new tunnels; retry later", (("Retry-After", str(wait)),))
+            return RefusalResponse(503, "too many new tunnels; retry later", (("Retry-After", str(wait)),))
         try:
             headers = accepted_headers(asking.method, asking.headers)
         except HandshakeError as error:
-            return Refusal(400, str(error))
+            return RefusalResponse(400, str(error))
         confirms = asking.headers.get(CONFIRMS[0].lower()) == CONFIRMS[1]
 
         def accept(transport: asyncio.Transport, rest: bytes) -> asyncio.Protocol:
@@ -145,7 +145,7 @@ class Server:
 class ServerSession(asyncio.Protocol):
     """One tunnel, on the event loop on which it was created."""
 
-    def __init__(self, server: Server, key: Key, address: str, confirms: bool) -> None:
+    def __init__(self, server: TunnelServer, key: Key, address: str, confirms: bool) -> None:
         self.key = key
         self.address = address
         self.confirms = confirms  # whether the client confirms each stream it has connected

@@ -9,7 +9,7 @@ import asyncio
 from typing import cast
 
 from remuda.tunnel import protocol
-from remuda.tunnel.allow import Allow, Target
+from remuda.tunnel.allow import Allow, DialTarget
 from remuda.tunnel.dialer import SECONDS, describe_error
 from remuda.tunnel.protocol import Buffer
 from remuda.tunnel.streams import Stream
@@ -34,7 +34,7 @@ def answer(stream: Stream, allow: Allow) -> bool:
     return True
 
 
-async def _dial(stream: Stream, target: Target) -> None:
+async def _dial(stream: Stream, target: DialTarget) -> None:
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(SECONDS):

@@ -23,7 +23,7 @@ from remuda.tunnel.dialer import Dialer, describe_error
 from remuda.tunnel.local import READ, WRITE, Local
 from remuda.tunnel.mux import Mux, Timing, TunnelLost
 from remuda.tunnel.protocol import Buffer, ProtocolError
-from remuda.tunnel.streams import Limits, Stream
+from remuda.tunnel.streams import Stream, StreamLimits
 
 _RECEIVE = 256 * 1024  # most bytes read from the tunnel at once
 _BATCH = 64 * 1024  # bytes of one write, so that a control message never waits for more than that here
@@ -44,7 +44,7 @@ class Session:
         rest: bytes = b"",
         allow: Allow = NOTHING,
         timing: Timing = Timing(),  # noqa: B008
-        limits: Limits = Limits(),  # noqa: B008
+        limits: StreamLimits = StreamLimits(),  # noqa: B008
         on_tick: Callable[[], None] | None = None,
     ) -> None:
         self._wire = wire

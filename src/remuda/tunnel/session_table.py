@@ -60,7 +60,7 @@ class Ended(NamedTuple):
     reason: str
 
 
-class Event(NamedTuple):
+class SessionEvent(NamedTuple):
     key: Key
     address: str
     connected: bool
@@ -88,19 +88,19 @@ class Session(Protocol):
 
 
 class Sessions:
-    def __init__(self, listener: Callable[[Event], None] = lambda event: None) -> None:
+    def __init__(self, listener: Callable[[SessionEvent], None] = lambda event: None) -> None:
         self._listeners = [listener]
         self._clusters: dict[str, dict[str, Session]] = {}  # newest last
         self._ended: dict[Key, Ended] = {}
-        self._counts: dict[Key, Counts] = {}
+        self._counts: dict[Key, SessionCounters] = {}
         self._failed: dict[tuple[Key, str], float] = {}
         self.metrics = TunnelMetrics(self._current)
 
-    def listen(self, listener: Callable[[Event], None]) -> None:
+    def listen(self, listener: Callable[[SessionEvent], None]) -> None:
         """Call `listener` when a session begins and when one ends."""
         self._listeners.append(listener)
 
-    def _notify(self, event: Event) -> None:
+    def _notify(self, event: SessionEvent) -> None:
         for listener in self._listeners:
             listener(event)
 
@@ -118,7 +118,7 @@ class Sessions:
             # End the old session only when the new one is in the table: `remove` then leaves the new one there, and no
             # listener sees the cluster without a tunnel.
             displaced.end(f"displaced by a new session from {session.address}")
-        self._notify(Event(session.key, session.address, True, ""))
+        self._notify(SessionEvent(session.key, session.address, True, ""))
 
     def remove(self, session: Session, reason: str) -> None:
         of_cluster = self._clusters.get(session.key.cluster, {})
@@ -135,7 +135,7 @@ class Sessions:
         if len(self._ended) > _REMEMBERED:
             del self._ended[next(iter(self._ended))]
         log.info("tunnel of %s from %s has ended: %s", session.key, session.address, reason)
-        self._notify(Event(session.key, session.address, False, reason))
+        self._notify(SessionEvent(session.key, session.address, False, reason))
 
     def forget(self, cluster: str) -> None:
         """End the sessions of a cluster that was deleted, and drop everything stored about them."""
@@ -252,10 +252,10 @@ class Sessions:
 
     # Counts
 
-    def _counts_of(self, key: Key) -> Counts:
+    def _counts_of(self, key: Key) -> SessionCounters:
         if key not in self._counts and len(self._counts) >= _REMEMBERED:
             del self._counts[next(iter(self._counts))]
-        return self._counts.setdefault(key, Counts())
+        return self._counts.setdefault(key, SessionCounters())
 
     def _current(self) -> Iterator[tuple[str, dict[str, int]]]:
         for key, counts in self._counts.items():
@@ -277,7 +277,7 @@ def _counters(mux: Mux) -> dict[str, int]:
     }
 
 
-class Counts:
+class SessionCounters:
     """Counters of one client key, over all its sessions."""
 
     __slots__ = ("values",)

@@ -2,9 +2,10 @@
 
 What must stay true:
 - Bytes reach the consumer in order, each once. Data that the consumer does not take is buffered. The other end is asked
-  to pause above `Limits.pause_above` and to resume below `Limits.resume_below`. Above `Limits.crowded_above` the tunnel
-  is read slowly, because the request to pause may still be on its way. A sender that ignores it loses this stream, and
-  only this one, at `Limits.most`. The buffer takes about as much memory as it has bytes, however small the pieces.
+  to pause above `StreamLimits.pause_above` and to resume below `StreamLimits.resume_below`. Above
+  `StreamLimits.crowded_above` the tunnel is read slowly, because the request to pause may still be on its way. A sender
+  that ignores it loses this stream, and only this one, at `StreamLimits.most`. The buffer takes about as much memory as
+  it has bytes, however small the pieces.
 - The pause that the other end asks for and the pause that this end asks for are independent.
 - A stream that was closed in order has sent all its data; a stream that failed sends nothing more. The consumer is
   told of the end once, after the last byte.
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
             """The stream has ended; `reason` is `protocol.END` if it was closed in order."""
 
 
-class Limits(NamedTuple):
+class StreamLimits(NamedTuple):
     """Limits in bytes, except `streams` and `urgent`, which are counts."""
 
     # remotedialer pauses and resumes at the same limits.

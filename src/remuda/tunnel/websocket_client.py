@@ -22,7 +22,7 @@ _CHUNK = 16 * 1024
 _LONGEST_PROXY_ANSWER = 64 * 1024
 
 
-class Unreachable(TunnelError):
+class TunnelUnreachable(TunnelError):
     """Failed connection; the text says where and why. `retry_after`: seconds that the server asks to wait."""
 
     def __init__(self, text: str, retry_after: float | None = None) -> None:
@@ -30,7 +30,7 @@ class Unreachable(TunnelError):
         self.retry_after = retry_after
 
 
-class Place(NamedTuple):
+class TunnelEndpoint(NamedTuple):
     host: str
     port: int
     target: str  # path and query
@@ -47,12 +47,14 @@ class Proxy(NamedTuple):
     authorization: str
 
 
-def parse(url: str) -> Place:
+def parse(url: str) -> TunnelEndpoint:
     """Parse the URL of a tunnel, which must use TLS. Raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in ("wss", "https") or not parts.hostname or parts.username is not None:
         raise ValueError(f"{url!r} is not a wss or https URL of the form https://host[:port]/path")
-    return Place(parts.hostname, parts.port or 443, (parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
+    return TunnelEndpoint(
+        parts.hostname, parts.port or 443, (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    )
 
 
 def trust(authorities: str) -> ssl.SSLContext:
@@ -91,13 +93,13 @@ def reach(
             handshake.feed(data)
         return wire, handshake.rest
     except HandshakeRefused as error:
-        reason = Unreachable(f"{url}: {error}", error.retry_after)
+        reason = TunnelUnreachable(f"{url}: {error}", error.retry_after)
     except HandshakeError as error:
-        reason = Unreachable(f"{url}: {error}")
+        reason = TunnelUnreachable(f"{url}: {error}")
     except ssl.SSLCertVerificationError as error:
-        reason = Unreachable(f"{url}: cannot verify its certificate: {error.verify_message}")
+        reason = TunnelUnreachable(f"{url}: cannot verify its certificate: {error.verify_message}")
     except OSError as error:
-        reason = Unreachable(f"{url}: {describe_error(error)}")
+        reason = TunnelUnreachable(f"{url}: {describe_error(error)}")
     except BaseException:
         if raw is not None:
             raw.close()
@@ -107,7 +109,7 @@ def reach(
     raise reason
 
 
-def _connect(place: Place, proxy: Proxy | None, seconds: float) -> socket.socket:
+def _connect(place: TunnelEndpoint, proxy: Proxy | None, seconds: float) -> socket.socket:
     if proxy is None:
         return socket.create_connection((place.host, place.port), seconds)
     made = socket.create_connection((proxy.host, proxy.port), seconds)
@@ -119,7 +121,7 @@ def _connect(place: Place, proxy: Proxy | None, seconds: float) -> socket.socket
     return made
 
 
-def _connect_through_proxy(made: socket.socket, place: Place, proxy: Proxy) -> None:
+def _connect_through_proxy(made: socket.socket, place: TunnelEndpoint, proxy: Proxy) -> None:
     host = f"[{place.host}]" if ":" in place.host else place.host
     lines = [f"CONNECT {host}:{place.port} HTTP/1.1", f"Host: {host}:{place.port}"]
     if proxy.authorization:
@@ -136,13 +138,13 @@ def _connect_through_proxy(made: socket.socket, place: Place, proxy: Proxy) -> N
         raise HandshakeError(f"proxy {proxy.host}:{proxy.port} answered {' '.join(words[1:]) or 'nothing'}")
 
 
-def proxy_for(place: Place, environment: Mapping[str, str]) -> Proxy | None:
+def proxy_for(place: TunnelEndpoint, environment: Mapping[str, str]) -> Proxy | None:
     url = environment.get("https_proxy") or environment.get("HTTPS_PROXY") or ""
     if not url or is_exempt(place.host, place.port, environment):
         return None
     parts = urlsplit(url if "://" in url else f"http://{url}")
     if parts.scheme != "http" or not parts.hostname:
-        raise Unreachable("HTTPS_PROXY must be an http URL with a host")
+        raise TunnelUnreachable("HTTPS_PROXY must be an http URL with a host")
     authorization = ""
     if parts.username is not None:
         credentials = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()

@@ -14,13 +14,13 @@ from remuda.tunnel.allow import Allow
 from remuda.tunnel.handshake import ClientHandshake, HandshakeError, HandshakeRefused, accepted
 from remuda.tunnel.mux import Mux, TunnelLost
 from remuda.tunnel.protocol import ProtocolError
-from remuda.tunnel.streams import Limits, Stream
+from remuda.tunnel.streams import Stream, StreamLimits
 from remuda.tunnel.websocket import Frames, WebSocketError
 from tests.faults.conftest import Campaign
 from tests.faults.tunnel.mutation import recorded, spoilt
 from tests.lab.tunnel_model import World, script_of
 
-_LIMITS = Limits(pause_above=400, resume_below=50, most=4000, chunk=64, unsent=300, streams=30, urgent=500)
+_LIMITS = StreamLimits(pause_above=400, resume_below=50, most=4000, chunk=64, unsent=300, streams=30, urgent=500)
 _OPENED_HERE = 200  # streams of the victim's own, at most
 _ENDLESS = 100_000  # messages: more than any story gives reason for
 

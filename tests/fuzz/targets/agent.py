@@ -151,7 +151,7 @@ def _check_answers(source: Source) -> None:
     for read in (kube._secret, _watched):
         try:
             read(content)
-        except (ApiError, web.Unreachable):
+        except (ApiError, web.ServerUnreachable):
             pass
     registration._message(content.decode("utf-8", "replace"))
     kube._seconds(content.decode("utf-8", "replace"))

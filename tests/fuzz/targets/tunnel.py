@@ -5,12 +5,12 @@ from __future__ import annotations
 from remuda.tunnel import protocol, websocket
 from remuda.tunnel.mux import Mux, Timing, TunnelLost
 from remuda.tunnel.protocol import Buffer, Message, ProtocolError
-from remuda.tunnel.streams import Limits, Stream
+from remuda.tunnel.streams import Stream, StreamLimits
 from remuda.tunnel.websocket import Frames, WebSocketError
 from tests.fuzz.source import Source
 
 _LIMIT = 64 * 1024  # bytes of one message
-_LIMITS = Limits(pause_above=512, resume_below=128, crowded_above=1024, most=4096, chunk=64, streams=8, urgent=64)
+_LIMITS = StreamLimits(pause_above=512, resume_below=128, crowded_above=1024, most=4096, chunk=64, streams=8, urgent=64)
 _KINDS = (*range(9), 77)
 _STREAMS = (0, 1, 2, 3, (1 << 32) + 1, (1 << 32) + 2, -1, 2**63 - 1)
 

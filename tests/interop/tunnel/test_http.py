@@ -15,7 +15,7 @@ from aiohttp import web
 from remuda.access.tunnels import tunnel_handler
 from remuda.apiserver.http.listener import Listener
 from remuda.tunnel.connector import TunnelConnector
-from remuda.tunnel.server import Asking, Server
+from remuda.tunnel.server import TunnelRequest, TunnelServer
 from remuda.tunnel.session_table import Key, Sessions
 from tests.lab.tunnel_ends import KINDS, TunnelEnds
 from tests.lab.tunnel_services import WAIT, Services
@@ -27,11 +27,11 @@ _LARGE = b"0123456789abcdef" * (1 << 19)
 async def sessions(ends: TunnelEnds) -> AsyncIterator[tuple[Sessions, str]]:
     """Those of a server in this process, and its URL."""
 
-    async def authorize(asking: Asking) -> Key:
+    async def authorize(asking: TunnelRequest) -> Key:
         return Key(asking.headers["x-tunnel-id"], asking.headers["x-tunnel-node"])
 
     made = Sessions()
-    listener = Listener(tunnel_handler(Server(authorize, made)))
+    listener = Listener(tunnel_handler(TunnelServer(authorize, made)))
     await listener.start("127.0.0.1", 0, _identity(ends))
     yield made, f"wss://127.0.0.1:{listener.port}/v3/connect"
     made.end_all("the server stops")

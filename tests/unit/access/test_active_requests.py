@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from remuda.access import active_requests
-from remuda.access.active_requests import ActiveRequests, Call
+from remuda.access.active_requests import ActiveRequest, ActiveRequests
 from remuda.access.interfaces import Caller
 from remuda.kube import clock
 from remuda.kube.errors import StatusError, service_unavailable, unauthorized
@@ -31,7 +31,7 @@ class Judge:
             raise self.error
         return self.why.get(caller.name, "")
 
-    def call(self, name: str, *, lasting: bool = True) -> Call:
+    def call(self, name: str, *, lasting: bool = True) -> ActiveRequest:
         return self.active_requests.begin(Caller(name=name), "c", lasting=lasting).__enter__()
 
     async def until(self, asked: int) -> None:
@@ -98,7 +98,7 @@ async def test_rejected_token_ends_request_with_the_logged_cause() -> None:
 async def test_ended_request_raises_status_error_but_task_cancellation_propagates() -> None:
     judge = Judge()
 
-    async def wait(call: Call) -> str:
+    async def wait(call: ActiveRequest) -> str:
         try:
             with call.interrupting():
                 await asyncio.sleep(LIMIT_SECONDS)

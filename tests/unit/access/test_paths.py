@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.access.paths import Asked, Wanted, asked, judge
+from remuda.access.paths import ClusterRequest, RequestVerb, asked, judge
 from remuda.kube.errors import StatusError
 
 HERE = "/k8s/clusters/c-m-abc"
@@ -26,7 +26,7 @@ HERE = "/k8s/clusters/c-m-abc"
 )
 def test_proxied_path_and_query_are_forwarded_unchanged(target: str, path: str | None, query: str) -> None:
     expected = path if path is not None else target.removeprefix(HERE)
-    assert judge("GET", target) == Wanted("c-m-abc", expected, query)
+    assert judge("GET", target) == ClusterRequest("c-m-abc", expected, query)
 
 
 @pytest.mark.parametrize(
@@ -147,4 +147,4 @@ def test_accepted_path_is_unambiguous_after_repeated_decoding(rest: str) -> None
 def test_request_maps_to_kubernetes_verb_and_open_endedness(
     method: str, rest: str, verb: str, open_ended: bool
 ) -> None:
-    assert asked(method, judge(method, HERE + rest)) == Asked(verb, open_ended)
+    assert asked(method, judge(method, HERE + rest)) == RequestVerb(verb, open_ended)

@@ -29,7 +29,7 @@ from remuda.runtime.caches import Caches
 from remuda.runtime.definitions import install
 from remuda.tunnel import client as tunnel_client
 from remuda.tunnel.mux import Timing
-from remuda.tunnel.server import Asking, Server
+from remuda.tunnel.server import TunnelRequest, TunnelServer
 from remuda.tunnel.session_table import Key, Sessions
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.proxied import AuditLines
@@ -48,14 +48,14 @@ class TunnelAuthorizationHarness:
         self.clusters = Clusters(self.caches)
         self.authorizer = Authorizer(self.client, self.caches, self.clusters, self.sessions)
         self.machines = self.caches.of(MACHINE)
-        self._clients: list[tuple[tunnel_client.Client, threading.Thread]] = []
+        self._clients: list[tuple[tunnel_client.TunnelClient, threading.Thread]] = []
 
     async def start(self) -> None:
         await install(self.client, [*core(), *control_plane()])
         await self.client.create(NAMESPACES, "", {"metadata": {"name": NAMESPACE}})
         await self.caches.start()
         refused = self.authorizer.refused_to_dial
-        server = Server(self.authorizer, self.sessions, timing=LIVELY, refused=refused)
+        server = TunnelServer(self.authorizer, self.sessions, timing=LIVELY, refused=refused)
         self.engine.front.mount("/v3/connect", tunnel_handler(server))
 
     async def stop(self) -> None:
@@ -98,18 +98,18 @@ class TunnelAuthorizationHarness:
 
     async def ask(self, token: str | None, scheme: str = "Bearer") -> Key | None:
         headers = {} if token is None else {"authorization": f"{scheme} {token}"}
-        return await self.authorizer(Asking("GET", headers, "10.0.0.9:4711"))
+        return await self.authorizer(TunnelRequest("GET", headers, "10.0.0.9:4711"))
 
-    async def connect(self, token: str) -> tunnel_client.Client:
+    async def connect(self, token: str) -> tunnel_client.TunnelClient:
         """A client that is on its way."""
         settings = tunnel_client.TunnelSettings(
             urls=(self.engine.url.replace("https://", "wss://") + "/v3/connect",),
             authorities=self.engine.pki.ca_certificate_pem.decode(),
             headers=(("Authorization", f"Bearer {token}"),),
             timing=LIVELY,
-            waits=tunnel_client.Waits(first=0.05, longest=0.2, attempt=LIMIT_SECONDS),
+            waits=tunnel_client.ReconnectDelays(first=0.05, longest=0.2, attempt=LIMIT_SECONDS),
         )
-        client = tunnel_client.Client(lambda: settings)
+        client = tunnel_client.TunnelClient(lambda: settings)
         thread = threading.Thread(target=client.run, daemon=True)
         thread.start()
         self._clients.append((client, thread))

@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 
-from remuda.access.upgrades import End, FarEnd
+from remuda.access.upgrades import FarEnd, JoinedConnection
 from tests.lab.fake_workload_cluster import Answer, FakeWorkloadCluster, Seen, whole
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.proxied import AuditLines, ProxiedCluster
@@ -337,7 +337,7 @@ async def test_upgraded_connection_is_closed_on_both_sides_when_access_is_revoke
 class Full(asyncio.Transport):
     """Takes whatever is written, and says at once that it is too much."""
 
-    def __init__(self, user: End) -> None:
+    def __init__(self, user: JoinedConnection) -> None:
         super().__init__()
         self.user = user
         self.reading = True
@@ -360,7 +360,7 @@ class Full(asyncio.Transport):
 
 
 async def test_caller_blocked_on_first_bytes_pauses_reading_from_the_cluster() -> None:
-    far, near = FarEnd(), End()
+    far, near = FarEnd(), JoinedConnection()
     cluster, _ = Full(far), Full(near)
     far.data_received(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: SPDY/3.1\r\nConnection: Upgrade\r\n\r\nhello")
     assert (await far.answered).status == 101

@@ -11,12 +11,12 @@ import pytest
 
 from remuda.agent import background, formats, rules
 from remuda.agent.background import Periodic
-from remuda.agent.channel import Basis
+from remuda.agent.channel import PlanRevision
 from remuda.agent.config import Config
 from remuda.agent.plan import Instruction, Plan
 from tests.lab.limits import LIMIT_SECONDS
 
-BASIS = Basis("uid", "checksum")
+BASIS = PlanRevision("uid", "checksum")
 PLAN = Plan(periodic_instructions=[Instruction(name="look", command="true", period_seconds=3600)])
 
 

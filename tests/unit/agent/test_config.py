@@ -96,7 +96,7 @@ def test_connection_info_accepts_yaml_and_json_kubeconfig() -> None:
     import yaml
 
     found = connection.parse(info())
-    assert found == connection.Identity(
+    assert found == connection.AgentConnection(
         ("https://manager:8443",), AUTHORITY.pem.decode(), "secret-token", "", "fleet", "plan"
     )
     as_json = json.dumps(yaml.safe_load(kubeconfig("https://manager:8443/", AUTHORITY.pem, "secret-token")))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from remuda.agent import instructions
 from remuda.agent.config import Config
 from remuda.agent.formats import MOST_OUTPUT
-from remuda.agent.instructions import InstructionError, Kept, Stopped, run
+from remuda.agent.instructions import BoundedOutput, InstructionError, Stopped, run
 from remuda.agent.plan import Instruction
 from remuda.agent.rules import Result
 from tests.lab.limits import LIMIT_SECONDS
@@ -142,7 +142,7 @@ def _is_gone(pid: int) -> bool:
 
 @given(st.lists(st.binary(max_size=60), max_size=30), st.integers(1, 40).map(lambda half: 2 * half))
 def test_truncated_output_keeps_head_and_tail(chunks: list[bytes], most: int) -> None:
-    kept, whole = Kept(most), b"".join(chunks)
+    kept, whole = BoundedOutput(most), b"".join(chunks)
     for chunk in chunks:
         kept.add(chunk)
     found = kept.content()

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from remuda.agent import formats, rules
 from remuda.agent.plan import Instruction, Probe
-from remuda.agent.rules import Result, Verdict
+from remuda.agent.rules import ApplyDecision, Result
 
 NOW = 1_767_225_600.0
 DATE = "Thu Jan  1 00:00:00 UTC 2026"
 PLAN = b'{"instructions": [ {"name":"a"} ]}'
 SUM = hashlib.sha256(PLAN).hexdigest().encode()
-FIRST = Verdict(True, attempt=1, attempt_id="attempt-1")
-THIRD = Verdict(True, attempt=3, attempt_id="attempt-3")
+FIRST = ApplyDecision(True, attempt=1, attempt_id="attempt-1")
+THIRD = ApplyDecision(True, attempt=3, attempt_id="attempt-3")
 
 
 def data(**keys: bytes) -> dict[str, bytes]:
@@ -38,37 +38,37 @@ def test_plan_checksum_covers_exact_bytes() -> None:
     ("keys", "expected"),
     [
         ({}, FIRST),
-        ({"applied_checksum": SUM}, Verdict(False)),
+        ({"applied_checksum": SUM}, ApplyDecision(False)),
         ({"applied_checksum": b"other"}, FIRST),
         ({"applied_checksum": b""}, FIRST),
         ({"failure_count": b"2", "failed_checksum": b"other"}, FIRST),
         ({"failure_count": b"x", "failed_checksum": SUM}, FIRST),
         ({"failure_count": b"2", "failed_checksum": SUM}, THIRD),
-        ({"failure_count": b"2", "failed_checksum": SUM, "max_failures": b"2"}, Verdict(False)),
+        ({"failure_count": b"2", "failed_checksum": SUM, "max_failures": b"2"}, ApplyDecision(False)),
         ({"failure_count": b"2", "failed_checksum": SUM, "max_failures": b"3"}, THIRD),
         ({"failure_count": b"2", "failed_checksum": SUM, "max_failures": b"-1"}, THIRD),
         ({"failure_count": b"2", "failed_checksum": SUM, "max_failures": b"many"}, THIRD),
-        ({"failure_count": b"2", "failed_checksum": SUM, "last_apply_time": DATE.encode()}, Verdict(False, 30.0)),
+        ({"failure_count": b"2", "failed_checksum": SUM, "last_apply_time": DATE.encode()}, ApplyDecision(False, 30.0)),
         ({"failure_count": b"2", "failed_checksum": SUM, "last_apply_time": b"yesterday"}, THIRD),
-        ({"plan_state": b"pending"}, Verdict(False, claim=True, attempt_id="revision-1")),
-        ({"plan_state": b"pending", "plan_revision": b"4"}, Verdict(False, claim=True, attempt_id="revision-5")),
-        ({"plan_state": b"in-progress", "plan_revision": b"4"}, Verdict(True, attempt_id="revision-4")),
+        ({"plan_state": b"pending"}, ApplyDecision(False, claim=True, attempt_id="revision-1")),
+        ({"plan_state": b"pending", "plan_revision": b"4"}, ApplyDecision(False, claim=True, attempt_id="revision-5")),
+        ({"plan_state": b"in-progress", "plan_revision": b"4"}, ApplyDecision(True, attempt_id="revision-4")),
         (
             {"plan_state": b"in-progress", "plan_revision": b"4", "failure_count": b"2", "failed_checksum": SUM},
-            Verdict(True, attempt=1, attempt_id="revision-4"),
+            ApplyDecision(True, attempt=1, attempt_id="revision-4"),
         ),
-        ({"plan_state": b"succeeded"}, Verdict(False)),
-        ({"plan_state": b"failed", "failure_count": b"1", "failed_checksum": SUM}, Verdict(False)),
-        ({"plan_state": b"cancelled"}, Verdict(False)),
+        ({"plan_state": b"succeeded"}, ApplyDecision(False)),
+        ({"plan_state": b"failed", "failure_count": b"1", "failed_checksum": SUM}, ApplyDecision(False)),
+        ({"plan_state": b"cancelled"}, ApplyDecision(False)),
     ],
 )
-def test_verdict_decides_whether_plan_is_applied(keys: dict[str, bytes], expected: Verdict) -> None:
+def test_verdict_decides_whether_plan_is_applied(keys: dict[str, bytes], expected: ApplyDecision) -> None:
     assert rules.verdict(data(**keys), NOW) == expected
 
 
 def test_failed_plan_is_retried_after_a_pause() -> None:
     failed = data() | rules.failed(data(), {}, NOW)
-    assert rules.verdict(failed, NOW + 10) == Verdict(False, 20.0)
+    assert rules.verdict(failed, NOW + 10) == ApplyDecision(False, 20.0)
     assert rules.verdict(failed, NOW + 30).apply
 
 

@@ -70,11 +70,13 @@ def test_watch_events_are_parsed_regardless_of_chunking_and_whitespace(
 def test_malformed_watch_event_raises_unreachable(text: bytes) -> None:
     good = json.dumps(event("1")).encode() + b"\n"
     for pieces in ([text], [good, text], [good + text]):
-        with pytest.raises(web.Unreachable, match=r"the watch (returned an invalid event|ended|at .* was interrupted)"):
+        with pytest.raises(
+            web.ServerUnreachable, match=r"the watch (returned an invalid event|ended|at .* was interrupted)"
+        ):
             read(*pieces)
 
 
 def test_watch_event_above_size_limit_raises_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kube, "_MOST", 1000)
-    with pytest.raises(web.Unreachable, match="invalid event"):
+    with pytest.raises(web.ServerUnreachable, match="invalid event"):
         read(b'{"type":"', *[b"x" * 100] * 100)

@@ -30,13 +30,13 @@ def test_server_certificate_must_match_the_given_ca_and_address(tmp_path: Path) 
     with serving(hello, AUTHORITY.server("127.0.0.1"), tmp_path) as port:
         url = f"https://127.0.0.1:{port}/"
         assert web.get(url, web.context(AUTHORITY.pem.decode()), {}, seconds=LIMIT_SECONDS).content == b"hello"
-        with pytest.raises(web.Unreachable, match="cannot verify its certificate: unable to get local issuer"):
+        with pytest.raises(web.ServerUnreachable, match="cannot verify its certificate: unable to get local issuer"):
             web.get(url, web.context(Authority("else").pem.decode()), {}, seconds=LIMIT_SECONDS)
-        with pytest.raises(web.Unreachable, match="cannot verify its certificate"):
+        with pytest.raises(web.ServerUnreachable, match="cannot verify its certificate"):
             web.get(url, web.context(None), {}, seconds=LIMIT_SECONDS)
     with (
         serving(hello, AUTHORITY.server("127.0.0.1"), tmp_path, address="127.0.0.2") as port,
-        pytest.raises(web.Unreachable, match="IP address mismatch"),
+        pytest.raises(web.ServerUnreachable, match="IP address mismatch"),
     ):
         web.get(f"https://127.0.0.2:{port}/", web.context(AUTHORITY.pem.decode()), {}, seconds=LIMIT_SECONDS)
 
@@ -44,7 +44,7 @@ def test_server_certificate_must_match_the_given_ca_and_address(tmp_path: Path) 
 def test_oversized_response_raises_unreachable(tmp_path: Path) -> None:
     with serving(lambda _: (200, {}, b"x" * 100_000), AUTHORITY.server("127.0.0.1"), tmp_path) as port:
         trust = web.context(AUTHORITY.pem.decode())
-        with pytest.raises(web.Unreachable, match="larger than 1000 bytes"):
+        with pytest.raises(web.ServerUnreachable, match="larger than 1000 bytes"):
             web.get(f"https://127.0.0.1:{port}/", trust, {}, seconds=LIMIT_SECONDS, most=1000)
 
 
@@ -54,7 +54,7 @@ def test_certificate_validity_error_reports_clock_skew(tmp_path: Path, days: int
     there = datetime.now(UTC) + timedelta(days=days)
     certificate = _valid_around(there)
     date = formatdate(there.timestamp(), usegmt=True)
-    with serving(hello, certificate, tmp_path, date=date) as port, pytest.raises(web.Unreachable) as caught:
+    with serving(hello, certificate, tmp_path, date=date) as port, pytest.raises(web.ServerUnreachable) as caught:
         web.get(f"https://127.0.0.1:{port}/", web.context(AUTHORITY.pem.decode()), {}, seconds=LIMIT_SECONDS)
     amount = "24 hours" if days == 1 else "3 days"
     assert f"the clock of this host is {amount} {word} the server's" in str(caught.value)
@@ -110,4 +110,4 @@ def test_http_date_is_parsed(seconds: int) -> None:
 )
 def test_proxy_is_selected_from_environment_variables(url: str, environment: dict[str, str], proxied: bool) -> None:
     found = web.proxy_for(web.parse(url), environment)
-    assert found == (web.Place("http", "p", 3128, "/") if proxied else None)
+    assert found == (web.ServerUrl("http", "p", 3128, "/") if proxied else None)

@@ -13,11 +13,11 @@ import pytest
 from remuda.access.tunnels import tunnel_handler
 from remuda.apiserver.http.listener import Listener
 from remuda.tunnel.allow import NOTHING, Allow
-from remuda.tunnel.client import Client, Status, TunnelSettings, Waits
+from remuda.tunnel.client import ReconnectDelays, Status, TunnelClient, TunnelSettings
 from remuda.tunnel.mux import Timing
-from remuda.tunnel.server import AcceptRate, Asking, Server
-from remuda.tunnel.session_table import Event, Key, Sessions
-from remuda.tunnel.streams import Limits
+from remuda.tunnel.server import AcceptRate, TunnelRequest, TunnelServer
+from remuda.tunnel.session_table import Key, SessionEvent, Sessions
+from remuda.tunnel.streams import StreamLimits
 from tests.lab.certificates import Authority, write
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ports import free_port
@@ -40,11 +40,11 @@ class TunnelHarness:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.authority = Authority("tunnels")
-        self.events: list[Event] = []
+        self.events: list[SessionEvent] = []
         self.sessions = Sessions(self.events.append)
         self.port = free_port()  # it keeps its port when it is started again
         self._listener: Listener | None = None
-        self._clients: list[tuple[Client, threading.Thread]] = []
+        self._clients: list[tuple[TunnelClient, threading.Thread]] = []
         self._services: list[asyncio.Server] = []
 
     # The server
@@ -53,14 +53,14 @@ class TunnelHarness:
         self,
         *,
         timing: Timing = PATIENT,
-        limits: Limits | None = None,
+        limits: StreamLimits | None = None,
         allow: Allow = NOTHING,
         rate: AcceptRate | None = None,
         authority: Authority | None = None,
     ) -> None:
         """On the port it had before, if it had one."""
-        server = Server(
-            self._authorize, self.sessions, timing=timing, limits=limits or Limits(), allow=allow, rate=rate
+        server = TunnelServer(
+            self._authorize, self.sessions, timing=timing, limits=limits or StreamLimits(), allow=allow, rate=rate
         )
         certificate, key = (authority or self.authority).server("127.0.0.1")
         files = write(self.folder, certificate=certificate, key=key)
@@ -74,7 +74,7 @@ class TunnelHarness:
             await self._listener.stop(1.0)
             self._listener = None
 
-    async def _authorize(self, asking: Asking) -> Key | None:
+    async def _authorize(self, asking: TunnelRequest) -> Key | None:
         if asking.headers.get("authorization") != f"Bearer {TOKEN}":
             return None
         node = asking.headers.get("x-node", "")
@@ -97,24 +97,24 @@ class TunnelHarness:
             headers=(("Authorization", f"Bearer {token}"), ("X-Node", node)),
             allow=Allow(allow),
             timing=LIVELY,
-            waits=Waits(first=0.05, longest=0.2, attempt=WAIT),
+            waits=ReconnectDelays(first=0.05, longest=0.2, attempt=WAIT),
         )
 
-    def start(self, settings: TunnelSettings | Callable[[], TunnelSettings]) -> tuple[Client, list[Status]]:
+    def start(self, settings: TunnelSettings | Callable[[], TunnelSettings]) -> tuple[TunnelClient, list[Status]]:
         told: list[Status] = []
-        client = Client(settings if callable(settings) else lambda: settings, told.append)
+        client = TunnelClient(settings if callable(settings) else lambda: settings, told.append)
         thread = threading.Thread(target=client.run, daemon=True)
         thread.start()
         self._clients.append((client, thread))
         return client, told
 
-    async def client(self, node: str = "roan", **given: object) -> Client:
+    async def client(self, node: str = "roan", **given: object) -> TunnelClient:
         """Once it is connected."""
         client, _ = self.start(self.settings(node, **given))
         await eventually(lambda: any(session.key.node == node for session in self.sessions.of("corral")))
         return client
 
-    async def stop(self, client: Client) -> None:
+    async def stop(self, client: TunnelClient) -> None:
         thread = next(thread for each, thread in self._clients if each is client)
         client.stop()
         await asyncio.to_thread(thread.join, WAIT)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.tunnel.allow import NOTHING, Allow, Target
+from remuda.tunnel.allow import NOTHING, Allow, DialTarget
 
 
 @pytest.mark.parametrize(
     ("rule", "network", "address", "target"),
     [
-        ("tcp/127.0.0.1:6443", "tcp", "127.0.0.1:6443", Target("tcp", "127.0.0.1", 6443)),
-        ("tcp/10.42.0.0/16:*", "tcp", "10.42.255.1:1", Target("tcp", "10.42.255.1", 1)),
-        ("tcp/10.42.0.0/16:8000-8999", "tcp", "10.42.0.7:8999", Target("tcp", "10.42.0.7", 8999)),
-        ("tcp/[::1]:6443", "tcp", "[0:0::1]:6443", Target("tcp", "0:0::1", 6443)),
-        ("tcp/[fd00::/8]:*", "tcp", "[fd12::1]:443", Target("tcp", "fd12::1", 443)),
-        ("tcp/Registry.internal:443", "tcp", "registry.INTERNAL:443", Target("tcp", "registry.internal", 443)),
-        ("unix//run/a.sock", "unix", "/run/a.sock", Target("unix", "/run/a.sock", 0)),
+        ("tcp/127.0.0.1:6443", "tcp", "127.0.0.1:6443", DialTarget("tcp", "127.0.0.1", 6443)),
+        ("tcp/10.42.0.0/16:*", "tcp", "10.42.255.1:1", DialTarget("tcp", "10.42.255.1", 1)),
+        ("tcp/10.42.0.0/16:8000-8999", "tcp", "10.42.0.7:8999", DialTarget("tcp", "10.42.0.7", 8999)),
+        ("tcp/[::1]:6443", "tcp", "[0:0::1]:6443", DialTarget("tcp", "0:0::1", 6443)),
+        ("tcp/[fd00::/8]:*", "tcp", "[fd12::1]:443", DialTarget("tcp", "fd12::1", 443)),
+        ("tcp/Registry.internal:443", "tcp", "registry.INTERNAL:443", DialTarget("tcp", "registry.internal", 443)),
+        ("unix//run/a.sock", "unix", "/run/a.sock", DialTarget("unix", "/run/a.sock", 0)),
     ],
 )
-def test_address_matching_a_rule_is_allowed(rule: str, network: str, address: str, target: Target) -> None:
+def test_address_matching_a_rule_is_allowed(rule: str, network: str, address: str, target: DialTarget) -> None:
     assert Allow([rule]).target(network, address) == target
     assert NOTHING.target(network, address) is None
 

@@ -6,15 +6,15 @@ import random
 
 import pytest
 
-from remuda.tunnel.client import BackOff, Waits
+from remuda.tunnel.client import BackOff, ReconnectDelays
 from remuda.tunnel.server import AcceptRate
-from remuda.tunnel.websocket_client import Place, Proxy, Unreachable, parse, proxy_for
+from remuda.tunnel.websocket_client import Proxy, TunnelEndpoint, TunnelUnreachable, parse, proxy_for
 
 LARGEST = lambda low, high: high  # noqa: E731
 
 
 def test_backoff_doubles_up_to_maximum_and_resets() -> None:
-    back_off = BackOff(Waits(first=0.5, longest=10.0), LARGEST)
+    back_off = BackOff(ReconnectDelays(first=0.5, longest=10.0), LARGEST)
     assert [back_off.next() for _ in range(7)] == [0.5, 1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
     back_off.reset()
     assert back_off.next() == 0.5
@@ -24,7 +24,7 @@ def test_backoff_wait_is_uniformly_random_up_to_the_bound() -> None:
     chance = random.Random(7)
     waits = []
     for _ in range(2000):
-        back_off = BackOff(Waits(), chance.uniform)
+        back_off = BackOff(ReconnectDelays(), chance.uniform)
         for _ in range(6):
             last = back_off.next()
         waits.append(last)
@@ -34,7 +34,7 @@ def test_backoff_wait_is_uniformly_random_up_to_the_bound() -> None:
 
 
 def test_backoff_honors_capped_retry_after_without_doubling() -> None:
-    back_off = BackOff(Waits(first=0.5), LARGEST)
+    back_off = BackOff(ReconnectDelays(first=0.5), LARGEST)
     assert back_off.next(3.0) == 3.5
     assert back_off.next(1e6) == 300.5
     assert [back_off.next() for _ in range(5)] == [0.5, 1.0, 2.0, 4.0, 8.0]
@@ -55,7 +55,7 @@ def test_thousand_simultaneous_clients_are_admitted_within_fifteen_seconds() -> 
     """Each waits as it is told and as a client of ours does."""
     chance = random.Random(3)
     rate = AcceptRate()
-    due = [(chance.uniform(0, 0.05), BackOff(Waits(), chance.uniform)) for _ in range(1000)]
+    due = [(chance.uniform(0, 0.05), BackOff(ReconnectDelays(), chance.uniform)) for _ in range(1000)]
     now = 0.0
     let_in = 0
     while due:
@@ -83,12 +83,12 @@ def test_accept_rate_spreads_retries_of_five_thousand_clients() -> None:
 @pytest.mark.parametrize(
     ("url", "place"),
     [
-        ("wss://a.example/v3/connect", Place("a.example", 443, "/v3/connect")),
-        ("https://a.example:8443", Place("a.example", 8443, "/")),
-        ("wss://[fd00::1]:9345/v1-rke2/connect?x=1", Place("fd00::1", 9345, "/v1-rke2/connect?x=1")),
+        ("wss://a.example/v3/connect", TunnelEndpoint("a.example", 443, "/v3/connect")),
+        ("https://a.example:8443", TunnelEndpoint("a.example", 8443, "/")),
+        ("wss://[fd00::1]:9345/v1-rke2/connect?x=1", TunnelEndpoint("fd00::1", 9345, "/v1-rke2/connect?x=1")),
     ],
 )
-def test_tunnel_url_is_parsed(url: str, place: Place) -> None:
+def test_tunnel_url_is_parsed(url: str, place: TunnelEndpoint) -> None:
     assert parse(url) == place
 
 
@@ -115,9 +115,9 @@ def test_tunnel_url_without_tls_or_with_credentials_is_rejected(url: str) -> Non
 def test_proxy_is_selected_from_environment_variables(
     environment: dict[str, str], host: str, proxy: Proxy | None
 ) -> None:
-    assert proxy_for(Place(host, 443, "/"), environment) == proxy
+    assert proxy_for(TunnelEndpoint(host, 443, "/"), environment) == proxy
 
 
 def test_unsupported_proxy_scheme_raises_unreachable() -> None:
-    with pytest.raises(Unreachable, match="HTTPS_PROXY"):
-        proxy_for(Place("a.example", 443, "/"), {"HTTPS_PROXY": "socks5://p"})
+    with pytest.raises(TunnelUnreachable, match="HTTPS_PROXY"):
+        proxy_for(TunnelEndpoint("a.example", 443, "/"), {"HTTPS_PROXY": "socks5://p"})

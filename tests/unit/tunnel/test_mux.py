@@ -7,10 +7,10 @@ import pytest
 from remuda.tunnel import protocol
 from remuda.tunnel.mux import Mux, Timing, TunnelLost
 from remuda.tunnel.protocol import Message, ProtocolError
-from remuda.tunnel.streams import Limits, Stream
+from remuda.tunnel.streams import Stream, StreamLimits
 from remuda.tunnel.websocket import BINARY, CLOSE, PING, PONG, TEXT, close_payload
 
-SMALL = Limits(pause_above=1000, resume_below=100, most=5000, chunk=100, unsent=300, streams=4, urgent=50)
+SMALL = StreamLimits(pause_above=1000, resume_below=100, most=5000, chunk=100, unsent=300, streams=4, urgent=50)
 
 USUAL = Timing()
 
@@ -38,7 +38,7 @@ class Reader:
         self.ends.append(reason)
 
 
-def make(*, client: bool = False, limits: Limits = SMALL, timing: Timing = USUAL) -> tuple[Mux, list[Stream]]:
+def make(*, client: bool = False, limits: StreamLimits = SMALL, timing: Timing = USUAL) -> tuple[Mux, list[Stream]]:
     asked: list[Stream] = []
     return Mux(client=client, now=0.0, wanted=asked.append, limits=limits, timing=timing), asked
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from remuda.tunnel import protocol
 from remuda.tunnel.mux import Mux, TunnelLost
 from remuda.tunnel.protocol import Message, ProtocolError
-from remuda.tunnel.streams import Limits, Stream
+from remuda.tunnel.streams import Stream, StreamLimits
 from remuda.tunnel.websocket import BINARY, PING, PONG, Frames, WebSocketError
 from tests.lab import tunnel_raw
 from tests.lab.tunnel_model import World
@@ -131,7 +131,7 @@ def test_arbitrary_messages_affect_at_most_their_own_session(messages) -> None:
             stream.fail("connect not allowed")
 
     mux = Mux(
-        client=True, now=0.0, wanted=welcome, limits=Limits(pause_above=100, resume_below=10, most=500, streams=5)
+        client=True, now=0.0, wanted=welcome, limits=StreamLimits(pause_above=100, resume_below=10, most=500, streams=5)
     )
     own = mux.open("tcp", "10.0.0.1:80")  # its consumer takes nothing
     own.write(b"hello")
@@ -151,7 +151,7 @@ def test_arbitrary_messages_affect_at_most_their_own_session(messages) -> None:
 def test_confirm_is_not_sent_while_the_peer_is_paused() -> None:
     """It is said with the word for going on: whoever takes it for that would send more than can be held."""
     asked: list[Stream] = []
-    mux = Mux(client=True, now=0.0, wanted=asked.append, limits=Limits(pause_above=100))
+    mux = Mux(client=True, now=0.0, wanted=asked.append, limits=StreamLimits(pause_above=100))
     mux.receive(BINARY, tunnel_raw.message(tunnel_raw.CONNECT, 2, b"tcp/10.0.0.1:80"), 0.0)
     mux.receive(BINARY, tunnel_raw.message(tunnel_raw.DATA, 2, b"x" * 200), 0.0)
     asked[0].confirm()
@@ -196,7 +196,7 @@ def test_heavily_fragmented_message_has_bounded_memory() -> None:
 
 def test_session_is_dropped_when_replies_are_never_read() -> None:
     """Each word about a stream there is not wants an answer; an end that never reads them must not be remembered."""
-    mux = Mux(client=True, now=0.0, limits=Limits(urgent=1000))
+    mux = Mux(client=True, now=0.0, limits=StreamLimits(urgent=1000))
     tracemalloc.start()
     try:
         for number in range(8_000):

@@ -18,8 +18,8 @@ from typing import IO, Any, NamedTuple
 
 from remuda.agent.images import ImageError, layers, manifests, streams
 from remuda.agent.images.platforms import Platform
-from remuda.agent.images.references import Reference, is_digest, parse
-from remuda.agent.images.tree import Allowance, Tree
+from remuda.agent.images.references import ImageReference, is_digest, parse
+from remuda.agent.images.tree import ImageBudget, Tree
 
 SUFFIXES = (
     ".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz", ".tar.xz", ".txz", ".tar.zst", ".tzst", ".tar.lz4",
@@ -29,7 +29,7 @@ _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 _PIECE = 1 << 20
 
 
-class Found(NamedTuple):
+class ArchiveImage(NamedTuple):
     """Location of an image in an archive: a digest in the archive's index, or an entry in the list of `docker save`."""
 
     path: str
@@ -37,7 +37,7 @@ class Found(NamedTuple):
     saved: dict[str, Any]
 
 
-def find(reference: Reference, directory: str) -> tuple[Found | None, list[str]]:
+def find(reference: ImageReference, directory: str) -> tuple[ArchiveImage | None, list[str]]:
     """Return the first archive that contains the image, and the errors of unreadable archives."""
     notes: list[str] = []
     for path in _archives(directory):
@@ -52,7 +52,7 @@ def find(reference: Reference, directory: str) -> tuple[Found | None, list[str]]
     return None, notes
 
 
-def unpack(found: Found, host: Platform, scratch: str, tree: Tree) -> None:
+def unpack(found: ArchiveImage, host: Platform, scratch: str, tree: Tree) -> None:
     try:
         with _opened(found.path, scratch, tree.allowance.limit) as file, streams.tar_archive(file) as archive:
             content = _Content(archive)
@@ -99,17 +99,17 @@ def _json(content: bytes, name: str) -> Any:
         raise ImageError(f"its {name} is not JSON") from None
 
 
-def _match(reference: Reference, path: str, lists: dict[str, Any]) -> Found | None:
+def _match(reference: ImageReference, path: str, lists: dict[str, Any]) -> ArchiveImage | None:
     index, saved = lists.get("index.json"), lists.get("manifest.json")
     for entry in _objects(index.get("manifests") if isinstance(index, dict) else None):
         digest, names = entry.get("digest"), entry.get("annotations")
         by_name = isinstance(names, dict) and any(_same(names.get(name), reference) for name in _NAMES)
         if is_digest(digest) and (digest == reference.digest if reference.digest else by_name):
-            return Found(path, str(digest), {})
+            return ArchiveImage(path, str(digest), {})
     for entry in _objects(saved):
         tags = entry.get("RepoTags")
         if not reference.digest and isinstance(tags, list) and any(_same(tag, reference) for tag in tags):
-            return Found(path, "", entry)
+            return ArchiveImage(path, "", entry)
     return None
 
 
@@ -117,7 +117,7 @@ def _objects(entries: Any) -> list[dict[str, Any]]:
     return [entry for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-def _same(name: Any, reference: Reference) -> bool:
+def _same(name: Any, reference: ImageReference) -> bool:
     """Return whether `name` is the full name of the image; a tag alone names none."""
     if not isinstance(name, str) or ("/" not in name and ":" not in name):
         return False
@@ -139,7 +139,7 @@ def _opened(path: str, scratch: str, limit: int) -> Iterator[IO[bytes]]:
             yield file
             return
         with tempfile.TemporaryFile(dir=scratch) as whole, streams.plain(file) as plain:
-            allowance = Allowance(limit)
+            allowance = ImageBudget(limit)
             while piece := plain.read(_PIECE):
                 allowance.take(len(piece))
                 whole.write(piece)

@@ -25,7 +25,7 @@ _VERSIONS = ("v1", "v1beta1", "v1alpha1")
 _GROUP = "credentialprovider.kubelet.k8s.io"
 
 
-class Credentials(NamedTuple):
+class RegistryCredentials(NamedTuple):
     username: str
     password: str
     identity_token: str = ""
@@ -35,7 +35,7 @@ class Credentials(NamedTuple):
         return "<credentials>"
 
 
-def from_auth(auth: Any) -> Credentials | None:
+def from_auth(auth: Any) -> RegistryCredentials | None:
     """Read an `auth` of registries.yaml or of Docker's config.json, which differ in the spelling of one key."""
     if not isinstance(auth, dict):
         return None
@@ -47,14 +47,14 @@ def from_auth(auth: Any) -> Credentials | None:
             username, _, password = base64.b64decode(both, validate=True).decode().rstrip("\0").partition(":")
         except (binascii.Error, UnicodeDecodeError):
             raise ImageError("an `auth` of a registry is not name:password in base64") from None
-    return Credentials(username, password, token) if username or token else None
+    return RegistryCredentials(username, password, token) if username or token else None
 
 
 def _text(value: Any) -> str:
     return "" if value is None or isinstance(value, (dict, list)) else str(value)
 
 
-def from_docker(host: str, environment: Mapping[str, str] = os.environ) -> Credentials | None:
+def from_docker(host: str, environment: Mapping[str, str] = os.environ) -> RegistryCredentials | None:
     folder = environment.get("DOCKER_CONFIG") or os.path.join(environment.get("HOME") or "/root", ".docker")
     try:
         with open(os.path.join(folder, "config.json"), "rb") as file:
@@ -89,7 +89,7 @@ class Plugins:
             raise ImageError(f"the configuration of credential providers {config} has no list of providers")
         self._providers = providers
 
-    def credentials(self, image: str) -> Credentials | None:
+    def credentials(self, image: str) -> RegistryCredentials | None:
         """Return the credentials for `host[:port]/repository` from the first matching plugin that has some."""
         for provider in self._providers:
             patterns = provider.get("matchImages")
@@ -99,7 +99,7 @@ class Plugins:
                     return found
         return None
 
-    def _ask(self, provider: dict[str, Any], image: str) -> Credentials | None:
+    def _ask(self, provider: dict[str, Any], image: str) -> RegistryCredentials | None:
         name, version = str(provider.get("name")), str(provider.get("apiVersion"))
         if not name or "/" in name or name in (".", "..", "None"):
             raise ImageError("a credential provider's name is not the name of a program")

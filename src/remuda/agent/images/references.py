@@ -21,7 +21,7 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _LONGEST = 255
 
 
-class Reference(NamedTuple):
+class ImageReference(NamedTuple):
     registry: str  # host[:port]
     repository: str
     tag: str  # "" if only a digest was given
@@ -36,7 +36,7 @@ class Reference(NamedTuple):
         return self.digest or self.tag
 
 
-def parse(text: str) -> Reference:
+def parse(text: str) -> ImageReference:
     """The reference, whole; ImageError if it is none."""
     name, at, digest = text.partition("@")
     if at and not is_digest(digest):
@@ -59,7 +59,7 @@ def parse(text: str) -> Reference:
         raise ImageError(
             f"{shown(text)} is not an image reference: a repository is made of lower case letters, digits and . _ - /"
         )
-    return Reference(registry, repository, tag if tag or digest else "latest", digest)
+    return ImageReference(registry, repository, tag if tag or digest else "latest", digest)
 
 
 def is_digest(text: object) -> bool:

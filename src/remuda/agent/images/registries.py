@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from remuda.agent.images import ImageError
-from remuda.agent.images.credentials import Credentials, from_auth
-from remuda.agent.images.references import DOCKER_HUB, Reference, is_repository, shown
+from remuda.agent.images.credentials import RegistryCredentials, from_auth
+from remuda.agent.images.references import DOCKER_HUB, ImageReference, is_repository, shown
 from remuda.agent.yaml_subset import YamlError, load
 
 _HUB_HOST = "registry-1.docker.io"
@@ -40,7 +40,7 @@ class Registries:
         self._mirrors = _mapping(whole.get("mirrors"), f"{path}: mirrors")
         self._configs = _mapping(whole.get("configs"), f"{path}: configs")
 
-    def endpoints(self, reference: Reference) -> list[Endpoint]:
+    def endpoints(self, reference: ImageReference) -> list[Endpoint]:
         """In the order to ask them: the mirrors, then the registry itself."""
         found: list[Endpoint] = []
         for key in _keys(reference.registry):
@@ -57,7 +57,7 @@ class Registries:
         found.append(Endpoint(f"https://{itself}/v2", itself, reference.repository, ""))
         return list(dict.fromkeys(found))
 
-    def credentials(self, host: str) -> Credentials | None:
+    def credentials(self, host: str) -> RegistryCredentials | None:
         return from_auth(self._config(host).get("auth"))
 
     def context(self, host: str, beside: str = "") -> ssl.SSLContext:
@@ -118,7 +118,7 @@ def _keys(registry: str) -> list[str]:
     return [registry, "*"] if ":" in registry else [registry, f"{registry}:443", f"{registry}:80", "*"]
 
 
-def _endpoint(address: str, repository: str, reference: Reference, where: str) -> Endpoint:
+def _endpoint(address: str, repository: str, reference: ImageReference, where: str) -> Endpoint:
     whole = address if "://" in address else f"https://{address}"
     url = urlsplit(whole)
     if url.scheme not in ("http", "https") or not url.hostname or url.username or url.query or url.fragment:

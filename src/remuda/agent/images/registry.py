@@ -19,9 +19,9 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from remuda.agent import formats
 from remuda.agent.images import ImageError, manifests
-from remuda.agent.images.credentials import Credentials
+from remuda.agent.images.credentials import RegistryCredentials
 from remuda.agent.images.registries import Endpoint
-from remuda.agent.images.web import Answer, Unreachable, Web
+from remuda.agent.images.web import RegistryResponse, RegistryUnreachable, Web
 
 _TRIES = 4
 _LONGEST_WAIT = 30.0
@@ -31,14 +31,14 @@ _PIECE = 1 << 20
 _CLIENT = "remuda-agent"
 
 
-class Registry:
+class ImageRegistry:
     """One endpoint, for one repository."""
 
     def __init__(
         self,
         endpoint: Endpoint,
         web: Web,
-        credentials: Callable[[], Credentials | None],
+        credentials: Callable[[], RegistryCredentials | None],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.endpoint = endpoint
@@ -70,7 +70,7 @@ class Registry:
                     into.seek(0)
                     into.truncate()
                     found, got = hashlib.new(algorithm), 0
-                with contextlib.suppress(Unreachable):
+                with contextlib.suppress(RegistryUnreachable):
                     while piece := answer.read(_PIECE):
                         got += len(piece)
                         if got > layer.size:
@@ -80,12 +80,12 @@ class Registry:
             if got == layer.size:
                 break
         else:
-            raise Unreachable(f"its blob {layer.digest} was interrupted {_TRIES} times")
+            raise RegistryUnreachable(f"its blob {layer.digest} was interrupted {_TRIES} times")
         if found.hexdigest() != expected:
             raise ImageError(f"its blob {layer.digest} is not what its digest says")
 
     @contextlib.contextmanager
-    def _get(self, path: str, headers: Mapping[str, str], what: str) -> Iterator[Answer]:
+    def _get(self, path: str, headers: Mapping[str, str], what: str) -> Iterator[RegistryResponse]:
         """Yield the response with the content, after redirects, authentication and retries."""
         url = f"{self.endpoint.base}/{self.endpoint.repository}/{path}"
         if self.endpoint.namespace:
@@ -103,7 +103,7 @@ class Registry:
                     status, after = answer.status, answer.header("Retry-After")
                     challenges, location = answer.headers("WWW-Authenticate"), answer.header("Location")
                     trouble = ImageError(f"{urlsplit(url).netloc} answered {status} when asked for {what}")
-            except Unreachable as error:
+            except RegistryUnreachable as error:
                 status, after, challenges, location, trouble = 503, "", [], "", error
             if status in (301, 302, 303, 307, 308) and location and redirects < _REDIRECTS:
                 url, redirects, allowed = self._redirected(url, location), redirects + 1, dict(headers)
@@ -140,7 +140,7 @@ class Registry:
             else f"{self.endpoint.host} asks for credentials in a way that is not known here"
         )
 
-    def _token(self, challenge: dict[str, str], credentials: Credentials | None) -> str:
+    def _token(self, challenge: dict[str, str], credentials: RegistryCredentials | None) -> str:
         realm = challenge.get("realm", "")
         if not realm.startswith(("https://", "http://") if self.endpoint.base.startswith("http:") else "https://"):
             raise ImageError(f"{self.endpoint.host} names no https token server")
@@ -159,7 +159,7 @@ class Registry:
             try:
                 with self._web.ask(url, headers, form) as answer:
                     status, content = answer.status, _whole(answer)
-            except Unreachable:
+            except RegistryUnreachable:
                 if again == _TRIES:
                     raise
                 status, content = 503, b""
@@ -191,7 +191,7 @@ def _refusal(status: int, what: str, known: bool) -> ImageError | None:
     return ImageError(f"it does not have {what}") if status == 404 else None
 
 
-def _whole(answer: Answer) -> bytes:
+def _whole(answer: RegistryResponse) -> bytes:
     pieces, size = [], 0
     while piece := answer.read(_PIECE):
         pieces.append(piece)
@@ -201,7 +201,7 @@ def _whole(answer: Answer) -> bytes:
     return b"".join(pieces)
 
 
-def _basic(credentials: Credentials) -> str:
+def _basic(credentials: RegistryCredentials) -> str:
     return "Basic " + base64.b64encode(f"{credentials.username}:{credentials.password}".encode()).decode()
 
 

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 from remuda.agent.images import ImageError, archives, layers, manifests, registries
-from remuda.agent.images.credentials import Credentials, Plugins, from_docker
+from remuda.agent.images.credentials import Plugins, RegistryCredentials, from_docker
 from remuda.agent.images.platforms import Platform, this_host
-from remuda.agent.images.references import Reference, parse
+from remuda.agent.images.references import ImageReference, parse
 from remuda.agent.images.registries import Endpoint, below
-from remuda.agent.images.registry import Registry
+from remuda.agent.images.registry import ImageRegistry
 from remuda.agent.images.tree import Tree, allowance
 from remuda.agent.images.web import Web
 
@@ -71,7 +71,7 @@ def _place(directory: str) -> Iterator[tuple[str, str]]:
 class _Pull:
     """Pull of one image: the manifest from the first endpoint that has it, its blobs (by digest) from any endpoint."""
 
-    def __init__(self, reference: Reference, config: ImageSettings) -> None:
+    def __init__(self, reference: ImageReference, config: ImageSettings) -> None:
         self._reference = reference
         self._known = registries.read(config.agent_registries_file, config.root)
         self._plugins = Plugins(
@@ -92,8 +92,8 @@ class _Pull:
                 file.seek(0)
                 layers.unpack(file, tree)
 
-    def _registry(self, endpoint: Endpoint) -> Registry:
-        def credentials() -> Credentials | None:
+    def _registry(self, endpoint: Endpoint) -> ImageRegistry:
+        def credentials() -> RegistryCredentials | None:
             return (
                 self._known.credentials(endpoint.host)
                 or self._plugins.credentials(f"{endpoint.host}/{endpoint.repository}")
@@ -103,7 +103,7 @@ class _Pull:
         def trust(host: str) -> ssl.SSLContext:
             return self._known.context(host, beside=endpoint.host)
 
-        return Registry(endpoint, Web(trust), credentials)
+        return ImageRegistry(endpoint, Web(trust), credentials)
 
     def _layers(self, host: Platform, notes: list[str]) -> list[manifests.Layer]:
         troubles = list(notes)

@@ -26,7 +26,7 @@ _HOPS = 40
 _PIECE = 1 << 20
 
 
-class Allowance:
+class ImageBudget:
     """Remaining part of the limits of one image."""
 
     def __init__(self, limit: int = BYTES, entries: int = ENTRIES) -> None:
@@ -48,8 +48,8 @@ class Allowance:
             raise ImageError(f"the image has more than {self.entries} files; REMUDA_IMAGE_LIMIT_ENTRIES allows more")
 
 
-def allowance(environment: Mapping[str, str] = os.environ) -> Allowance:
-    return Allowance(
+def allowance(environment: Mapping[str, str] = os.environ) -> ImageBudget:
+    return ImageBudget(
         _number(environment, "REMUDA_IMAGE_LIMIT_BYTES", BYTES),
         _number(environment, "REMUDA_IMAGE_LIMIT_ENTRIES", ENTRIES),
     )
@@ -68,7 +68,7 @@ class Tree:
     """`touched` holds what the current layer has placed, with all folders on the way there: a whiteout is about the
     layers below."""
 
-    def __init__(self, root: str, allowance: Allowance) -> None:
+    def __init__(self, root: str, allowance: ImageBudget) -> None:
         self.root = os.path.realpath(root)
         self.allowance = allowance
         self.touched: set[str] = set()

@@ -1,7 +1,7 @@
 """One request to a web server: through the proxy the environment names, over verified TLS, with deadlines.
 
-Redirects are the caller's business. What may pass if tried again is `Unreachable`; a certificate that is not accepted
-will not be accepted a second later.
+Redirects are the caller's business. What may pass if tried again is `RegistryUnreachable`; a certificate that is not
+accepted will not be accepted a second later.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _SECONDS = 60.0  # without a byte
 _AGENT = "remuda-agent"
 
 
-class Unreachable(ImageError):
+class RegistryUnreachable(ImageError):
     """Error that a retry may resolve."""
 
 
-class Answer:
+class RegistryResponse:
     def __init__(self, response: http.client.HTTPResponse, host: str) -> None:
         self._response = response
         self._host = host
@@ -41,7 +41,7 @@ class Answer:
         try:
             return self._response.read(size)
         except (OSError, http.client.HTTPException) as error:
-            raise Unreachable(f"{self._host} closed the connection: {_words(error)}") from None
+            raise RegistryUnreachable(f"{self._host} closed the connection: {_words(error)}") from None
 
 
 class Web:
@@ -52,7 +52,7 @@ class Web:
         self._environment = environment
 
     @contextlib.contextmanager
-    def ask(self, url: str, headers: Mapping[str, str], form: bytes | None = None) -> Iterator[Answer]:
+    def ask(self, url: str, headers: Mapping[str, str], form: bytes | None = None) -> Iterator[RegistryResponse]:
         """GET, or POST of a form."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -71,8 +71,8 @@ class Web:
                     f"into configs[{parts.netloc}].tls.ca_file of registries.yaml"
                 ) from None
             except (OSError, http.client.HTTPException) as error:
-                raise Unreachable(f"{parts.netloc} cannot be reached: {_words(error)}") from None
-            yield Answer(response, parts.netloc)
+                raise RegistryUnreachable(f"{parts.netloc} cannot be reached: {_words(error)}") from None
+            yield RegistryResponse(response, parts.netloc)
         finally:
             connection.close()
 

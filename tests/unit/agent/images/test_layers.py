@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from remuda.agent.images import ImageError
 from remuda.agent.images.layers import unpack
-from remuda.agent.images.tree import Allowance, Tree, allowance
+from remuda.agent.images.tree import ImageBudget, Tree, allowance
 from tests.lab.images import digest, entry, folder, hard_link, symbolic_link, tar
 
 
-def unpacked(root: Path, *layers: bytes, limits: Allowance | None = None) -> None:
+def unpacked(root: Path, *layers: bytes, limits: ImageBudget | None = None) -> None:
     root.mkdir(exist_ok=True)
-    tree = Tree(str(root), limits or Allowance())
+    tree = Tree(str(root), limits or ImageBudget())
     for layer in layers:
         unpack(io.BytesIO(layer), tree)
 
@@ -194,7 +194,7 @@ def test_arbitrary_layers_never_change_files_outside_the_root(
             for made, _ in layer:
                 made.linkname = made.linkname.replace("OUTSIDE", str(outside))
         (top / "root").mkdir()
-        tree = Tree(str(top / "root"), Allowance())
+        tree = Tree(str(top / "root"), ImageBudget())
         for layer in layers:
             try:
                 unpack(io.BytesIO(tar(*layer)), tree)
@@ -250,10 +250,10 @@ def test_decompression_bomb_is_rejected(tmp_path: Path) -> None:
     bomb = gzip.compress(tar(entry("zeros", bytes(50_000_000))))
     assert len(bomb) < 100_000
     with pytest.raises(ImageError, match="takes more than 10000000 bytes"):
-        unpacked(tmp_path / "root", bomb, limits=Allowance(10_000_000))
+        unpacked(tmp_path / "root", bomb, limits=ImageBudget(10_000_000))
     assert (tmp_path / "root/zeros").stat().st_size <= 10_000_000
     with pytest.raises(ImageError, match="more than 10 files"):
-        unpacked(tmp_path / "root2", tar(*(entry(f"f{n}") for n in range(20))), limits=Allowance(entries=10))
+        unpacked(tmp_path / "root2", tar(*(entry(f"f{n}") for n in range(20))), limits=ImageBudget(entries=10))
 
 
 def test_oversized_tar_name_is_rejected(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_invalid_or_truncated_archive_raises_image_error(tmp_path: Path) -> None
 
 def test_layer_digest_is_verified_on_uncompressed_content(tmp_path: Path) -> None:
     layer = tar(entry("a", b"x"))
-    tree = Tree(str(tmp_path), Allowance())
+    tree = Tree(str(tmp_path), ImageBudget())
     unpack(io.BytesIO(gzip.compress(layer)), tree, digest(layer))
     with pytest.raises(ImageError, match="is not what its digest"):
         unpack(io.BytesIO(gzip.compress(layer)), tree, digest(b"another"))

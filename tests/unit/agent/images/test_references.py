@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.agent.images import ImageError
-from remuda.agent.images.references import Reference, parse
+from remuda.agent.images.references import ImageReference, parse
 
 SUM = "sha256:" + "0" * 64
 
@@ -13,17 +13,17 @@ SUM = "sha256:" + "0" * 64
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("busybox", Reference("docker.io", "library/busybox", "latest", "")),
-        ("rancher/installer:v1.2.3-k3s1", Reference("docker.io", "rancher/installer", "v1.2.3-k3s1", "")),
-        ("index.docker.io/busybox", Reference("docker.io", "library/busybox", "latest", "")),
-        ("localhost/a/b", Reference("localhost", "a/b", "latest", "")),
-        ("registry.example.com:5000/a:1", Reference("registry.example.com:5000", "a", "1", "")),
-        ("[::1]:5000/a", Reference("[::1]:5000", "a", "latest", "")),
-        (f"example.com/a@{SUM}", Reference("example.com", "a", "", SUM)),
-        (f"example.com/a:1@{SUM}", Reference("example.com", "a", "1", SUM)),
+        ("busybox", ImageReference("docker.io", "library/busybox", "latest", "")),
+        ("rancher/installer:v1.2.3-k3s1", ImageReference("docker.io", "rancher/installer", "v1.2.3-k3s1", "")),
+        ("index.docker.io/busybox", ImageReference("docker.io", "library/busybox", "latest", "")),
+        ("localhost/a/b", ImageReference("localhost", "a/b", "latest", "")),
+        ("registry.example.com:5000/a:1", ImageReference("registry.example.com:5000", "a", "1", "")),
+        ("[::1]:5000/a", ImageReference("[::1]:5000", "a", "latest", "")),
+        (f"example.com/a@{SUM}", ImageReference("example.com", "a", "", SUM)),
+        (f"example.com/a:1@{SUM}", ImageReference("example.com", "a", "1", SUM)),
     ],
 )
-def test_image_reference_uses_docker_defaults(text: str, expected: Reference) -> None:
+def test_image_reference_uses_docker_defaults(text: str, expected: ImageReference) -> None:
     assert parse(text) == expected
     assert parse(str(expected)) == expected
 

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from remuda.agent.images import ImageError
-from remuda.agent.images.credentials import Credentials, Plugins, from_auth, from_docker, matches
+from remuda.agent.images.credentials import Plugins, RegistryCredentials, from_auth, from_docker, matches
 from remuda.agent.images.references import parse
 from remuda.agent.images.registries import Registries, below, read
 from remuda.agent.images.web import proxy_for
@@ -127,9 +127,9 @@ def test_credentials_are_looked_up_by_endpoint_host() -> None:
             }
         }
     )
-    assert known.credentials("a.example.com:5000") == Credentials("u", "123")
-    assert known.credentials("registry-1.docker.io") == Credentials("hub", "p:w")
-    assert known.credentials("t.example.com") == Credentials("", "", "t")
+    assert known.credentials("a.example.com:5000") == RegistryCredentials("u", "123")
+    assert known.credentials("registry-1.docker.io") == RegistryCredentials("hub", "p:w")
+    assert known.credentials("t.example.com") == RegistryCredentials("", "", "t")
     assert known.credentials("empty") is None
     assert known.credentials("a.example.com") is None
     assert "123" not in repr(known.credentials("a.example.com:5000"))
@@ -145,8 +145,8 @@ def test_credentials_are_read_from_docker_config(tmp_path: Path) -> None:
     auths = {"https://index.docker.io/v1/": {"auth": "aHViOnB3"}, "example.com": {"username": "u", "password": "p"}}
     (tmp_path / "config.json").write_text(json.dumps({"auths": auths}))
     environment = {"DOCKER_CONFIG": str(tmp_path)}
-    assert from_docker("registry-1.docker.io", environment) == Credentials("hub", "pw")
-    assert from_docker("example.com", environment) == Credentials("u", "p")
+    assert from_docker("registry-1.docker.io", environment) == RegistryCredentials("hub", "pw")
+    assert from_docker("example.com", environment) == RegistryCredentials("u", "p")
     assert from_docker("other.example.com", environment) is None
     assert from_docker("example.com", {"HOME": str(tmp_path / "nowhere")}) is None
 
@@ -190,7 +190,7 @@ def test_credential_provider_plugin_gets_kubelet_request(tmp_path: Path) -> None
         '"auth": {"*.example.com": {"username": "any", "password": "x"}, '
         '"a.example.com": {"username": "\'$WHO\'", "password": "secret"}}}\'',
     )
-    assert plugins.credentials("a.example.com/repo") == Credentials("me", "secret")
+    assert plugins.credentials("a.example.com/repo") == RegistryCredentials("me", "secret")
     assert json.loads((tmp_path / "asked").read_text()) == {
         "kind": "CredentialProviderRequest",
         "apiVersion": "credentialprovider.kubelet.k8s.io/v1",

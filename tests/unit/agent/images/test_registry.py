@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from remuda.agent.images import ImageError, manifests
-from remuda.agent.images.credentials import Credentials
+from remuda.agent.images.credentials import RegistryCredentials
 from remuda.agent.images.registries import Endpoint, Registries
-from remuda.agent.images.registry import Registry
+from remuda.agent.images.registry import ImageRegistry
 from remuda.agent.images.web import Web
 from tests.lab.images import digest
 
@@ -68,10 +68,12 @@ def serve() -> Iterator[Callable[..., _Server]]:
         server.stop()
 
 
-def registry(server: _Server, credentials: Credentials | None = None, waits: list[float] | None = None) -> Registry:
+def registry(
+    server: _Server, credentials: RegistryCredentials | None = None, waits: list[float] | None = None
+) -> ImageRegistry:
     endpoint = Endpoint(f"http://{server.host}/v2", server.host, "team/image", "")
     sleep = (waits if waits is not None else []).append
-    return Registry(endpoint, Web(Registries().context, {}), lambda: credentials, sleep)
+    return ImageRegistry(endpoint, Web(Registries().context, {}), lambda: credentials, sleep)
 
 
 def test_manifest_request_accepts_all_manifest_formats(serve: Callable[..., _Server]) -> None:
@@ -84,7 +86,7 @@ def test_manifest_request_accepts_all_manifest_formats(serve: Callable[..., _Ser
 
 def test_mirror_request_carries_namespace_parameter(serve: Callable[..., _Server]) -> None:
     server = serve(lambda path, headers, body: (200, {}, b"{}"))
-    mirror = Registry(
+    mirror = ImageRegistry(
         Endpoint(f"http://{server.host}/hub", server.host, "a", "example.com:5000"),
         Web(Registries().context, {}),
         lambda: None,
@@ -107,20 +109,22 @@ def test_basic_credentials_are_sent_only_after_challenge(serve: Callable[..., _S
         return 401, {"WWW-Authenticate": 'Basic realm="x"'}, b""
 
     server = serve(answer)
-    client = registry(server, Credentials("user", "pw"))
+    client = registry(server, RegistryCredentials("user", "pw"))
     client.manifest("v1")
     client.manifest("v2")
     assert [headers["Authorization"] is not None for _, headers in server.requests] == [False, True, True]
     with pytest.raises(ImageError, match="asks for credentials, and none are known"):
         registry(server).manifest("v1")
     with pytest.raises(ImageError, match="the credentials do not suffice") as caught:
-        registry(server, Credentials("user", "wrong-secret")).manifest("v1")
+        registry(server, RegistryCredentials("user", "wrong-secret")).manifest("v1")
     assert "wrong-secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("credentials", [None, Credentials("user", "pw"), Credentials("", "", "identity")])
+@pytest.mark.parametrize(
+    "credentials", [None, RegistryCredentials("user", "pw"), RegistryCredentials("", "", "identity")]
+)
 def test_bearer_token_is_fetched_from_challenge_realm(
-    serve: Callable[..., _Server], credentials: Credentials | None
+    serve: Callable[..., _Server], credentials: RegistryCredentials | None
 ) -> None:
     bodies: list[bytes] = []
 
@@ -179,7 +183,7 @@ def test_cross_host_redirect_drops_credentials(serve: Callable[..., _Server]) ->
 
     server = serve(answer)
     into = io.BytesIO()
-    registry(server, Credentials("user", "pw")).blob(LAYER, into)
+    registry(server, RegistryCredentials("user", "pw")).blob(LAYER, into)
     assert into.getvalue() == BLOB
     assert storage.requests[0][1]["Authorization"] is None
     assert [headers["Authorization"] is not None for _, headers in server.requests] == [False, True, True]
