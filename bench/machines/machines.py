@@ -41,7 +41,7 @@ from remuda.kube.errors import StatusError
 from remuda.kube.objects import Key
 from remuda.lab.simulator import agents as model
 from remuda.providers import setup as providers
-from remuda.providers.bootstrap.registration import Registration
+from remuda.providers.bootstrap.registration import RegistrationService
 from remuda.providers.machine import job
 from remuda.providers.shared import names, secrets
 from remuda.providers.shared.drivers import sim
@@ -64,7 +64,7 @@ _WRITERS = 16
 class Hosts:
     """What runs on a server that has booted: its agent's first call, with the token in its user data."""
 
-    def __init__(self, registration: Registration) -> None:
+    def __init__(self, registration: RegistrationService) -> None:
         self._registration = registration
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = asyncio.Semaphore(32)

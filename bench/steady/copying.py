@@ -32,7 +32,7 @@ from remuda.apiserver.storage.sqlite import SqliteStore
 from remuda.apiserver.storage.types import Revision, StoreEntry
 from remuda.kube.objects import Key
 from remuda.lab.simulator.declared import NAMESPACE
-from remuda.providers.controlplane.planner.observation import Cluster, Tokens
+from remuda.providers.controlplane.planner.observation import ClusterFacts, Tokens
 from remuda.providers.controlplane.render import tunnel as tunnel_tokens
 from remuda.providers.controlplane.render.consequence import stamps
 from remuda.providers.controlplane.render.plan import read as read_plan
@@ -152,10 +152,10 @@ def _encoded(content: bytes) -> str:
     return base64.b64encode(content).decode()
 
 
-def _subject(plane: RKEControlPlane) -> Cluster:
+def _subject(plane: RKEControlPlane) -> ClusterFacts:
     """As much of it as stamps are made from."""
     version = distros.parse_version(plane.spec.kubernetes_version)
-    return Cluster(
+    return ClusterFacts(
         name="",
         namespace="",
         uid="",

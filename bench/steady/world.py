@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.providers.shared.drivers.simcloud import Entry, SimServer
+from remuda.providers.shared.drivers.simcloud import CloudEvent, SimServer
 
 DATA, WORLD = "data", "world"  # in the folder of a fleet: the manager's data directory, and this
 
@@ -51,14 +51,14 @@ def write(folder: Path, known: Known, servers: Sequence[SimServer]) -> None:
     """With the servers as the cloud of the manager remembers them."""
     journal = _journal(folder)
     journal.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    made = [Entry(event="made", name=server.name, uid=server.key[1], server=server) for server in servers]
+    made = [CloudEvent(event="made", name=server.name, uid=server.key[1], server=server) for server in servers]
     _write(journal, b"".join(msgspec.json.encode(entry) + b"\n" for entry in made))
     _write(folder / WORLD, msgspec.msgpack.encode(known))
 
 
 def read_servers(folder: Path) -> list[SimServer]:
     lines = _journal(folder).read_bytes().splitlines()
-    made = (msgspec.json.decode(line, type=Entry).server for line in lines)
+    made = (msgspec.json.decode(line, type=CloudEvent).server for line in lines)
     return [server for server in made if server is not None]
 
 

@@ -20,7 +20,7 @@ from remuda.kube.http import HttpClient
 from remuda.kube.objects import Key
 from remuda.providers.bootstrap import setup
 from remuda.providers.bootstrap.definitions import definitions
-from remuda.providers.bootstrap.registration import ConnectionInfo, Registration
+from remuda.providers.bootstrap.registration import ConnectionInfo, RegistrationService
 from remuda.providers.bootstrap.setup import BootstrapSettings
 from remuda.providers.controlplane.definitions import definitions as control_plane_definitions
 from remuda.providers.infrastructure import controller as infrastructure
@@ -47,7 +47,7 @@ class BootstrapHarness:
         assert isinstance(access.ca, bytes)
         self.site = Site(server_url=access.server.rstrip("/"), ca_pem=access.ca)
         self.settings = BootstrapSettings()
-        self.registration: Registration
+        self.registration: RegistrationService
         self.manager: Manager
 
     @classmethod

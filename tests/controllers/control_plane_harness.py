@@ -14,7 +14,7 @@ from typing import Any
 from remuda.agent.plan import Instruction, Plan
 from remuda.agent.rules import Result
 from remuda.capi import names as capi_names
-from remuda.capi.machine.scope import Options
+from remuda.capi.machine.scope import MachineOptions
 from remuda.capi.machine.workload import NODE
 from remuda.capi.setup import add_controllers
 from remuda.capi.types import CLUSTER, MACHINE
@@ -125,7 +125,7 @@ class ControlPlaneHarness:
     def _add(self, manager: Manager) -> None:
         from remuda.providers.infrastructure import controller as infrastructure
 
-        options = Options(status_seconds=0.0, drain_retry_seconds=0.2, node_deletion_retry_seconds=0.1)
+        options = MachineOptions(status_seconds=0.0, drain_retry_seconds=0.2, node_deletion_retry_seconds=0.1)
         remote = add_controllers(manager, only=("cluster", "machine"), dial=self._dial, options=options)
         infrastructure.add(manager)
         bootstrap.add(manager, _SITE)

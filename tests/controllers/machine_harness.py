@@ -18,7 +18,7 @@ from remuda.capi import names
 from remuda.capi.external import Externals
 from remuda.capi.machine import drain_stages
 from remuda.capi.machine.controller import add
-from remuda.capi.machine.scope import Options
+from remuda.capi.machine.scope import MachineOptions
 from remuda.capi.machine.workload import NODE, POD, Pod
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube import clock
@@ -35,7 +35,7 @@ from tests.controllers.providers import Provider
 BUDGETS = Target("policy/v1", "poddisruptionbudgets")
 EVENTS = Target("v1", "events")
 
-QUICK = Options(status_seconds=0.0, drain_retry_seconds=0.2, node_deletion_retry_seconds=0.1)
+QUICK = MachineOptions(status_seconds=0.0, drain_retry_seconds=0.2, node_deletion_retry_seconds=0.1)
 IMPATIENT = remote.RemoteSettings(
     probe_seconds=0.1,
     answer_seconds=PATIENCE_SECONDS,
@@ -71,7 +71,7 @@ class MachineHarness:
     # ---- the controller under test
 
     @asynccontextmanager
-    async def running(self, options: Options = QUICK) -> AsyncIterator[Manager]:
+    async def running(self, options: MachineOptions = QUICK) -> AsyncIterator[Manager]:
         self.remote = RemoteClusters(self._dial, nodes=NODE, settings=IMPATIENT)
 
         def setup(manager: Manager) -> None:

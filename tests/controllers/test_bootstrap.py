@@ -18,7 +18,7 @@ from remuda.kube.client import Target
 from remuda.kube.core import CONFIG_MAPS, ROLE_BINDINGS, ROLES, SECRETS, SERVICE_ACCOUNTS
 from remuda.kube.errors import StatusError
 from remuda.providers.bootstrap import tokens
-from remuda.providers.bootstrap.registration import Refusal
+from remuda.providers.bootstrap.registration import HostRefused
 from remuda.providers.bootstrap.setup import BootstrapSettings
 from remuda.providers.shared import names
 from remuda.providers.shared.manager_address import Site
@@ -43,8 +43,8 @@ async def harness(engine: Engine) -> BootstrapHarness:
     return await BootstrapHarness.create(engine)
 
 
-async def refused(attempt: object) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+async def refused(attempt: object) -> HostRefused:
+    with pytest.raises(HostRefused) as caught:
         await attempt  # type: ignore[misc]
     return caught.value
 
@@ -318,7 +318,7 @@ async def test_concurrent_use_of_one_token_admits_one_host(harness: BootstrapHar
             *(harness.connect(token, f"host-{number}") for number in range(6)), return_exceptions=True
         )
     assert [type(one).__name__ for one in results].count("ConnectionInfo") == 1
-    assert {one.code for one in results if isinstance(one, Refusal)} == {403}
+    assert {one.code for one in results if isinstance(one, HostRefused)} == {403}
 
 
 async def test_expired_token_is_refused_and_replaced(harness: BootstrapHarness) -> None:
@@ -349,7 +349,7 @@ async def connects(harness: BootstrapHarness) -> bool:
     """Show the newest token: on a slow machine it may expire on the way."""
     try:
         await harness.connect(await harness.token())
-    except Refusal as refusal:
+    except HostRefused as refusal:
         if refusal.code == 401:
             return False
         raise
@@ -401,7 +401,7 @@ async def test_token_of_one_machine_is_refused_for_another(harness: BootstrapHar
         other = tokens.parse(await harness.token("n"))
         assert own is not None
         assert other is not None
-        forged = tokens.Token("machine", other.about, own.secret)
+        forged = tokens.RegistrationToken("machine", other.about, own.secret)
         assert (await refused(harness.connect(forged.text))).code == 401
 
 

@@ -11,7 +11,7 @@ from remuda.capi import names as capi_names
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube.core import SECRETS
 from remuda.providers.bootstrap import clusters, custom
-from remuda.providers.bootstrap.registration import Refusal
+from remuda.providers.bootstrap.registration import HostRefused
 from remuda.providers.shared import names
 from remuda.providers.shared.manager_address import Site
 from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRAP
@@ -34,8 +34,8 @@ async def cluster_token(harness: BootstrapHarness, name: str = "c") -> str:
     return text(await registration(harness, name), clusters.TOKEN)
 
 
-async def refused(attempt: object) -> Refusal:
-    with pytest.raises(Refusal) as caught:
+async def refused(attempt: object) -> HostRefused:
+    with pytest.raises(HostRefused) as caught:
         await attempt  # type: ignore[misc]
     return caught.value
 

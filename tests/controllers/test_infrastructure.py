@@ -25,7 +25,7 @@ from remuda.providers.machine import leaks
 from remuda.providers.shared import names
 from remuda.providers.shared.drivers.spi import ClusterOrder
 from remuda.providers.shared.jobs.budget import Rules
-from remuda.providers.shared.jobs.cluster_job import Notes
+from remuda.providers.shared.jobs.cluster_job import ClusterStateSecret
 from remuda.providers.shared.jobs.settings import MachineSettings
 from remuda.providers.shared.types.infrastructure import ENDPOINT_MACHINE, RKE_CLUSTER
 from remuda.providers.shared.types.machine import NODE_DRIVER
@@ -248,10 +248,10 @@ async def test_infrastructure_of_deleted_cluster_is_reported_as_leak(harness: In
     await harness.cluster(**PROCESS)
     async with harness.running():
         made = await harness.until(lambda obj: is_true(obj, "InfrastructureReady"))
-        assert list((await leaks.find(engine.client, leaks.Place(hosts), ["process"])).leaks) == []
+        assert list((await leaks.find(engine.client, leaks.LeakSearchScope(hosts), ["process"])).leaks) == []
     await engine.patch(RKE_CLUSTER.target, harness.namespace, "c", {"metadata": {"finalizers": None}})
     await engine.delete(RKE_CLUSTER.target, harness.namespace, "c")
-    (leak,) = (await leaks.find(engine.client, leaks.Place(hosts), ["process"])).leaks
+    (leak,) = (await leaks.find(engine.client, leaks.LeakSearchScope(hosts), ["process"])).leaks
     assert (leak.what, leak.id, leak.cluster) == (
         "cluster infrastructure",
         made["status"]["infrastructure"]["id"],
@@ -267,9 +267,9 @@ async def test_driver_notes_persist_for_next_job(harness: InfrastructureHarness)
         state_secret="c-cluster-state",
     )  # fmt: skip
 
-    async def notes() -> Notes:
+    async def notes() -> ClusterStateSecret:
         value = await harness.engine.client.get(SECRETS, harness.namespace, "c-cluster-state")
-        return Notes(harness.engine.client, order, SECRET.decode(value).data)
+        return ClusterStateSecret(harness.engine.client, order, SECRET.decode(value).data)
 
     first = await notes()
     await first.save({"subnet": "s-1"})

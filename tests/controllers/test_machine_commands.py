@@ -228,7 +228,7 @@ async def test_server_of_a_machine_created_during_the_search_is_no_leak(
         return (set(), uses) if asked == 1 else (owned, uses)
 
     monkeypatch.setattr(leaks, "_in_use", without_owners_at_first)
-    assert list((await leaks.find(engine.client, leaks.Place(tmp_path), ["sim"])).leaks) == []
+    assert list((await leaks.find(engine.client, leaks.LeakSearchScope(tmp_path), ["sim"])).leaks) == []
     assert asked == 2
 
 

@@ -22,7 +22,16 @@ from remuda.kube.core import ROLE_BINDINGS, ROLES, SECRET, SECRETS, SERVICE_ACCO
 from remuda.providers.machine import job as machine_job
 from remuda.providers.shared.drivers import sim, simcloud
 from remuda.providers.shared.drivers.simcloud import FileCloud, SimCloud
-from remuda.providers.shared.drivers.spi import TAG_UID, Address, Driver, DriverError, Options, Order, Server, SshAccess
+from remuda.providers.shared.drivers.spi import (
+    TAG_UID,
+    Address,
+    Driver,
+    DriverError,
+    Options,
+    Order,
+    Server,
+    SshAccess,
+)
 from remuda.providers.shared.jobs.execution import Job
 from remuda.providers.shared.jobs.log_redaction import Scrubber
 from remuda.providers.shared.jobs.state import STATE, State, StateSecret, read

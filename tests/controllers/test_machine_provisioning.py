@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from remuda.capi import names
-from remuda.capi.machine.scope import Options
+from remuda.capi.machine.scope import MachineOptions
 from remuda.capi.machine.workload import NODE
 from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
 from remuda.kube.client import Target
@@ -277,7 +277,7 @@ async def test_deleting_infrastructure_is_not_adopted_again(harness: MachineHarn
 
 
 async def test_short_lived_states_are_not_written_but_lasting_ones_are(harness: MachineHarness) -> None:
-    async with harness.running(Options()) as manager:
+    async with harness.running(MachineOptions()) as manager:
         await harness.cluster()
         owners = [{**owner(await make_set(harness)), "controller": True}]
         labels = {names.CLUSTER_NAME: "c"}

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from remuda.capi.machine.deletion import Stage
+from remuda.capi.machine.deletion import MachineDeletionStage
 from remuda.capi.machine.node_health import Link, NodeView
 from remuda.capi.machine.status import Deleting
 from remuda.capi.machine.status import publish as publish_machine
@@ -33,7 +33,7 @@ from remuda.providers.shared.jobs.budget import Rules, Stall
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane, RKEControlPlaneStatus
 from remuda.providers.shared.types.machine import DriverMachineStatus
 from remuda.provisioning import status as cluster_status
-from remuda.provisioning.status import Facts, Problem
+from remuda.provisioning.status import ClusterStatusInputs, Problem
 from tests.lab.peers import require_peer
 from tests.unit.capi.machine import test_status as machines
 from tests.unit.capi.machine.objects import NOW, deleting
@@ -63,10 +63,16 @@ def plane(said: list[Condition]) -> RKEControlPlane:
     )
 
 
-READY = Facts(control_plane=plane_says("True", "Ready"))
+READY = ClusterStatusInputs(control_plane=plane_says("True", "Ready"))
 
 
-def cluster(facts: Facts, *, before: Facts | None = None, changed: bool = False, metadata: Json | None = None) -> Json:
+def cluster(
+    facts: ClusterStatusInputs,
+    *,
+    before: ClusterStatusInputs | None = None,
+    changed: bool = False,
+    metadata: Json | None = None,
+) -> Json:
     """`before`: facts of an earlier run. `changed`: by a user, whom no controller has noticed yet."""
     raw = declared(pool(), metadata=metadata)
     status: Json = {}
@@ -158,24 +164,29 @@ def states() -> Mapping[str, State]:
     lost = Wait(reason=QUORUM_LOST, on="etcd", missing="2 of 3 members are dead")
     refused = Wait(reason="InvalidSpec", on="spec.kubernetesVersion", missing="no such version")
     return {
-        "a Cluster just made": State("InProgress", cluster(Facts())),
+        "a Cluster just made": State("InProgress", cluster(ClusterStatusInputs())),
         "a Cluster that waits for machines": State(
-            "InProgress", cluster(Facts(control_plane=plane_says("Unknown", "WaitingForMachines", "m-1 is created")))
+            "InProgress",
+            cluster(ClusterStatusInputs(control_plane=plane_says("Unknown", "WaitingForMachines", "m-1 is created"))),
         ),
         "a Cluster that is ready": State("Current", cluster(READY)),
         "a Cluster that was changed a moment ago": State("InProgress", cluster(READY, changed=True)),
         "a Cluster whose change is refused": State(
-            "Failed", cluster(Facts(not_made=Problem("InvalidSpec", "no SimConfig x")), before=READY)
+            "Failed", cluster(ClusterStatusInputs(not_made=Problem("InvalidSpec", "no SimConfig x")), before=READY)
         ),
         "a Cluster that cannot be made right now": State(
-            "InProgress", cluster(Facts(not_made=Problem("Failed", "the server is away", lasting=False)), before=READY)
+            "InProgress",
+            cluster(ClusterStatusInputs(not_made=Problem("Failed", "the server is away", lasting=False)), before=READY),
         ),
-        "a Cluster whose quota is used up": State("Failed", cluster(Facts(deployments=(full_quota(),)), before=READY)),
+        "a Cluster whose quota is used up": State(
+            "Failed", cluster(ClusterStatusInputs(deployments=(full_quota(),)), before=READY)
+        ),
         "a Cluster that has lost its quorum": State(
-            "Failed", cluster(Facts(control_plane=plane(derived(lost=lost))), before=READY)
+            "Failed", cluster(ClusterStatusInputs(control_plane=plane(derived(lost=lost))), before=READY)
         ),
         "a Cluster whose API is silent": State(
-            "InProgress", cluster(Facts(control_plane=plane_says("Unknown", "APISilent", "no answer")), before=READY)
+            "InProgress",
+            cluster(ClusterStatusInputs(control_plane=plane_says("Unknown", "APISilent", "no answer")), before=READY),
         ),
         "a Cluster that is deleted": State("Terminating", removed_cluster()),
         "a control plane that is ready": State("Current", control_plane(derived())),
@@ -197,7 +208,9 @@ def states() -> Mapping[str, State]:
         "a Machine that is deleted": State(
             "Terminating",
             capi_machine(
-                machines.running(deleting(status=machines.RUNNING), deleting=Deleting(Stage.DRAIN, "a Pod stays"))
+                machines.running(
+                    deleting(status=machines.RUNNING), deleting=Deleting(MachineDeletionStage.DRAIN, "a Pod stays")
+                )
             ),
         ),
         "a server that is created": State("InProgress", driver_machine(creating)),

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from remuda.providers.shared.drivers.proc import Members, members
+from remuda.providers.shared.drivers.proc import HostProcesses, members
 from tests.lab.clusters import Fleet
 from tests.lab.killable import KillableCluster, arguments
 from tests.lab.up import Json, eventually
@@ -42,7 +42,7 @@ class ClusterOnProcesses(KillableCluster):
     def kill(self, machine: str) -> None:
         (supervisor,) = [pid for pid in self.processes(machine) if "supervise" in arguments(pid)]
         self._starts[machine] = _Start(arguments(supervisor), _environment(supervisor))
-        living = Members(self.root(machine))
+        living = HostProcesses(self.root(machine))
         while living.end(hard=True):  # one may be starting another just now
             time.sleep(_ENDS_SECONDS)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
-from remuda.providers.shared.drivers.proc import Members
+from remuda.providers.shared.drivers.proc import HostProcesses
 from remuda.provisioning.pools import POOL_NAME
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.process_machines import processes_below
@@ -112,7 +112,7 @@ class ManagementServer(Applied):
         roots = list(self.hosts.glob("process/*/root"))
         super().stop()
         for root in roots:
-            Members(root).end(hard=True)
+            HostProcesses(root).end(hard=True)
         shutil.rmtree(self.folder, ignore_errors=True)  # also what they have written to the end
 
 

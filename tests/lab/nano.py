@@ -26,7 +26,7 @@ from remuda.kube.errors import StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import load
 from remuda.lab.nano.flavour import NANO, Flavour
-from remuda.providers.shared.drivers.proc import Members
+from remuda.providers.shared.drivers.proc import HostProcesses
 from tests.lab.children import die_with_parent
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -183,7 +183,7 @@ class NanoHosts:
                 host.process.kill()
                 host.process.wait()
             if host.flavour.static_pods:
-                Members(host.root).end(hard=True)  # components outlive their server
+                HostProcesses(host.root).end(hard=True)  # components outlive their server
 
 
 def fetch(url: str, ca: Path | None, *, user: str = "", client: Path | None = None) -> tuple[int, bytes]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from remuda.kube import certificates
 from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
-from remuda.providers.controlplane.planner.observation import Cluster, Host, Roles, Tokens
+from remuda.providers.controlplane.planner.observation import ClusterFacts, ObservedHost, Roles, Tokens
 from remuda.providers.shared import distros
 from remuda.providers.shared.types.controlplane import Installer, RKEControlPlaneSpec
 from tests.lab.limits import LIMIT_SECONDS
@@ -48,9 +48,9 @@ class Plans:
             store.add("nano", version, nano_bundles.architecture(), {nano_bundles.NAME: path})
         self._authorities = Authorities().files
 
-    def cluster(self, version: str, **config: object) -> Cluster:
+    def cluster(self, version: str, **config: object) -> ClusterFacts:
         parsed = distros.parse_version(version)
-        return Cluster(
+        return ClusterFacts(
             name="prairie",
             namespace="default",
             uid="prairie",
@@ -67,10 +67,10 @@ class Plans:
         )
 
 
-def host_of(machine: Json, roles: Roles) -> Host:
+def host_of(machine: Json, roles: Roles) -> ObservedHost:
     """From a driver's machine that has an address."""
     name = machine["metadata"]["name"]
-    return Host(
+    return ObservedHost(
         name=name,
         namespace="default",
         uid=name,
@@ -87,7 +87,7 @@ def address(machine: Json) -> str:
     return next((str(one["address"]) for one in found if one["type"] == "InternalIP"), "")
 
 
-def node(server: Host, root: Path, name: str) -> Json:
+def node(server: ObservedHost, root: Path, name: str) -> Json:
     """As the cluster's own API shows it to its administrator; {} when it does not. `root`: of the server's files."""
     tls = root / "var/lib/rancher/nano/server/tls"
     url = f"https://{server.internal_addresses[0]}:6443/api/v1/nodes/{name}"

@@ -21,23 +21,23 @@ import remuda
 from remuda.access import roles
 from remuda.cli.manager import command as manager
 from remuda.clusterctl import manifest
-from remuda.clusterctl.manifest import Wanted
+from remuda.clusterctl.manifest import ManifestOptions
 from tests.lab import commands
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.missing import missing
 from tests.unit.test_examples import ROOT
 
 DEPLOY = ROOT / "deploy"
-WANTED = Wanted(image=f"{manifest.IMAGE}:v{remuda.__version__}", server_url=manifest.SERVER_URL)
+WANTED = ManifestOptions(image=f"{manifest.IMAGE}:v{remuda.__version__}", server_url=manifest.SERVER_URL)
 
 Json = dict[str, Any]
 
 
-def of_kind(kind: str, wanted: Wanted = WANTED) -> list[Json]:
+def of_kind(kind: str, wanted: ManifestOptions = WANTED) -> list[Json]:
     return [one for one in yaml.safe_load_all(manifest.render(wanted)) if one["kind"] == kind]
 
 
-def container_of(wanted: Wanted = WANTED) -> Json:
+def container_of(wanted: ManifestOptions = WANTED) -> Json:
     (deployment,) = of_kind("Deployment", wanted)
     (found,) = deployment["spec"]["template"]["spec"]["containers"]
     return dict(found)
@@ -111,8 +111,8 @@ def test_custom_certificate_and_artefacts_are_mounted_at_option_paths() -> None:
         assert places[str(context.params["artefacts"])] == "artefacts"
 
 
-def _with(**fields: str) -> Wanted:
-    return Wanted(image="i", server_url="https://s", **fields)
+def _with(**fields: str) -> ManifestOptions:
+    return ManifestOptions(image="i", server_url="https://s", **fields)
 
 
 # ---- the service -----------------------------------------------------------------------------------------------------

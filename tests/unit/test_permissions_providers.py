@@ -25,7 +25,7 @@ from remuda.kube.core import SECRET
 from remuda.kube.errors import StatusError
 from remuda.kube.objects import Kind
 from remuda.providers import setup as providers
-from remuda.providers.bootstrap.registration import Registration
+from remuda.providers.bootstrap.registration import RegistrationService
 from remuda.providers.shared.restriction import ALLOW_ALL_USERS
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
@@ -74,7 +74,7 @@ async def engine(folder: Path) -> AsyncIterator[tuple[ApiServer, RecordingAuthor
 
 
 @asynccontextmanager
-async def at_work(server: ApiServer, folder: Path) -> AsyncIterator[Registration]:
+async def at_work(server: ApiServer, folder: Path) -> AsyncIterator[RegistrationService]:
     mine = server.client(MANAGER)
     await controllers.install(mine, controllers.EVERY)
     manager = Manager(mine, interval=0.02)
@@ -123,7 +123,7 @@ async def a_host_of_ours(client: Client) -> None:
     await gone(client, MACHINE, "horse")
 
 
-async def a_host_of_somebody(client: Client, registration: Registration) -> None:
+async def a_host_of_somebody(client: Client, registration: RegistrationService) -> None:
     secret = await until(client, SECRET, "prairie-registration", lambda _: True)
     token = base64.b64decode(secret["data"]["token"]).decode()
     info = await registration.connect(token, {"x-cattle-id": "a" * 63, "x-cattle-role-worker": "true"})

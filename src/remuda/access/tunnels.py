@@ -82,7 +82,7 @@ class Authorizer:
         self._admitted[machine.metadata.uid] = key
         return key
 
-    async def _proven(self, shown: tunnel_tokens.Shown) -> Machine:
+    async def _proven(self, shown: tunnel_tokens.PresentedToken) -> Machine:
         plane = self._clusters.plane(shown.cluster)
         if plane is None:
             raise _Refused("no cluster has this id")
@@ -103,7 +103,7 @@ class Authorizer:
         found = self._machines.get(plane.metadata.namespace, name)
         return found if found is not None and found.spec.cluster_name == plane.spec.cluster_name else None
 
-    async def _proves(self, shown: tunnel_tokens.Shown, plane: RKEControlPlane, uid: str) -> bool:
+    async def _proves(self, shown: tunnel_tokens.PresentedToken, plane: RKEControlPlane, uid: str) -> bool:
         return tunnel_tokens.proves(shown, await self._key(_place(plane)), uid)
 
     async def _key(self, place: ObjectKey) -> bytes:
@@ -162,7 +162,7 @@ class Authorizer:
         why = f"the tunnel of {key} requested a connection to {what}: nodes may not dial through the manager"
         self._audit.refused(address, 403, "dial", TUNNEL, why, user=f"tunnel:{key}", cluster=key.cluster)
 
-    def _audit_denial(self, asking: TunnelRequest, shown: tunnel_tokens.Shown | None, why: str) -> None:
+    def _audit_denial(self, asking: TunnelRequest, shown: tunnel_tokens.PresentedToken | None, why: str) -> None:
         """Audit a denied tunnel. The same denial is not repeated for a while: a node retries every few seconds."""
         claims = f" that claims to be {shown.machine} of cluster {shown.cluster}" if shown is not None else ""
         address = asking.address.rpartition(":")[0] or asking.address

@@ -37,7 +37,7 @@ from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, he
 from remuda.providers.controlplane.artefacts.administration import ArtefactAdministration, Uploads
 from remuda.providers.controlplane.artefacts.nano_bundles import Packing
 from remuda.providers.machine import leaks
-from remuda.providers.machine.leaks import Found, Place
+from remuda.providers.machine.leaks import LeakSearchResult, LeakSearchScope
 from remuda.providers.shared.manager_address import TUNNEL, Site
 from remuda.runtime.manager import Manager
 from remuda.runtime.remote import RemoteClusters
@@ -142,11 +142,11 @@ def administration_endpoints(client: Client, store: Packing | None, hosts: Path 
     `hosts`: directory of local drivers' servers; None: this process runs no Jobs.
     """
 
-    async def look_for_leaks(request: Request, path: str) -> Found:
+    async def look_for_leaks(request: Request, path: str) -> LeakSearchResult:
         if path or request.method != "GET":
             raise no_such_path()
         only = request.query.get("driver", [])[:_MOST_DRIVERS]
-        found = await leaks.find(client, Place(hosts, remote=False), only)
+        found = await leaks.find(client, LeakSearchScope(hosts, remote=False), only)
         return msgspec.structs.replace(found, looked=[f"{one} of {platform.node()}" for one in found.looked])
 
     found: dict[str, Endpoint] = {"leaks": look_for_leaks}

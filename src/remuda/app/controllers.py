@@ -130,7 +130,7 @@ def _definitions(chosen: Sequence[str]) -> list[dict[str, Any]]:
     return [*found, *access.definitions()] if has_access(chosen) else found
 
 
-def _entries(chosen: Sequence[str]) -> list[inventory.Entry]:
+def _entries(chosen: Sequence[str]) -> list[inventory.ProviderEntry]:
     core = [inventory.CORE] if has_core(chosen) else []
     return [*core, *(providers.entries(f"v{remuda.__version__}") if has_providers(chosen) else ())]
 

@@ -29,7 +29,7 @@ from remuda.kube.objects import Key
 from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block
 from remuda.providers.bootstrap import endpoints
 from remuda.providers.bootstrap.endpoints import Endpoints
-from remuda.providers.bootstrap.registration import Registration
+from remuda.providers.bootstrap.registration import RegistrationService
 from remuda.providers.controlplane.artefacts import Artefacts
 from remuda.providers.controlplane.artefacts import endpoint as artefacts
 from remuda.providers.shared.manager_address import TUNNEL, Site
@@ -61,7 +61,7 @@ def starting_routes() -> dict[str, Handler]:
 def mount(
     front: HttpFront,
     site: Site,
-    registration: Registration,
+    registration: RegistrationService,
     assets: Path | None,
     store: Artefacts | None = None,
     on_denied: OnDenied = lambda request, code, why: None,
@@ -119,7 +119,7 @@ class NodeServer:
         self,
         manager: Manager,
         site: Site,
-        registration: Registration,
+        registration: RegistrationService,
         store: Artefacts | None = None,
         more: Mapping[str, Handler] | None = None,
         on_denied: OnDenied = lambda request, code, why: None,

@@ -242,7 +242,7 @@ def initialized_path(obj: ProviderObject) -> tuple[str, ...]:
     return ("status", "initialized") if obj.old else ("status", "initialization", "controlPlaneInitialized")
 
 
-class Counts(NamedTuple):
+class ControlPlaneCounts(NamedTuple):
     """Machines of a control plane; None where it does not count them."""
 
     desired: int | None
@@ -252,14 +252,14 @@ class Counts(NamedTuple):
     up_to_date: int | None
 
 
-def counts(obj: ProviderObject) -> Counts:
+def counts(obj: ProviderObject) -> ControlPlaneCounts:
     desired = obj.field(int, "spec", "replicas")
     if obj.old:
         unavailable = obj.field(int, "status", "unavailableReplicas")
         available = None if desired is None or unavailable is None else max(0, desired - unavailable)
     else:
         available = obj.field(int, "status", "availableReplicas")
-    return Counts(
+    return ControlPlaneCounts(
         desired=desired,
         current=obj.field(int, "status", "replicas"),
         ready=obj.field(int, "status", "readyReplicas"),

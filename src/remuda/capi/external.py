@@ -34,7 +34,7 @@ DEFINITION = Kind(
 _NOT_COPIED = frozenset({names.CONVERSION_DATA, names.LAST_APPLIED})
 
 
-class Reference(Protocol):
+class ProviderReference(Protocol):
     @property
     def api_group(self) -> str: ...
 
@@ -132,7 +132,7 @@ class Externals:
         self._wired: dict[Target, Informer[Any]] = {}
 
     def follow(
-        self, controller: Controller, kind: Kind[T], references: Callable[[T], Iterable[Reference | None]]
+        self, controller: Controller, kind: Kind[T], references: Callable[[T], Iterable[ProviderReference | None]]
     ) -> None:
         """Requeue a controller's objects when an object they refer to changes. Call it before the caches start."""
 
@@ -158,14 +158,14 @@ class Externals:
             raise UnknownKind(f"there is no CustomResourceDefinition {name}: is the provider of {kind} installed?")
         return resolve(group, kind, definition.metadata.labels)
 
-    async def get(self, ref: Reference, namespace: str) -> ProviderObject | None:
+    async def get(self, ref: ProviderReference, namespace: str) -> ProviderObject | None:
         """The object, from the cache. Raises UnknownKind, UnlabelledKind, Retryable."""
         resolved = self.resolve(ref.api_group, ref.kind)
         informer = await self._informer(resolved.target)
         value = informer.raw(namespace, ref.name)
         return None if value is None else _read(value, *resolved)
 
-    async def fetch(self, ref: Reference, namespace: str) -> ProviderObject | None:
+    async def fetch(self, ref: ProviderReference, namespace: str) -> ProviderObject | None:
         """The object as the server has it now; None also where its kind does not exist (any more)."""
         try:
             resolved = self.resolve(ref.api_group, ref.kind)

@@ -61,7 +61,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     before: Condition | None = None  # the last verdict, of this or an earlier manager
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class HealthVerdict(msgspec.Struct, frozen=True):
     status: str
     reason: str = ""
     message: str = ""  # one line
@@ -73,17 +73,17 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.status == TRUE
 
 
-ALIVE = Verdict(TRUE)
+ALIVE = HealthVerdict(TRUE)
 
 
-def judge(seen: Evidence) -> Verdict:
+def judge(seen: Evidence) -> HealthVerdict:
     return msgspec.structs.replace(_verdict(seen), look_again=_look_again(seen))
 
 
-def _verdict(seen: Evidence) -> Verdict:
+def _verdict(seen: Evidence) -> HealthVerdict:
     own = seen.control_plane
     if seen.built and own is not None and own.status == FALSE:
-        return Verdict(FALSE, own.reason, first_line(own.message))
+        return HealthVerdict(FALSE, own.reason, first_line(own.message))
     troubles = sorted(filter(None, (_trouble(one, seen.now) for one in seen.machines)))
     failures = [one for one in troubles if not one.by_api and (seen.built or one.reason == MACHINE_FAILED)]
     if failures:
@@ -91,21 +91,21 @@ def _verdict(seen: Evidence) -> Verdict:
     if not seen.built:
         return ALIVE
     if is_silent(seen.connection, seen.now):
-        return Verdict(UNKNOWN, API_SILENT, _silence(seen.connection))
+        return HealthVerdict(UNKNOWN, API_SILENT, _silence(seen.connection))
     if seen.connection.last_success is None:
         return _unasked(seen.before)
     reported = [one for one in troubles if one.by_api]
     if reported:
         return _of_machines(reported)
     if own is not None and own.status == UNKNOWN:
-        return Verdict(UNKNOWN, own.reason, first_line(own.message))
+        return HealthVerdict(UNKNOWN, own.reason, first_line(own.message))
     return ALIVE
 
 
-def _unasked(before: Condition | None) -> Verdict:
+def _unasked(before: Condition | None) -> HealthVerdict:
     if before is not None and before.status in (TRUE, FALSE):
-        return Verdict(before.status, before.reason, before.message, stands=True)
-    return Verdict(UNKNOWN, WAITING_FOR_API, "the API server has not answered this manager yet")
+        return HealthVerdict(before.status, before.reason, before.message, stands=True)
+    return HealthVerdict(UNKNOWN, WAITING_FOR_API, "the API server has not answered this manager yet")
 
 
 def _look_again(seen: Evidence) -> float | None:
@@ -114,13 +114,13 @@ def _look_again(seen: Evidence) -> float | None:
     return min((at - seen.now for at in moments if seen.now < at < float("inf")), default=None)
 
 
-def _of_machines(troubles: Sequence[Trouble]) -> Verdict:
+def _of_machines(troubles: Sequence[Trouble]) -> HealthVerdict:
     """Return a verdict of one line: the gravest trouble in full, the others by name."""
     first, others = troubles[0], troubles[1:]
     named = ", ".join(one.name for one in others[:_MOST_NAMED])
     rest = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
     more = f"; also {named}{rest}" if others else ""
-    return Verdict(FALSE, first.reason, f"Machine {first.name}: {first.message}{more}")
+    return HealthVerdict(FALSE, first.reason, f"Machine {first.name}: {first.message}{more}")
 
 
 # ---- the API

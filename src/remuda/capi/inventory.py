@@ -88,7 +88,7 @@ _NOT_OURS = Definition(
 )
 
 
-class Entry(NamedTuple):
+class ProviderEntry(NamedTuple):
     """A provider to be noted."""
 
     type: ProviderType
@@ -101,10 +101,10 @@ class Entry(NamedTuple):
         return _PREFIXES[self.type] + self.name
 
 
-CORE = Entry("CoreProvider", "cluster-api", CORE_VERSION)
+CORE = ProviderEntry("CoreProvider", "cluster-api", CORE_VERSION)
 
 
-async def install(client: Client, *entries: Entry) -> None:
+async def install(client: Client, *entries: ProviderEntry) -> None:
     """Record the providers. Definitions and entries of other programs stay as they are."""
     if not entries:
         return
@@ -119,7 +119,7 @@ async def install(client: Client, *entries: Entry) -> None:
         await _note(client, entry, noted)
 
 
-async def _note(client: Client, entry: Entry, noted: Sequence[Provider]) -> None:
+async def _note(client: Client, entry: ProviderEntry, noted: Sequence[Provider]) -> None:
     present = next((one for one in noted if (one.type, one.provider_name) == (entry.type, entry.name)), None)
     if present is None:
         await _create_if_missing(client, PROVIDER.target, NAMESPACE, _provider(entry))
@@ -141,7 +141,7 @@ def _namespace() -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
 
 
-def _provider(entry: Entry) -> dict[str, Any]:
+def _provider(entry: ProviderEntry) -> dict[str, Any]:
     labels = {
         names.CLUSTERCTL: "",
         names.PROVIDER: entry.label,

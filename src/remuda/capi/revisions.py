@@ -24,7 +24,7 @@ _LONGEST_NAME = 63  # the name of a set is a label value of its Machines
 _LONGEST_HISTORY = 2000
 
 
-class Essence(msgspec.Struct, frozen=True, omit_defaults=True):
+class RevisionFields(msgspec.Struct, frozen=True, omit_defaults=True):
     """Fields of a template that determine its revision."""
 
     version: str
@@ -33,9 +33,9 @@ class Essence(msgspec.Struct, frozen=True, omit_defaults=True):
     failure_domain: str
 
 
-def essence(template: MachineTemplate) -> Essence:
+def essence(template: MachineTemplate) -> RevisionFields:
     spec = template.spec
-    return Essence(spec.version, spec.bootstrap, spec.infrastructure_ref, spec.failure_domain)
+    return RevisionFields(spec.version, spec.bootstrap, spec.infrastructure_ref, spec.failure_domain)
 
 
 class Sets(msgspec.Struct, frozen=True):
@@ -75,14 +75,14 @@ def rollout_due(deployment: MachineDeployment, now: float) -> float | None:
     return float(int(moment)) if moment is not None and moment <= now else None
 
 
-class Identity(msgspec.Struct, frozen=True):
+class MachineSetRevision(msgspec.Struct, frozen=True):
     """Name and template hash of a new MachineSet."""
 
     name: str
     hash: str  # of the label machine-template-hash
 
 
-def identify(deployment: MachineDeployment, is_taken: Callable[[str], bool], now: float) -> Identity:
+def identify(deployment: MachineDeployment, is_taken: Callable[[str], bool], now: float) -> MachineSetRevision:
     """Return the identity of the MachineSet to create for the current template, with a name that is not taken."""
     content = _content(deployment, now)
     # A set of the same content that is being deleted may still hold the name: each attempt derives another one.
@@ -90,7 +90,7 @@ def identify(deployment: MachineDeployment, is_taken: Callable[[str], bool], now
         code = _code(hashlib.sha256(content + str(attempt).encode()).digest())
         name = f"{deployment.metadata.name[: _LONGEST_NAME - _CODE_LENGTH - 1]}-{code}"
         if not is_taken(name):
-            return Identity(name, f"{_fingerprint(deployment, now)}-{code}")
+            return MachineSetRevision(name, f"{_fingerprint(deployment, now)}-{code}")
     raise AssertionError("count never ends")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from remuda.capi.cluster.controller import ClusterController
 from remuda.capi.external import Externals
 from remuda.capi.machine import controller as machine
-from remuda.capi.machine.scope import Options
+from remuda.capi.machine.scope import MachineOptions
 from remuda.capi.machine.workload import NODE
 from remuda.capi.machinedeployment.controller import MachineDeploymentController
 from remuda.capi.machinehealthcheck.controller import MachineHealthCheckController
@@ -25,7 +25,7 @@ def add_controllers(
     *,
     only: Collection[str] = CONTROLLERS,
     dial: Dial | None = None,
-    options: Options | None = None,
+    options: MachineOptions | None = None,
 ) -> RemoteClusters:
     """Adds them to a manager that has not started yet. `dial` reaches workload clusters; by default, with the
     kubeconfig each has in a Secret."""

@@ -22,7 +22,7 @@ _BUSY_SECONDS = 30.0  # the same with any backlog
 _BACKLOG = 20  # each 20 waiting keys lengthen the interval by its base value
 
 
-class Pace:
+class WriteRate:
     """Write rate of one controller's objects; stores one number per object."""
 
     def __init__(self, seconds: float, backlog: Callable[[], int] = lambda: 0) -> None:

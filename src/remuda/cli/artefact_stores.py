@@ -17,7 +17,7 @@ from remuda.cli.text_wrap import print_note
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
     from remuda.providers.controlplane.artefacts import Artefact, Artefacts
-    from remuda.providers.controlplane.artefacts.administration import Kept, Listing
+    from remuda.providers.controlplane.artefacts.administration import Listing, StoredArtefact
 
 T = TypeVar("T")
 
@@ -30,13 +30,13 @@ class Store(Protocol):
 
     def add(
         self, distro: str, version: str, arch: str, files: Mapping[str, Path], sums: Mapping[str, str], *, replace: bool
-    ) -> list[Kept]:
+    ) -> list[StoredArtefact]:
         """Store files under the given names. `sums`: expected checksums, as far as known."""
 
-    def pack(self, version: str, *, replace: bool) -> list[Kept]:
+    def pack(self, version: str, *, replace: bool) -> list[StoredArtefact]:
         """Build the nano bundle from the installation that the store belongs to."""
 
-    def verify(self, one: Kept) -> str:
+    def verify(self, one: StoredArtefact) -> str:
         """Return what is wrong with the stored file; empty: nothing."""
 
 
@@ -53,23 +53,26 @@ class LocalStore:
 
     def add(
         self, distro: str, version: str, arch: str, files: Mapping[str, Path], sums: Mapping[str, str], *, replace: bool
-    ) -> list[Kept]:
+    ) -> list[StoredArtefact]:
         return self._shown(self._store.add(distro, version, arch, files, sums=sums, replace=replace))
 
-    def pack(self, version: str, *, replace: bool) -> list[Kept]:
+    def pack(self, version: str, *, replace: bool) -> list[StoredArtefact]:
         from remuda.providers.controlplane.artefacts import nano_bundles
 
         return self._shown(nano_bundles.pack(self._store, version, replace=replace))
 
-    def verify(self, one: Kept) -> str:
+    def verify(self, one: StoredArtefact) -> str:
         from remuda.providers.controlplane.artefacts import Artefact
 
         return self._store.verify(Artefact(one.distro, one.version, one.arch, one.name, one.sha256))
 
-    def _shown(self, found: list[Artefact]) -> list[Kept]:
-        from remuda.providers.controlplane.artefacts.administration import Kept
+    def _shown(self, found: list[Artefact]) -> list[StoredArtefact]:
+        from remuda.providers.controlplane.artefacts.administration import StoredArtefact
 
-        return [Kept(one.distro, one.version, one.arch, one.name, one.sha256, self._store.size(one)) for one in found]
+        return [
+            StoredArtefact(one.distro, one.version, one.arch, one.name, one.sha256, self._store.size(one))
+            for one in found
+        ]
 
 
 class ServerStore:
@@ -83,36 +86,36 @@ class ServerStore:
 
     def add(
         self, distro: str, version: str, arch: str, files: Mapping[str, Path], sums: Mapping[str, str], *, replace: bool
-    ) -> list[Kept]:
+    ) -> list[StoredArtefact]:
         found = {name: _checksum(path) for name, path in files.items()}
         _check(files, found, sums)
 
-        async def work(client: HttpClient) -> list[Kept]:
+        async def work(client: HttpClient) -> list[StoredArtefact]:
             import msgspec
 
-            from remuda.providers.controlplane.artefacts.administration import Keep, Kept
+            from remuda.providers.controlplane.artefacts.administration import StoredArtefact, StoreUploads
 
             for name, path in files.items():
                 await _upload(client, name, path, found[name])
             place = "/".join(quote(word, safe="") for word in (distro, version, arch))
-            body = msgspec.json.encode(Keep(found, replace))
+            body = msgspec.json.encode(StoreUploads(found, replace))
             answer = await client.raw_send("POST", f"{_ARTEFACTS}/files/{place}", body)
-            return msgspec.json.decode(answer, type=list[Kept])
+            return msgspec.json.decode(answer, type=list[StoredArtefact])
 
         return self._connected(work)
 
-    def pack(self, version: str, *, replace: bool) -> list[Kept]:
-        async def work(client: HttpClient) -> list[Kept]:
+    def pack(self, version: str, *, replace: bool) -> list[StoredArtefact]:
+        async def work(client: HttpClient) -> list[StoredArtefact]:
             import msgspec
 
-            from remuda.providers.controlplane.artefacts.administration import Kept
+            from remuda.providers.controlplane.artefacts.administration import StoredArtefact
 
             path = f"{_ARTEFACTS}/pack/{quote(version, safe='')}" + ("?replace=true" if replace else "")
-            return msgspec.json.decode(await client.raw_send("POST", path), type=list[Kept])
+            return msgspec.json.decode(await client.raw_send("POST", path), type=list[StoredArtefact])
 
         return self._connected(work)
 
-    def verify(self, one: Kept) -> str:
+    def verify(self, one: StoredArtefact) -> str:
         async def work(client: HttpClient) -> str:
             import msgspec
 

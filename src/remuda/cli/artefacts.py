@@ -16,7 +16,7 @@ from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
     from remuda.cli.artefact_stores import Store
-    from remuda.providers.controlplane.artefacts.administration import Kept
+    from remuda.providers.controlplane.artefacts.administration import StoredArtefact
 
 _SUM = re.compile("[0-9a-fA-F]{64}", re.ASCII)
 
@@ -131,7 +131,7 @@ def _default_version(distro: str) -> str:
 
 def _add_files(
     store: Store, distro: str, version: str, files: tuple[Path, ...], arch: str, sha256: str, replace: bool
-) -> list[Kept]:
+) -> list[StoredArtefact]:
     from remuda.providers.controlplane.artefacts import file_names, nano_bundles
 
     lists = [file for file in files if file_names.is_list_of_sums(file.name)]
@@ -203,5 +203,5 @@ def verify(kubeconfig: Path | None, data_dir: Path | None, directory: Path | Non
         raise click.ClickException(f"nodes would refuse {wrong} of these files; add them again with --replace")
 
 
-def _line(artefact: Kept) -> str:
+def _line(artefact: StoredArtefact) -> str:
     return f"{artefact}  {artefact.bytes / 1e6:.1f} MB  sha256 {artefact.sha256}"

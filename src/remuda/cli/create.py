@@ -21,7 +21,7 @@ from remuda.cli.output import JSON, YAML, print_text, print_value
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
-    from remuda.provisioning.declaration import Request
+    from remuda.provisioning.declaration import ClusterDeclaration
 
 Json = dict[str, Any]
 
@@ -150,10 +150,10 @@ def cluster(
         click.echo(f"to follow its progress: remuda describe cluster {wanted.name} --watch", err=True)
 
 
-def _declared(given: Mapping[str, Any]) -> tuple[Request, list[Json]]:
-    from remuda.provisioning.declaration import BadRequest, Request, declare
+def _declared(given: Mapping[str, Any]) -> tuple[ClusterDeclaration, list[Json]]:
+    from remuda.provisioning.declaration import BadRequest, ClusterDeclaration, declare
 
-    wanted = Request(**given)
+    wanted = ClusterDeclaration(**given)
     try:
         return wanted, declare(wanted)
     except BadRequest as error:
@@ -169,7 +169,7 @@ def _print(objects: Sequence[Json], output: str) -> None:
     click.echo(yaml_output.dump_all(objects), nl=False)
 
 
-def _counts(wanted: Request) -> str:
+def _counts(wanted: ClusterDeclaration) -> str:
     servers = f"{wanted.servers} server{'s' * (wanted.servers != 1)}"
     return f"{servers}, {wanted.workers} worker{'s' * (wanted.workers != 1)}"
 
@@ -237,7 +237,7 @@ async def _served(client: HttpClient, driver: str) -> Mapping[str, Any] | None:
 # ---- creating --------------------------------------------------------------------------------------------------------
 
 
-async def create(client: HttpClient, wanted: Request, objects: Sequence[Json]) -> None:
+async def create(client: HttpClient, wanted: ClusterDeclaration, objects: Sequence[Json]) -> None:
     """Create all objects, or none. Raises ClickException, StatusError."""
     from remuda.kube.errors import StatusError
 
@@ -267,7 +267,7 @@ async def _dry_run(client: HttpClient, objects: Sequence[Json]) -> None:
         await silent.close()
 
 
-async def _refuse_existing(client: HttpClient, wanted: Request) -> None:
+async def _refuse_existing(client: HttpClient, wanted: ClusterDeclaration) -> None:
     from remuda.provisioning import tree_loader
 
     try:

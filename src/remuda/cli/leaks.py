@@ -15,7 +15,7 @@ from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
-    from remuda.providers.machine.leaks import Found
+    from remuda.providers.machine.leaks import LeakSearchResult
 
 _LEAKS, _UNKNOWN = 1, 2
 _COLUMNS = ("DRIVER", "TYPE", "ID", "NAME", "STATE", "MACHINE", "CLUSTER")
@@ -44,19 +44,21 @@ def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: 
       remuda leaks
     """
     from remuda.providers.machine import leaks
-    from remuda.providers.machine.leaks import Found, Place
+    from remuda.providers.machine.leaks import LeakSearchResult, LeakSearchScope
 
     if hosts is not None and not hosts.is_dir():
         raise click.UsageError(f"--hosts {hosts}: no such folder on this machine")
 
-    place = Place(hosts.absolute()) if hosts is not None else None
+    place = LeakSearchScope(hosts.absolute()) if hosts is not None else None
 
-    async def find(client: HttpClient) -> Found:
+    async def find(client: HttpClient) -> LeakSearchResult:
         if place is not None:
             return await leaks.find(client, place, only)
-        local = await _at_manager(client, only) if await leaks.has_local_drivers(client, only) else Found([], [])
-        remote = await leaks.find(client, Place(local=False), only)
-        return Found(
+        local = (
+            await _at_manager(client, only) if await leaks.has_local_drivers(client, only) else LeakSearchResult([], [])
+        )
+        remote = await leaks.find(client, LeakSearchScope(local=False), only)
+        return LeakSearchResult(
             leaks.in_order((*local.leaks, *remote.leaks)),
             [*local.unknown, *remote.unknown],
             [*local.looked, *remote.looked],
@@ -76,17 +78,17 @@ def command(kubeconfig: Path | None, only: tuple[str, ...], output: str, hosts: 
     raise SystemExit(_LEAKS if found.leaks else _UNKNOWN if found.unknown else 0)
 
 
-async def _at_manager(client: HttpClient, only: tuple[str, ...]) -> Found:
+async def _at_manager(client: HttpClient, only: tuple[str, ...]) -> LeakSearchResult:
     """Return the leaks that the manager finds on its own machine."""
     import msgspec
 
     from remuda.kube.errors import Forbidden, NotFound
-    from remuda.providers.machine.leaks import Found
+    from remuda.providers.machine.leaks import LeakSearchResult
 
     path = f"{_PATH}?{urlencode([('driver', one) for one in only])}" if only else _PATH
     try:
-        return msgspec.json.decode(await client.raw_get(path), type=Found)
+        return msgspec.json.decode(await client.raw_get(path), type=LeakSearchResult)
     except (Forbidden, NotFound) as error:
         why = "it is not a manager" if isinstance(error, NotFound) else error.message
         unknown = f"servers on the manager's own machine: {client.access.server} does not list them: {why}"
-        return Found([], [f"{unknown}; on that machine, use --hosts DATA_DIR/hosts"])
+        return LeakSearchResult([], [f"{unknown}; on that machine, use --hosts DATA_DIR/hosts"])

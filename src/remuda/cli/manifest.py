@@ -51,7 +51,7 @@ def command(image: str, server_url: str, service_type: str, tls_secret: str, art
         SiteSettings(server_url=server_url).name(("0.0.0.0", NODES_PORT))  # noqa: S104 - in a Pod
     except StartRefused as refused:
         raise click.ClickException(str(refused)) from None
-    wanted = manifest.Wanted(
+    wanted = manifest.ManifestOptions(
         image=image,
         server_url=server_url,
         service_type="" if service_type == "ClusterIP" else service_type,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from remuda.cli.output import table
 from remuda.cli.text_wrap import wrapped
 from remuda.cli.tree_text import span
-from remuda.provisioning.timeline import STAGES, MachineTimeline, Moment, Timeline
+from remuda.provisioning.timeline import STAGES, MachineTimeline, Timeline, TimelineEvent
 
 _DAY = len("2026-01-02")
 _TIME = len("03:04:05")
@@ -31,7 +31,7 @@ def timeline_lines(found: Timeline, *, width: int | None = None) -> list[str]:
     return made
 
 
-def _lines(one: Moment, spans: int, names: int, width: int | None) -> list[str]:
+def _lines(one: TimelineEvent, spans: int, names: int, width: int | None) -> list[str]:
     head = _GAP.join((one.time[_DAY + 1 :][:_TIME], _after(one).ljust(spans), _object(one).ljust(names), ""))
     if width is None:
         return [head + one.what]
@@ -41,11 +41,11 @@ def _lines(one: Moment, spans: int, names: int, width: int | None) -> list[str]:
     return [head + lines[0][len(head) :], *lines[1:]]
 
 
-def _object(one: Moment) -> str:
+def _object(one: TimelineEvent) -> str:
     return f"{one.kind} {one.name}"
 
 
-def _after(one: Moment) -> str:
+def _after(one: TimelineEvent) -> str:
     return "" if one.after is None else f"+{span(one.after)}"
 
 

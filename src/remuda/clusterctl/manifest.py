@@ -25,7 +25,7 @@ _HEAD = """\
 """
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class ManifestOptions(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     server_url: str
     service_type: str = ""
@@ -33,11 +33,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     artefacts_claim: str = ""  # a PersistentVolumeClaim with binaries and images for nodes
 
 
-def render(wanted: Wanted) -> str:
+def render(wanted: ManifestOptions) -> str:
     return _HEAD + program.text(objects(wanted))
 
 
-def objects(wanted: Wanted) -> list[Json]:
+def objects(wanted: ManifestOptions) -> list[Json]:
     mounts, more = _extras(wanted)
     arguments = program.arguments("", wanted.server_url, wanted.image)
     return [
@@ -55,7 +55,7 @@ def _namespace() -> Json:
     return found
 
 
-def _extras(wanted: Wanted) -> tuple[list[Mount], list[str]]:
+def _extras(wanted: ManifestOptions) -> tuple[list[Mount], list[str]]:
     mounts, arguments = [], []
     if wanted.tls_secret:
         secret = {"secretName": wanted.tls_secret, "defaultMode": _OWNER_AND_GROUP}

@@ -23,7 +23,7 @@ import yaml
 
 import remuda
 from remuda.capi import names as capi_names
-from remuda.capi.inventory import PROVIDER, Entry, ProviderType
+from remuda.capi.inventory import PROVIDER, ProviderEntry, ProviderType
 from remuda.clusterctl import program, templates
 from remuda.clusterctl.program import Json
 from remuda.clusterctl.templates import Flavour
@@ -123,7 +123,7 @@ def write(directory: Path, wanted: Iterable[Flavour]) -> list[Path]:
     return [directory / name for name in found]
 
 
-def _metadata(entry: Entry) -> str:
+def _metadata(entry: ProviderEntry) -> str:
     major, minor = remuda.__version__.split(".")[:2]
     series = [{"major": int(major), "minor": int(minor), "contract": capi_names.VERSION}]
     return str(

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.capi.inventory import Entry
+from remuda.capi.inventory import ProviderEntry
 from remuda.capi.machine.workload import NODE
 from remuda.capi.remote import dialer
 from remuda.jobs import runner
@@ -22,7 +22,7 @@ from remuda.providers import guards
 from remuda.providers.bootstrap import definitions as bootstrap_definitions
 from remuda.providers.bootstrap import guard
 from remuda.providers.bootstrap import setup as bootstrap
-from remuda.providers.bootstrap.registration import Registration
+from remuda.providers.bootstrap.registration import RegistrationService
 from remuda.providers.controlplane import admission as control_plane_admission
 from remuda.providers.controlplane import definitions as control_plane_definitions
 from remuda.providers.controlplane import setup as control_plane
@@ -67,12 +67,12 @@ def webhooks() -> list[Webhook]:
     ]
 
 
-def entries(version: str) -> tuple[Entry, ...]:
+def entries(version: str) -> tuple[ProviderEntry, ...]:
     """Return the providers under the names that clusterctl knows."""
     return (
-        Entry("InfrastructureProvider", NAME, version),
-        Entry("BootstrapProvider", NAME, version),
-        Entry("ControlPlaneProvider", NAME, version),
+        ProviderEntry("InfrastructureProvider", NAME, version),
+        ProviderEntry("BootstrapProvider", NAME, version),
+        ProviderEntry("ControlPlaneProvider", NAME, version),
     )
 
 
@@ -90,7 +90,7 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Providers(msgspec.Struct, frozen=True):
     """Parts of the providers that other components need: the server for hosts, and the server for logs."""
 
-    registration: Registration | None
+    registration: RegistrationService | None
     job_runner: JobRunner | None
 
 

@@ -31,10 +31,10 @@ from remuda.provisioning import ProvisioningError, apply, generate, management, 
 from remuda.provisioning.admission import cluster as judging
 from remuda.provisioning.consequence import Consequence
 from remuda.provisioning.generate import CannotBeMade
-from remuda.provisioning.machine_configs import Materials, config_reference
+from remuda.provisioning.machine_configs import MachineConfigs, config_reference
 from remuda.provisioning.management import BadName, Management
-from remuda.provisioning.objects import Objects
-from remuda.provisioning.status import REMOTE_PROBE, Facts, Problem
+from remuda.provisioning.objects import ObjectApplier
+from remuda.provisioning.status import REMOTE_PROBE, ClusterStatusInputs, Problem
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER, Cluster, ManagementCluster
 from remuda.runtime.controller import SETTLE_SECONDS
 from remuda.runtime.draft import Draft, save
@@ -80,8 +80,8 @@ class ProvisioningController:
         self._clusters = manager.caches.of(CLUSTER)
         self._capi_clusters = manager.caches.of(CAPI_CLUSTER)
         self._control_planes = manager.caches.of(RKE_CONTROL_PLANE)
-        self._materials = Materials(manager, externals)
-        self._objects = Objects(manager, externals)
+        self._materials = MachineConfigs(manager, externals)
+        self._objects = ObjectApplier(manager, externals)
         controller = manager.controller(NAME, CLUSTER, self.reconcile)
         externals.follow(controller, CLUSTER, _configs_of)
         controller.watch(found.objects, _of_management, "management cluster", facts=_head_facts)
@@ -230,7 +230,7 @@ class ProvisioningController:
     ) -> None:
         # Others may have written the object during this run: a status for the old version would only conflict.
         draft = Draft(CLUSTER.target, self._clusters.raw(*cluster.key) or value)
-        facts = Facts(
+        facts = ClusterStatusInputs(
             not_created=not_created,
             not_made=problem,
             held=held,
@@ -264,7 +264,7 @@ class ProvisioningController:
         await save(self._client, draft, RELEASE)
         return DONE
 
-    def _left(self, cluster: Cluster) -> removal.Left:
+    def _left(self, cluster: Cluster) -> removal.RemainingObjects:
         key = cluster.key
         others: list[tuple[Kind[Any], Object]] = []
         for kind in _MACHINE_MAKERS:
@@ -276,8 +276,8 @@ class ProvisioningController:
                 others.append((kind, obj))
         present = self._capi_clusters.get(*key)
         if present is not None and _foreign_owner(present, cluster):
-            return removal.Left()  # none of it is ours
-        return removal.Left(cluster=present, machines=members(self._caches, MACHINE, key), others=others)
+            return removal.RemainingObjects()  # none of it is ours
+        return removal.RemainingObjects(cluster=present, machines=members(self._caches, MACHINE, key), others=others)
 
     async def _say_removing(self, cluster: Cluster, value: bytes, reason: str, message: str) -> None:
         draft = Draft(CLUSTER.target, value)

@@ -35,7 +35,7 @@ class BadRequest(ValueError):
     """Error with a message for users."""
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     namespace: str = NAMESPACE
     driver: str
@@ -58,7 +58,7 @@ def check_name(name: str) -> str:
     return name
 
 
-def declare(wanted: Request) -> list[Json]:
+def declare(wanted: ClusterDeclaration) -> list[Json]:
     """Return the objects in the order of their creation. Raises BadRequest."""
     check_name(wanted.name)
     if wanted.servers < 1:
@@ -80,7 +80,7 @@ def declare(wanted: Request) -> list[Json]:
     return [*(_config(wanted, pool["name"]) for pool in pools), cluster]
 
 
-def _pool(wanted: Request, name: str, quantity: int) -> Json:
+def _pool(wanted: ClusterDeclaration, name: str, quantity: int) -> Json:
     roles = {"etcdRole": True, "controlPlaneRole": True} if name == SERVERS else {"workerRole": True}
     if not wanted.workers:
         roles["workerRole"] = True
@@ -88,7 +88,7 @@ def _pool(wanted: Request, name: str, quantity: int) -> Json:
     return {"name": name, "quantity": quantity, **roles, "machineConfigRef": reference}
 
 
-def _config(wanted: Request, pool: str) -> Json:
+def _config(wanted: ClusterDeclaration, pool: str) -> Json:
     kind = config_kind(wanted.driver)
     metadata = {"name": f"{wanted.name}-{pool}", "namespace": wanted.namespace}
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **wanted.options}

@@ -34,7 +34,7 @@ class _Problem(ProvisioningError):
     """Problem of one pool, as text for users."""
 
 
-class Materials:
+class MachineConfigs:
     """Loader of the Configs and credentials of pools. Create it before the caches start."""
 
     def __init__(self, manager: Manager, externals: Externals) -> None:

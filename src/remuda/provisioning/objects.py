@@ -56,7 +56,7 @@ COLLECT = step("provisioningcluster.collect-template", "deletes a machine templa
 _Used = frozenset[tuple[str, str]]  # kind and name of machine templates
 
 
-class Objects:
+class ObjectApplier:
     """Applies and prunes the objects of Clusters. Create it before the caches start."""
 
     def __init__(self, manager: Manager, externals: Externals) -> None:

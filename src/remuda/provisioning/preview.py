@@ -18,8 +18,8 @@ from remuda.capi.types import Machine
 from remuda.providers.controlplane import hosts, render
 from remuda.providers.controlplane.planner import rollout_order
 from remuda.providers.controlplane.planner.host_configuration import drain_options_for, is_drain_wanted
-from remuda.providers.controlplane.planner.observation import Cluster as Subject
-from remuda.providers.controlplane.planner.observation import Host, Tokens
+from remuda.providers.controlplane.planner.observation import ClusterFacts as Subject
+from remuda.providers.controlplane.planner.observation import ObservedHost, Tokens
 from remuda.providers.controlplane.references import Resolved
 from remuda.providers.controlplane.render import Placement
 from remuda.providers.controlplane.render import consequence as plan_consequence
@@ -192,7 +192,7 @@ def _installer(version: Version, plane: RKEControlPlane) -> Installer:
     return Installer(version=version.text, image=version.text)
 
 
-def _host(machine: Machine, present: Present, distro: Distro) -> Host:
+def _host(machine: Machine, present: Present, distro: Distro) -> ObservedHost:
     bootstrap = present.bootstraps.get(machine.metadata.name)
     try:
         return hosts.host(machine, bootstrap, None, None, distro)
@@ -200,7 +200,7 @@ def _host(machine: Machine, present: Present, distro: Distro) -> Host:
         return hosts.host(machine, bootstrap, None, None, distro, notes=False)
 
 
-def _altered(host: Host, pool: DesiredPool | None, present: Present) -> Host:
+def _altered(host: ObservedHost, pool: DesiredPool | None, present: Present) -> ObservedHost:
     """The host as Cluster API would relabel its Machine: metadata of the pool's template, in place."""
     if pool is None:
         return host
@@ -224,7 +224,7 @@ def _metadata(deployment: Mapping[str, Any]) -> Json:
     return found
 
 
-def _step(was: Subject, now: Subject, old: Host, new: Host, init: Host | None) -> Step:
+def _step(was: Subject, now: Subject, old: ObservedHost, new: ObservedHost, init: ObservedHost | None) -> Step:
     plan = render.render(was, old, _placement(old))
     next_plan = render.render(now, new, _placement(new), before=plan)
     change = render.compare(plan, next_plan)
@@ -241,12 +241,12 @@ def _step(was: Subject, now: Subject, old: Host, new: Host, init: Host | None) -
     )
 
 
-def _placement(host: Host) -> Placement:
+def _placement(host: ObservedHost) -> Placement:
     """By whom it joins changes nothing on a host that has joined."""
     return Placement(host.init, () if host.init else _SERVERS)
 
 
-def _turns(cluster: Subject, staying: Sequence[Host], steps: Sequence[Step]) -> dict[str, int]:
+def _turns(cluster: Subject, staying: Sequence[ObservedHost], steps: Sequence[Step]) -> dict[str, int]:
     """Return the turn of each machine that changes: tier after tier, in a tier so many at a time, the oldest first."""
     found: dict[str, int] = {}
     turn = 0

@@ -22,7 +22,7 @@ from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from remuda.kube.objects import Key
 from remuda.kube.patches import copy_json
 from remuda.providers.controlplane import references
-from remuda.providers.controlplane.referenced_objects import CONFIG_MAP, Held, Named, held
+from remuda.providers.controlplane.referenced_objects import CONFIG_MAP, ReferencedObject, ReferencedObjects, held
 from remuda.providers.controlplane.references import Resolved
 from remuda.providers.shared import names
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP, RKEBootstrap
@@ -122,7 +122,7 @@ class Previews:
 
     async def _declared(self, plane: RKEControlPlane, *, after: bool) -> Declared:
         reader = _Reader(self._client, self._overlay if after else {})
-        resolved: Resolved = await references.resolve(cast(Named, reader), plane)
+        resolved: Resolved = await references.resolve(cast(ReferencedObjects, reader), plane)
         return Declared(plane=plane, resolved=resolved)
 
     async def _present(self, key: Key, standing: Mapping[str, Standing]) -> Present:
@@ -204,20 +204,20 @@ class Previews:
 
 
 class _Reader:
-    """Reader of the objects that a spec references, with the manifests applied; a replacement for `Named`. Objects that
-    may not be read count as unchanged."""
+    """Reader of the objects that a spec references, with the manifests applied; a replacement for `ReferencedObjects`.
+    Objects that may not be read count as unchanged."""
 
     def __init__(self, client: Client, overlay: Mapping[tuple[str, Key], Json]) -> None:
         self._client = client
         self._overlay = overlay
 
-    async def secret(self, key: Key) -> Held | None:
+    async def secret(self, key: Key) -> ReferencedObject | None:
         return await self._read("Secret", Target("v1", "secrets"), key)
 
-    async def config_map(self, key: Key) -> Held | None:
+    async def config_map(self, key: Key) -> ReferencedObject | None:
         return await self._read(CONFIG_MAP.name, CONFIG_MAP.target, key)
 
-    async def _read(self, kind: str, target: Target, key: Key) -> Held | None:
+    async def _read(self, kind: str, target: Target, key: Key) -> ReferencedObject | None:
         if (kind, key) in self._overlay:
             return held(kind, msgspec.json.encode(self._overlay[kind, key]))
         try:

@@ -39,7 +39,7 @@ _ORDER = (MACHINE_DEPLOYMENT, MACHINE_SET, MACHINE, RKE_CONTROL_PLANE, RKE_CLUST
 _HEALTHY, _DELETED = "NodeHealthy", "NodeDeleted"
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True):
+class RemainingObjects(msgspec.Struct, frozen=True, kw_only=True):
     """Objects of a Cluster that still exist."""
 
     cluster: CapiCluster | None = None
@@ -47,7 +47,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     others: Sequence[tuple[Kind[Any], Object]] = ()  # MachineDeployments, MachineSets, RKEControlPlane, RKECluster
 
 
-class Stage(NamedTuple):
+class RemovalStage(NamedTuple):
     waits: Sequence[Wait]  # nothing: all of it is gone
     delete: Sequence[tuple[Kind[Any], Object]] = ()
 
@@ -58,20 +58,20 @@ class Stage(NamedTuple):
         return "\n".join([*shown, *([f"and {more} more"] if more else [])])
 
 
-def plan(left: Left) -> Stage:
+def plan(left: RemainingObjects) -> RemovalStage:
     cluster = left.cluster
     if cluster is not None:
         delete = () if cluster.metadata.deleting else ((CAPI_CLUSTER, cluster),)
         waits = [_of_machine(machine) for machine in left.machines]
-        return Stage([*waits, _of_cluster(cluster)], delete)
+        return RemovalStage([*waits, _of_cluster(cluster)], delete)
     remaining = [*left.others, *((MACHINE, machine) for machine in left.machines)]
     remaining.sort(key=lambda one: _ORDER.index(one[0]))
     for kind in _ORDER:  # one kind after the other; an object with a controller is deleted with that
         present = [(each, obj) for each, obj in remaining if each is kind]
         if present:
             ours = [(each, obj) for each, obj in present if not obj.metadata.deleting and not _goes_with(obj)]
-            return Stage([_of_object(each, obj) for each, obj in remaining], ours)
-    return Stage(())
+            return RemovalStage([_of_object(each, obj) for each, obj in remaining], ours)
+    return RemovalStage(())
 
 
 def _goes_with(obj: Object) -> bool:
@@ -132,7 +132,7 @@ def _since(obj: Object) -> float | None:
 # ---- Machines of missing hosts -----------------------------------------------------------------------------------
 
 
-class Missing(NamedTuple):
+class MissingHosts(NamedTuple):
     overdue: list[Machine]
     next_seconds: float | None  # until the next one is; None: there is none
 
@@ -143,7 +143,7 @@ def grace_period(cluster: Cluster) -> float | None:
     return clock.parse_duration(said) if said else None
 
 
-def find_missing(machines: Iterable[Machine], seconds: float, now: float) -> Missing:
+def find_missing(machines: Iterable[Machine], seconds: float, now: float) -> MissingHosts:
     overdue: list[Machine] = []
     waits: list[float] = []
     for machine in machines:
@@ -155,7 +155,7 @@ def find_missing(machines: Iterable[Machine], seconds: float, now: float) -> Mis
             overdue.append(machine)
         else:
             waits.append(left)
-    return Missing(overdue, min(waits, default=None))
+    return MissingHosts(overdue, min(waits, default=None))
 
 
 def _gone_since(machine: Machine) -> float | None:

@@ -49,7 +49,7 @@ class Problem(msgspec.Struct, frozen=True):
     lasting: bool = True  # somebody has to do something
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterStatusInputs(msgspec.Struct, frozen=True, kw_only=True):
     not_created: Problem | None = None  # why there is no management Cluster
     not_made: Problem | None = None  # why the objects are not as they shall be
     held: Sequence[Consequence] = ()
@@ -58,7 +58,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     deployments: Sequence[MachineDeployment] = ()
 
 
-def write(status: Json, cluster: Cluster, facts: Facts) -> None:
+def write(status: Json, cluster: Cluster, facts: ClusterStatusInputs) -> None:
     """Write all conditions and fields into a raw status."""
     problem = facts.not_created or facts.not_made
     missing = _missing_machines(facts.deployments)
@@ -106,7 +106,7 @@ def _done(type: str, problem: Problem | None) -> Condition:
     return condition(type, False, problem.reason, problem.message)
 
 
-def _ready(facts: Facts, problem: Problem | None) -> Condition:
+def _ready(facts: ClusterStatusInputs, problem: Problem | None) -> Condition:
     if problem is not None:
         return condition(READY, False, problem.reason, problem.message)
     said = (

@@ -40,7 +40,7 @@ _MILESTONES: Mapping[str, Sequence[str]] = {
 }
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class TimelineEvent(msgspec.Struct, frozen=True, kw_only=True):
     time: str  # RFC 3339
     kind: str
     name: str
@@ -48,7 +48,7 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     after: float | None = None  # seconds since the moment before it of the same object
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
+class TimelineStage(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     seconds: float
     over: bool = True
@@ -58,12 +58,12 @@ class MachineTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """One machine, from its creation to where it is."""
 
     machine: str
-    stages: Sequence[Stage] = ()
+    stages: Sequence[TimelineStage] = ()
 
 
 class Timeline(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str  # namespace/name
-    moments: Sequence[Moment] = ()
+    moments: Sequence[TimelineEvent] = ()
     machines: Sequence[MachineTimeline] = ()
 
 
@@ -106,11 +106,11 @@ def timeline(cluster: str, objects: Sequence[Json], events: Sequence[Json], now:
     )
 
 
-def _of_object(obj: Json) -> Iterator[Moment]:
+def _of_object(obj: Json) -> Iterator[TimelineEvent]:
     metadata, kind = obj["metadata"], str(obj.get("kind") or "")
 
-    def moment(time: object, what: str) -> Moment:
-        return Moment(time=str(time), kind=kind, name=str(metadata["name"]), what=what)
+    def moment(time: object, what: str) -> TimelineEvent:
+        return TimelineEvent(time=str(time), kind=kind, name=str(metadata["name"]), what=what)
 
     yield moment(metadata["creationTimestamp"], "created")
     for one in (obj.get("status") or {}).get("conditions") or ():
@@ -124,15 +124,15 @@ def _told(one: Json) -> str:
     return str(one["type"]) if one.get("status") == "True" else f"not {one['type']}: {one.get('reason') or 'not known'}"
 
 
-def _of_event(event: Json, names: set[str]) -> Iterator[Moment]:
+def _of_event(event: Json, names: set[str]) -> Iterator[TimelineEvent]:
     about = event.get("involvedObject") or {}
     time = event.get("firstTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp")
     if about.get("name") in names and time and event.get("reason") != _CREATED:
         what = f"{event.get('reason')}: {event.get('message')}"
-        yield Moment(time=str(time), kind=str(about.get("kind") or ""), name=str(about["name"]), what=what)
+        yield TimelineEvent(time=str(time), kind=str(about.get("kind") or ""), name=str(about["name"]), what=what)
 
 
-def _with_spans(moments: Iterable[Moment]) -> Iterator[Moment]:
+def _with_spans(moments: Iterable[TimelineEvent]) -> Iterator[TimelineEvent]:
     last: dict[tuple[str, str], float] = defaultdict(float)
     for one in moments:
         at, who = clock.parse(one.time), (one.kind, one.name)
@@ -149,11 +149,11 @@ def _course(machine: Json, now: float) -> MachineTimeline:
     for name, type in STAGES:
         end = _ended(found.get(type))
         if end is None:
-            stages.append(Stage(name=name, seconds=max(now - at, 0.0), over=False))
+            stages.append(TimelineStage(name=name, seconds=max(now - at, 0.0), over=False))
             break
         if end < at:
             break
-        stages.append(Stage(name=name, seconds=end - at))
+        stages.append(TimelineStage(name=name, seconds=end - at))
         at = end
     return MachineTimeline(machine=str(machine["metadata"]["name"]), stages=stages)
 

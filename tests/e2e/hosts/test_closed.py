@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from remuda.capi.machine.deletion import Stage
+from remuda.capi.machine.deletion import MachineDeletionStage
 from remuda.capi.names import PRE_TERMINATE_HOOK
 from remuda.providers.shared.drivers.nspawn import groups
 from remuda.providers.shared.drivers.nspawn.folder import Folder
@@ -201,7 +201,7 @@ def test_cluster_deletion_completes_after_manager_restart(
 
 
 def _waits_for_hooks(machine: Json) -> bool:
-    return any(one["reason"] == Stage.PRE_TERMINATE_HOOK for one in machine["status"]["conditions"])
+    return any(one["reason"] == MachineDeletionStage.PRE_TERMINATE_HOOK for one in machine["status"]["conditions"])
 
 
 def _start_anew(fleet: Fleet) -> None:

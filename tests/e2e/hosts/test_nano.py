@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
-from remuda.providers.controlplane.planner.observation import Host, Roles
+from remuda.providers.controlplane.planner.observation import ObservedHost, Roles
 from remuda.providers.controlplane.render import Placement, render, retire
 from tests.lab.hosts import Network, machines
 from tests.lab.machines import CLUSTER, make, ready
@@ -36,11 +36,11 @@ def up(network: Network) -> Iterator[Up]:
         server.stop()
 
 
-def said(up: Up, host: Host, command: str) -> str:
+def said(up: Up, host: ObservedHost, command: str) -> str:
     return up.remuda("machine", "ssh", host.name, "--", command).stdout.strip()
 
 
-def node(up: Up, server: Host, name: str) -> str:
+def node(up: Up, server: ObservedHost, name: str) -> str:
     """Whether it is Ready and its version, as the cluster's own API says it to its administrator on the server."""
     tls = "/var/lib/rancher/nano/server/tls"
     ask = f"curl -sf --cacert {tls}/server-ca.crt --cert {tls}/client-admin.crt --key {tls}/client-admin.key"
@@ -63,7 +63,7 @@ def test_nano_server_and_worker_upgrade_and_uninstall_under_systemd(up: Up, netw
     server = host_of(ready(up, "nspawn", "horse"), Roles(etcd=True, control_plane=True))
     worker = host_of(ready(up, "nspawn", "mule"), Roles(worker=True))
 
-    def follow(host: Host, plan: bytes) -> None:
+    def follow(host: ObservedHost, plan: bytes) -> None:
         up.follow_plan(host.name, json.loads(plan))
 
     def diagnosis() -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from remuda.providers.shared.drivers.simcloud import Entry
+from remuda.providers.shared.drivers.simcloud import CloudEvent
 
-_decode = msgspec.json.Decoder(Entry).decode
+_decode = msgspec.json.Decoder(CloudEvent).decode
 
 
 def complaints(journal: Path, servers: int) -> list[str]:

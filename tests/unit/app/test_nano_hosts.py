@@ -15,7 +15,7 @@ from typing import TypeVar
 import pytest
 
 from remuda.providers.controlplane.artefacts import Artefacts, nano_bundles
-from remuda.providers.controlplane.planner.observation import Cluster, Host, Roles
+from remuda.providers.controlplane.planner.observation import ClusterFacts, ObservedHost, Roles
 from remuda.providers.controlplane.render import Placement, render, retire
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.machines import CLUSTER, make, ready
@@ -57,21 +57,21 @@ class PlannedHosts:
         self._plans = Plans(Artefacts(up.data / "artefacts"), bundles)
         up.apply(CLUSTER)
 
-    def cluster(self, version: str = VERSION, **config: object) -> Cluster:
+    def cluster(self, version: str = VERSION, **config: object) -> ClusterFacts:
         return self._plans.cluster(version, **config)
 
-    def host(self, name: str, roles: Roles) -> Host:
+    def host(self, name: str, roles: Roles) -> ObservedHost:
         make(self.up, "process", name, {})
         return host_of(ready(self.up, "process", name), roles)
 
-    def follow(self, host: Host, plan: bytes) -> None:
+    def follow(self, host: ObservedHost, plan: bytes) -> None:
         self.up.follow_plan(host.name, json.loads(plan))
 
-    def root(self, host: Host) -> Path:
+    def root(self, host: ObservedHost) -> Path:
         (found,) = self.up.hosts.glob(f"**/{host.name}*/root")
         return found
 
-    def systemctl(self, host: Host, *words: str) -> str:
+    def systemctl(self, host: ObservedHost, *words: str) -> str:
         done = subprocess.run(
             [str(self.root(host) / "usr/local/bin/systemctl"), *words],
             capture_output=True,
@@ -80,11 +80,11 @@ class PlannedHosts:
         )
         return done.stdout.strip()
 
-    def node(self, server: Host, name: str) -> Json:
+    def node(self, server: ObservedHost, name: str) -> Json:
         """{} also when the cluster's API does not answer in time."""
         return node(server, self.root(server), name)
 
-    def existing_node(self, server: Host, name: str) -> Json:
+    def existing_node(self, server: ObservedHost, name: str) -> Json:
         return _eventually(lambda: self.node(server, name), f"the API shows Node {name}", self, server)
 
 
@@ -173,7 +173,7 @@ def _becomes_other(look: Callable[[], str], value: str) -> bool:
     return True
 
 
-def _eventually(look: Callable[[], T], what: str, planned_hosts: PlannedHosts, host: Host) -> T:
+def _eventually(look: Callable[[], T], what: str, planned_hosts: PlannedHosts, host: ObservedHost) -> T:
     """Return what `look` gives as soon as that is something."""
     deadline = time.monotonic() + LIMIT_SECONDS
     while not (found := look()):

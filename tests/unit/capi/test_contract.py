@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.capi import contract
-from remuda.capi.contract import ContractError, Counts, ProviderObject, VersionCount
+from remuda.capi.contract import ContractError, ControlPlaneCounts, ProviderObject, VersionCount
 from remuda.kube.client import Target
 from remuda.kube.objects import Key
 
@@ -253,7 +253,7 @@ class TestFailureDomains:
 class TestControlPlane:
     def test_control_plane_counts_are_read(self) -> None:
         status = {"replicas": 4, "readyReplicas": 2, "availableReplicas": 1, "upToDateReplicas": 3}
-        assert contract.counts(new(status, spec={"replicas": 3})) == Counts(3, 4, 2, 1, 3)
+        assert contract.counts(new(status, spec={"replicas": 3})) == ControlPlaneCounts(3, 4, 2, 1, 3)
 
     @pytest.mark.parametrize(
         ("desired", "unavailable", "available"), [(3, 1, 2), (3, 5, 0), (None, 1, None), (3, None, None)]
@@ -262,10 +262,12 @@ class TestControlPlane:
         self, desired: int | None, unavailable: int | None, available: int | None
     ) -> None:
         status = {"replicas": 4, "readyReplicas": 2, "unavailableReplicas": unavailable, "updatedReplicas": 3}
-        assert contract.counts(old(status, spec={"replicas": desired})) == Counts(desired, 4, 2, available, 3)
+        assert contract.counts(old(status, spec={"replicas": desired})) == ControlPlaneCounts(
+            desired, 4, 2, available, 3
+        )
 
     def test_control_plane_without_replicas_has_no_counts(self) -> None:
-        assert contract.counts(new()) == Counts(None, None, None, None, None)
+        assert contract.counts(new()) == ControlPlaneCounts(None, None, None, None, None)
 
     def test_running_versions_prefer_status_versions(self) -> None:
         listed = {"versions": [{"version": "v1.30.0", "replicas": 1}, {"version": "v1.31.0"}], "version": "v1.29.0"}

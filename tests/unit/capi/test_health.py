@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.capi import health
-from remuda.capi.health import Evidence, Verdict, judge
+from remuda.capi.health import Evidence, HealthVerdict, judge
 from remuda.capi.types import Machine, MachineInitialization, MachineStatus, NodeReference
 from remuda.kube import clock
 from remuda.kube.objects import Condition, ObjectMeta
@@ -42,7 +42,7 @@ DELETED = since("NodeReady", "False", "NodeDeleted", "Node node-m has been delet
 QUORUM = since("Available", "False", "QuorumLost", "etcd of ns/c: quorum is lost")
 
 
-def judged(*machines: Machine, connection: Connection = CONNECTED, built: bool = True, **more: Any) -> Verdict:
+def judged(*machines: Machine, connection: Connection = CONNECTED, built: bool = True, **more: Any) -> HealthVerdict:
     return judge(Evidence(now=NOW, built=built, connection=connection, machines=machines, **more))
 
 
@@ -57,7 +57,7 @@ def lost(seconds: float, **more: Any) -> Connection:
 
 def test_reachable_cluster_with_ready_nodes_is_healthy() -> None:
     found = judged(WELL, control_plane=since("Available", "True", "Available"))
-    assert found == Verdict("True"), "and time alone changes nothing"
+    assert found == HealthVerdict("True"), "and time alone changes nothing"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_verdict_message_names_gravest_machine_and_time_in_one_line() -> None:
 
 def test_newly_joined_unready_node_is_tolerated_for_ten_minutes() -> None:
     young = machine("m", ILL, made=clock.rfc3339(NOW - 590))
-    assert judged(young) == Verdict("True", look_again=10.0)
+    assert judged(young) == HealthVerdict("True", look_again=10.0)
     assert judged_condition(machine("m", ILL, made=clock.rfc3339(NOW - 600))) == ("False", "NodeNotReady")
     assert judged_condition(machine("m", SILENT, made=clock.rfc3339(NOW - 590))) == ("False", "NodeNotReady"), (
         "it was there"
@@ -129,7 +129,7 @@ def test_api_is_reported_silent_after_one_minute(seconds: float, expected: str) 
 
 def test_held_connection_without_failures_stays_healthy() -> None:
     rarely = Connection(connected=True, last_success=NOW - 70, error="")
-    assert judged(WELL, connection=rarely) == Verdict("True")
+    assert judged(WELL, connection=rarely) == HealthVerdict("True")
     failing = Connection(connected=True, last_success=NOW - 70, failures=1, error="no answer in time")
     assert judged_condition(WELL, connection=failing) == ("Unknown", "APISilent")
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from remuda.capi import names
-from remuda.capi.inventory import CORE, MACHINE_POOL, NAMESPACE, NOTE, PROVIDER, Entry, install
+from remuda.capi.inventory import CORE, MACHINE_POOL, NAMESPACE, NOTE, PROVIDER, ProviderEntry, install
 from remuda.kube.errors import StatusError
 from remuda.runtime.definitions import INSTALL
 from tests.unit.apiserver.engine import CRDS, Engine, loads
 
 Json = dict[str, Any]
-OTHER = Entry("InfrastructureProvider", "other", "v0.3.0")
+OTHER = ProviderEntry("InfrastructureProvider", "other", "v0.3.0")
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ async def noted(engine: Engine) -> dict[str, str]:
     [
         (CORE, "cluster-api"),
         (OTHER, "infrastructure-other"),
-        (Entry("BootstrapProvider", "x", "v1.0.0"), "bootstrap-x"),
-        (Entry("ControlPlaneProvider", "x", "v1.0.0"), "control-plane-x"),
+        (ProviderEntry("BootstrapProvider", "x", "v1.0.0"), "bootstrap-x"),
+        (ProviderEntry("ControlPlaneProvider", "x", "v1.0.0"), "control-plane-x"),
     ],
 )
-def test_inventory_entry_label_follows_provider_type(entry: Entry, label: str) -> None:
+def test_inventory_entry_label_follows_provider_type(entry: ProviderEntry, label: str) -> None:
     assert entry.label == label
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.capi.write_rate import Pace, matters
+from remuda.capi.write_rate import WriteRate, matters
 from remuda.kube import clock
 from remuda.kube.client import Target
 from remuda.kube.clock import parse
@@ -25,13 +25,13 @@ KEY = Key("ns", "a")
 
 
 def test_new_object_waits_until_age_reaches_pace() -> None:
-    pace = Pace(2.0)
+    pace = WriteRate(2.0)
     assert pace.rest(NEW, T0 + 0.5) == 1.5
     assert pace.rest(NEW, T0 + 2.0) == 0.0
 
 
 def test_write_restarts_the_wait() -> None:
-    pace = Pace(2.0)
+    pace = WriteRate(2.0)
     pace.wrote(KEY, T0 + 10)
     assert pace.rest(NEW, T0 + 10.5) == 1.5
     assert pace.rest(NEW, T0 + 12) == 0.0
@@ -41,18 +41,18 @@ def test_write_restarts_the_wait() -> None:
 
 
 def test_object_without_creation_time_does_not_wait() -> None:
-    assert Pace(2.0).rest(ObjectMeta(name="a"), T0) == 0.0
+    assert WriteRate(2.0).rest(ObjectMeta(name="a"), T0) == 0.0
 
 
 def test_zero_pace_never_waits() -> None:
-    pace = Pace(0.0)
+    pace = WriteRate(0.0)
     pace.wrote(KEY, T0)
     assert pace.rest(NEW, T0) == 0.0
 
 
 @given(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6), st.floats(0, 60))
 def test_wait_never_exceeds_pace_despite_clock_skew(written: float, now: float, seconds: float) -> None:
-    pace = Pace(seconds)
+    pace = WriteRate(seconds)
     pace.wrote(KEY, T0 + written)
     assert 0.0 <= pace.rest(NEW, T0 + now) <= seconds
 
@@ -99,7 +99,7 @@ class RecordingClient:
         return msgspec.json.encode({"metadata": {"name": "a", "resourceVersion": "2"}})
 
 
-async def saved(pace: Pace, after: int, *, matters: bool) -> tuple[Outcome, int]:
+async def saved(pace: WriteRate, after: int, *, matters: bool) -> tuple[Outcome, int]:
     client = RecordingClient()
     changed = draft({"replicas": 1}, {"replicas": after})
     outcome = await pace.save(client, changed, ObjectMeta(name="a"), SAVE, matters=matters)  # type: ignore[arg-type]
@@ -107,7 +107,7 @@ async def saved(pace: Pace, after: int, *, matters: bool) -> tuple[Outcome, int]
 
 
 async def test_deferrable_status_is_not_written_before_pace_elapses() -> None:
-    pace = Pace(5.0)
+    pace = WriteRate(5.0)
     assert await saved(pace, 2, matters=True) == (DONE, 1)
     outcome, written = await saved(pace, 3, matters=False)
     assert isinstance(outcome, Requeue)
@@ -121,7 +121,7 @@ async def test_deferrable_status_is_not_written_before_pace_elapses() -> None:
 
 def test_pace_slows_down_with_queue_depth() -> None:
     waiting = 0
-    pace = Pace(5.0, lambda: waiting)
+    pace = WriteRate(5.0, lambda: waiting)
     pace.wrote(KEY, T0)
     assert pace.rest(NEW, T0) == 5.0
     waiting = 40

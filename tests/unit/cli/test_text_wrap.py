@@ -11,7 +11,7 @@ from remuda.cli.main import main
 from remuda.cli.output import table_with_reasons
 from remuda.cli.text_wrap import wrapped
 from remuda.cli.timeline_text import timeline_lines
-from remuda.provisioning.timeline import Moment, Timeline
+from remuda.provisioning.timeline import Timeline, TimelineEvent
 
 SENTENCE = "there is no cluster nope. `remuda get clusters` lists the existing ones"
 
@@ -71,7 +71,7 @@ def test_narrow_table_prints_reasons_below_rows() -> None:
 
 
 def test_narrow_timeline_prints_description_on_next_line() -> None:
-    moment = Moment(
+    moment = TimelineEvent(
         time="2026-01-02T03:04:05Z", kind="RKEBootstrap", name="prairie-workers-7x2kq", what="PlanDelivered: first"
     )
     found = Timeline(cluster="fleet-default/prairie", moments=[moment], machines=())

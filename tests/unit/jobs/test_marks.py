@@ -22,7 +22,7 @@ from remuda.providers.shared.types.machine import machine_kind
 Json = dict[str, Any]
 
 KEY = JobKey(b"k" * 32)
-PLACE = manifests.Place(machine_kind("sim"), ObjectMeta(name="m", namespace="default", uid="u-1"), "c")
+PLACE = manifests.JobOwner(machine_kind("sim"), ObjectMeta(name="m", namespace="default", uid="u-1"), "c")
 ORDER = Order(
     driver="sim", action="create", name="m", hostname="m", namespace="default", machine="m", uid="u-1", cluster="c",
     owner="us",

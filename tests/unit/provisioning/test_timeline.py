@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from remuda.kube import clock
-from remuda.provisioning.timeline import MachineTimeline, Stage, timeline
+from remuda.provisioning.timeline import MachineTimeline, TimelineStage, timeline
 
 Json = dict[str, Any]
 NOW = clock.parse("2026-01-02T03:10:00Z")
@@ -51,8 +51,8 @@ def test_lost_milestone_shows_reason() -> None:
 def test_machine_course_lists_finished_and_current_stages() -> None:
     objects = [machine(("InfrastructureReady", "True", "2026-01-02T03:04:17Z"))]
     (course,) = timeline("ns/c", objects, [], NOW).machines
-    in_plan = Stage(name="plan", seconds=343.0, over=False)
-    assert course == MachineTimeline(machine="m-1", stages=[Stage(name="server", seconds=17.0), in_plan])
+    in_plan = TimelineStage(name="plan", seconds=343.0, over=False)
+    assert course == MachineTimeline(machine="m-1", stages=[TimelineStage(name="server", seconds=17.0), in_plan])
 
 
 def test_repeated_stage_omits_unknown_durations() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from remuda.capi import health, names
 from remuda.capi.cluster import deletion, handoff, status
 from remuda.capi.cluster.kubeconfig import ensure_kubeconfig
-from remuda.capi.cluster.scope import Look, Members, Scope, look
+from remuda.capi.cluster.scope import ClusterMembers, ClusterScope, ProviderLookup, look
 from remuda.capi.cluster_index import cluster_of, index_by_cluster, machine_facts, members
 from remuda.capi.contract import ContractError
 from remuda.capi.external import Externals, UnknownKind
@@ -29,7 +29,7 @@ from remuda.capi.types import (
     MachineSet,
     Reference,
 )
-from remuda.capi.write_rate import STATUS_SECONDS, Pace, matters
+from remuda.capi.write_rate import STATUS_SECONDS, WriteRate, matters
 from remuda.kube import clock, conditions
 from remuda.kube.errors import StatusError, ignore_not_found
 from remuda.kube.objects import Key, Kind, Object
@@ -74,7 +74,7 @@ class ClusterController:
         self._externals = externals
         self._remote = remote
         self._clusters = manager.caches.of(CLUSTER)
-        self._pace = Pace(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
+        self._pace = WriteRate(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
         self._secrets = cluster_secrets(manager.caches)
         self._controller = manager.controller("cluster", CLUSTER, self.reconcile, concurrency=concurrency)
         self._follow()
@@ -114,14 +114,14 @@ class ClusterController:
             return await self._delete(scope)
         return await self._provision(scope)
 
-    async def _load(self, value: bytes) -> Scope:
+    async def _load(self, value: bytes) -> ClusterScope:
         cluster = CLUSTER.decode(value)
         key = cluster.key
-        return Scope(
+        return ClusterScope(
             value,
             await look(self._externals, cluster.spec.infrastructure_ref, key.namespace),
             await look(self._externals, cluster.spec.control_plane_ref, key.namespace),
-            Members(
+            ClusterMembers(
                 members(self._caches, MACHINE_DEPLOYMENT, key),
                 members(self._caches, MACHINE_SET, key),
                 members(self._caches, MACHINE, key),
@@ -129,7 +129,7 @@ class ClusterController:
             self._remote.look(key),
         )
 
-    async def _pause(self, scope: Scope) -> Outcome:
+    async def _pause(self, scope: ClusterScope) -> Outcome:
         conditions.put(
             scope.draft.status,
             [paused(scope.cluster, scope.cluster.metadata)],
@@ -138,7 +138,7 @@ class ClusterController:
         await save(self._client, scope.draft, PUBLISH)
         return DONE
 
-    async def _provision(self, scope: Scope) -> Outcome:
+    async def _provision(self, scope: ClusterScope) -> Outcome:
         """Run every phase, even if others fail. Write the status first, then raise the errors."""
         scope.draft.add_finalizer(names.CLUSTER_FINALIZER)
         outcomes: list[Outcome] = []
@@ -155,30 +155,30 @@ class ClusterController:
             raise _together(errors)
         return soonest(*outcomes)
 
-    async def _take_infrastructure(self, scope: Scope) -> Outcome:
+    async def _take_infrastructure(self, scope: ClusterScope) -> Outcome:
         try:
             return await handoff.take_infrastructure(self._client, scope)
         except ContractError as error:
             scope.infrastructure = scope.infrastructure._replace(error=error)
             raise
 
-    async def _take_control_plane(self, scope: Scope) -> Outcome:
+    async def _take_control_plane(self, scope: ClusterScope) -> Outcome:
         try:
             return await handoff.take_control_plane(self._client, scope)
         except ContractError as error:
             scope.control_plane = scope.control_plane._replace(error=error)
             raise
 
-    async def _ensure_kubeconfig(self, scope: Scope) -> Outcome:
+    async def _ensure_kubeconfig(self, scope: ClusterScope) -> Outcome:
         return await ensure_kubeconfig(self._client, self._secrets, scope)
 
-    async def _connect(self, scope: Scope) -> Outcome:
+    async def _connect(self, scope: ClusterScope) -> Outcome:
         if scope.provisioned:
             self._remote.want(scope.key)
             scope.connection = self._remote.look(scope.key)
         return DONE
 
-    async def _delete(self, scope: Scope) -> Outcome:
+    async def _delete(self, scope: ClusterScope) -> Outcome:
         scope.control_plane = await self._fetch_if_not_cached(scope.control_plane, scope.key.namespace)
         scope.infrastructure = await self._fetch_if_not_cached(scope.infrastructure, scope.key.namespace)
         stage = deletion.plan(scope.members, scope.control_plane, scope.infrastructure)
@@ -195,16 +195,16 @@ class ClusterController:
             self._events.normal(scope.cluster, "Deleted", f"Cluster {scope.key.name} has been deleted")
         return DONE if stage.completed else soonest(Blocked(stage.reason, stage.on, stage.message), again)
 
-    async def _fetch_if_not_cached(self, found: Look, namespace: str) -> Look:
+    async def _fetch_if_not_cached(self, found: ProviderLookup, namespace: str) -> ProviderLookup:
         """Fetch an object that the cache lacks from the server, because the cache may lag behind. An object whose kind
         does not exist does not exist either."""
         if found.ref is None or found.obj is not None:
             return found
         if found.error is not None and not isinstance(found.error, UnknownKind):
             return found
-        return Look(found.ref, await self._externals.fetch(found.ref, namespace))
+        return ProviderLookup(found.ref, await self._externals.fetch(found.ref, namespace))
 
-    async def _delete_objects(self, stage: deletion.Stage, scope: Scope) -> None:
+    async def _delete_objects(self, stage: deletion.ClusterDeletionStage, scope: ClusterScope) -> None:
         for kind, obj in stage.delete:
             async with DELETE_MEMBER:
                 with ignore_not_found():
@@ -216,7 +216,9 @@ class ClusterController:
             async with DELETE_CONTROL_PLANE if control_plane else DELETE_INFRASTRUCTURE:
                 await self._externals.delete(provider)
 
-    async def _publish(self, scope: Scope, stage: deletion.Stage | None = None, *, failed: bool) -> Outcome:
+    async def _publish(
+        self, scope: ClusterScope, stage: deletion.ClusterDeletionStage | None = None, *, failed: bool
+    ) -> Outcome:
         report = status.derive(_observed(scope, stage))
         generation = _next_generation(scope)
         report.write(scope.draft.status)
@@ -248,8 +250,8 @@ def _references(cluster: Cluster) -> Iterable[Reference | None]:
     return cluster.spec.infrastructure_ref, cluster.spec.control_plane_ref
 
 
-def _observed(scope: Scope, stage: deletion.Stage | None) -> status.Observed:
-    return status.Observed(
+def _observed(scope: ClusterScope, stage: deletion.ClusterDeletionStage | None) -> status.ObservedCluster:
+    return status.ObservedCluster(
         cluster=scope.cluster,
         now=clock.time(),
         provisioned=scope.provisioned,
@@ -263,7 +265,7 @@ def _observed(scope: Scope, stage: deletion.Stage | None) -> status.Observed:
     )
 
 
-def _next_generation(scope: Scope) -> int:
+def _next_generation(scope: ClusterScope) -> int:
     """The generation once the draft is saved: a changed spec raises it by one, which spares a second status write."""
     changed = scope.draft.obj.get("spec") != scope.draft.base.get("spec")
     return scope.cluster.metadata.generation + changed

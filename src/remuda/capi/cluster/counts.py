@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from remuda.capi import contract, versions
-from remuda.capi.cluster.scope import Look, Members
+from remuda.capi.cluster.scope import ClusterMembers, ProviderLookup
 from remuda.capi.contract import ContractError, Json
 from remuda.capi.types import Machine, MachineDeployment, MachineSet
 from remuda.kube.conditions import is_true
@@ -30,7 +30,7 @@ class _VersionCount(Protocol):
     def replicas(self) -> int | None: ...
 
 
-def control_plane_counts(control_plane: Look, members: Members) -> Json:
+def control_plane_counts(control_plane: ProviderLookup, members: ClusterMembers) -> Json:
     if control_plane.ref is None:
         return _counted([_of_machine(machine) for machine in members.control_plane], ())
     if control_plane.obj is None:
@@ -43,13 +43,13 @@ def control_plane_counts(control_plane: Look, members: Members) -> Json:
     return _counted([(desired, found.current, found.ready, found.available, found.up_to_date)], running)
 
 
-def _desired(members: Members) -> int | None:
+def _desired(members: ClusterMembers) -> int | None:
     """Return what MachineDeployments are asked for, where they make the Machines of the control plane."""
     wanted = [one.spec.replicas for one in members.control_plane_deployments if one.spec.replicas is not None]
     return sum(wanted) if wanted else None
 
 
-def worker_counts(members: Members) -> Json:
+def worker_counts(members: ClusterMembers) -> Json:
     """MachineDeployments, and MachineSets and Machines that stand alone."""
     groups: list[MachineDeployment | MachineSet] = [*members.worker_deployments, *members.lone_sets]
     numbers: list[Numbers] = [

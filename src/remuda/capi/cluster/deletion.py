@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from remuda.capi.cluster.scope import Look, Members
+from remuda.capi.cluster.scope import ClusterMembers, ProviderLookup
 from remuda.capi.contract import ProviderObject
 from remuda.capi.inflection import plural
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_SET
@@ -21,7 +21,7 @@ _MOST_NAMES = 3
 Remaining = Sequence[tuple[Kind[Any], Sequence[Object]]]
 
 
-class Stage(NamedTuple):
+class ClusterDeletionStage(NamedTuple):
     """Stage of a deletion: the objects the controller waits for, and the objects it must delete to make progress."""
 
     reason: str  # of the Deleting condition
@@ -36,7 +36,9 @@ class Stage(NamedTuple):
         return self.reason == "DeletionCompleted"
 
 
-def plan(members: Members, control_plane: Look, infrastructure: Look) -> Stage:
+def plan(
+    members: ClusterMembers, control_plane: ProviderLookup, infrastructure: ProviderLookup
+) -> ClusterDeletionStage:
     """Return the first stage with remaining objects."""
     workers: Remaining = (
         (MACHINE_DEPLOYMENT, members.deployments),
@@ -54,15 +56,15 @@ def plan(members: Members, control_plane: Look, infrastructure: Look) -> Stage:
     ):
         if found.obj is not None:
             message = f"Waiting for {found.obj.kind} to be deleted"
-            return Stage(reason, message, str(found.obj), delete_provider=found.obj)
+            return ClusterDeletionStage(reason, message, str(found.obj), delete_provider=found.obj)
         # A failed lookup does not mean that the object is deleted: to go on would delete the infrastructure of a
         # control plane that may still run.
         if found.error is not None:
-            return Stage("InternalError", str(found.error), str(found), error=found.error)
-    return Stage("DeletionCompleted", "Deletion completed")
+            return ClusterDeletionStage("InternalError", str(found.error), str(found), error=found.error)
+    return ClusterDeletionStage("DeletionCompleted", "Deletion completed")
 
 
-def _members_stage(reason: str, remaining: Remaining) -> Stage:
+def _members_stage(reason: str, remaining: Remaining) -> ClusterDeletionStage:
     """Return the stage that waits for these objects. It deletes only objects without a controller; a controlled object
     is deleted with its controller."""
     ours = [
@@ -73,7 +75,7 @@ def _members_stage(reason: str, remaining: Remaining) -> Stage:
     ]
     lines = [_line(kind, objects) for kind, objects in remaining if objects]
     first = next((kind, objects[0]) for kind, objects in remaining if objects)
-    return Stage(reason, "\n".join(lines), f"{first[0].name} {first[1].key}", ours)
+    return ClusterDeletionStage(reason, "\n".join(lines), f"{first[0].name} {first[1].key}", ours)
 
 
 def _line(kind: Kind[Any], objects: Sequence[Object]) -> str:

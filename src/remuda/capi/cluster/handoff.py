@@ -8,7 +8,7 @@ has one, and only while the Cluster has none. Failure domains follow the infrast
 from __future__ import annotations
 
 from remuda.capi import contract, names
-from remuda.capi.cluster.scope import Look, Scope
+from remuda.capi.cluster.scope import ClusterScope, ProviderLookup
 from remuda.capi.contract import ProviderObject
 from remuda.kube.client import Client
 from remuda.runtime.draft import save
@@ -23,7 +23,7 @@ ADOPT_CONTROL_PLANE = step(
 )
 
 
-async def take_infrastructure(client: Client, scope: Scope) -> Outcome:
+async def take_infrastructure(client: Client, scope: ClusterScope) -> Outcome:
     found = scope.infrastructure
     if found.ref is None:
         # A topology would set the reference later. Without one, there is nothing to wait for.
@@ -47,7 +47,7 @@ async def take_infrastructure(client: Client, scope: Scope) -> Outcome:
     return DONE
 
 
-async def take_control_plane(client: Client, scope: Scope) -> Outcome:
+async def take_control_plane(client: Client, scope: ClusterScope) -> Outcome:
     found = scope.control_plane
     if found.ref is None:
         return _first_control_plane_machine(scope)
@@ -67,7 +67,7 @@ async def take_control_plane(client: Client, scope: Scope) -> Outcome:
     return DONE
 
 
-def _first_control_plane_machine(scope: Scope) -> Outcome:
+def _first_control_plane_machine(scope: ClusterScope) -> Outcome:
     """Mark the control plane as initialized when one of its Machines has a Node; for Clusters without a provider."""
     if scope.initialized:
         return DONE
@@ -79,7 +79,7 @@ def _first_control_plane_machine(scope: Scope) -> Outcome:
     return DONE
 
 
-def _missing(scope: Scope, found: Look, *, was_there: bool) -> Outcome:
+def _missing(scope: ClusterScope, found: ProviderLookup, *, was_there: bool) -> Outcome:
     if found.error is not None:
         raise found.error
     if was_there:
@@ -87,11 +87,11 @@ def _missing(scope: Scope, found: Look, *, was_there: bool) -> Outcome:
     return _waiting(found, "ObjectDoesNotExist", "does not exist yet")
 
 
-def _waiting(found: Look, reason: str, message: str) -> Outcome:
+def _waiting(found: ProviderLookup, reason: str, message: str) -> Outcome:
     return Blocked(reason, str(found), message)
 
 
-async def _adopt(client: Client, scope: Scope, obj: ProviderObject, named: Step) -> None:
+async def _adopt(client: Client, scope: ClusterScope, obj: ProviderObject, named: Step) -> None:
     """Set owner reference and label of a provider's object. Writes nothing if both are right already."""
     owner = scope.owner
     owned = any(one.uid == owner.uid and one.api_version == owner.api_version for one in obj.metadata.owner_references)
@@ -104,13 +104,13 @@ async def _adopt(client: Client, scope: Scope, obj: ProviderObject, named: Step)
     await save(client, draft, named)
 
 
-def _copy_endpoint(scope: Scope, obj: ProviderObject) -> None:
+def _copy_endpoint(scope: ClusterScope, obj: ProviderObject) -> None:
     endpoint = contract.endpoint(obj)
     if endpoint.valid and not scope.endpoint_known:
         scope.draft.spec["controlPlaneEndpoint"] = {"host": endpoint.host, "port": endpoint.port}
 
 
-def _copy_failure_domains(scope: Scope, obj: ProviderObject) -> None:
+def _copy_failure_domains(scope: ClusterScope, obj: ProviderObject) -> None:
     domains = contract.failure_domains(obj)
     if domains:
         scope.draft.status["failureDomains"] = domains
@@ -118,7 +118,7 @@ def _copy_failure_domains(scope: Scope, obj: ProviderObject) -> None:
         scope.draft.status.pop("failureDomains", None)
 
 
-def _copy_failure(scope: Scope, obj: ProviderObject) -> None:
+def _copy_failure(scope: ClusterScope, obj: ProviderObject) -> None:
     """For readers of the v1beta1 API; nothing here acts on it."""
     reason, message = contract.failure(obj)
     if not reason and not message:

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from remuda.capi import names
-from remuda.capi.cluster.scope import Scope
+from remuda.capi.cluster.scope import ClusterScope
 from remuda.capi.contract import Json
 from remuda.capi.remote import SECRET, secret_data
 from remuda.kube import clock
@@ -38,7 +38,7 @@ _CLOCK_SKEW = datetime.timedelta(minutes=5)  # the clock of the API server may b
 _LOOK_AGAIN_SECONDS = 30.0  # a CA without the Cluster's label cannot be watched for
 
 
-async def ensure_kubeconfig(client: Client, secrets: Informer[Object], scope: Scope) -> Outcome:
+async def ensure_kubeconfig(client: Client, secrets: Informer[Object], scope: ClusterScope) -> Outcome:
     if scope.control_plane.ref is not None or not scope.endpoint_known:
         return DONE
     namespace, cluster = scope.key
@@ -118,7 +118,7 @@ def _client_key_usage() -> x509.KeyUsage:
     )
 
 
-def _secret(scope: Scope, config: Json) -> Json:
+def _secret(scope: ClusterScope, config: Json) -> Json:
     owner = scope.owner
     return {
         "apiVersion": "v1",

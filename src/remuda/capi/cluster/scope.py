@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from remuda.capi import names
 from remuda.capi.contract import Json, ProviderObject
-from remuda.capi.external import Externals, Reference
+from remuda.capi.external import Externals, ProviderReference
 from remuda.capi.types import CLUSTER, Cluster, Machine, MachineDeployment, MachineSet
 from remuda.kube.objects import Key, OwnerReference
 from remuda.runtime.draft import Draft
@@ -15,13 +15,13 @@ from remuda.runtime.outcome import Retryable
 from remuda.runtime.remote import Connection
 
 
-class Look(NamedTuple):
+class ProviderLookup(NamedTuple):
     """Result of looking up a provider's object: the object, nothing, or the error that prevented the lookup.
 
     With both an object and an error, the object exists but breaks the contract.
     """
 
-    ref: Reference | None = None
+    ref: ProviderReference | None = None
     obj: ProviderObject | None = None
     error: Exception | None = None
 
@@ -34,16 +34,16 @@ class Look(NamedTuple):
         return f"{self.ref.kind} {self.ref.name}" if self.ref is not None else "nothing"
 
 
-async def look(externals: Externals, ref: Reference | None, namespace: str) -> Look:
+async def look(externals: Externals, ref: ProviderReference | None, namespace: str) -> ProviderLookup:
     if ref is None or not ref.name:
-        return Look()
+        return ProviderLookup()
     try:
-        return Look(ref, await externals.get(ref, namespace))
+        return ProviderLookup(ref, await externals.get(ref, namespace))
     except Retryable as error:
-        return Look(ref, error=error)
+        return ProviderLookup(ref, error=error)
 
 
-class Members(NamedTuple):
+class ClusterMembers(NamedTuple):
     """Objects that belong to the Cluster: MachineDeployments, MachineSets and Machines."""
 
     deployments: Sequence[MachineDeployment] = ()
@@ -81,9 +81,14 @@ def _makes_control_plane(deployment: MachineDeployment) -> bool:
     return names.CONTROL_PLANE in deployment.spec.template.metadata.labels
 
 
-class Scope:
+class ClusterScope:
     def __init__(
-        self, value: bytes, infrastructure: Look, control_plane: Look, members: Members, connection: Connection
+        self,
+        value: bytes,
+        infrastructure: ProviderLookup,
+        control_plane: ProviderLookup,
+        members: ClusterMembers,
+        connection: Connection,
     ) -> None:
         self.cluster: Cluster = CLUSTER.decode(value)
         self.draft = Draft(CLUSTER.target, value)

@@ -13,8 +13,8 @@ import msgspec
 
 from remuda.capi import contract, health
 from remuda.capi.cluster import counts
-from remuda.capi.cluster.deletion import Stage
-from remuda.capi.cluster.scope import Look, Members, is_control_plane
+from remuda.capi.cluster.deletion import ClusterDeletionStage
+from remuda.capi.cluster.scope import ClusterMembers, ProviderLookup, is_control_plane
 from remuda.capi.conditions import (
     Classify,
     Priority,
@@ -49,7 +49,7 @@ _AVAILABLE_FROM = (
 _TOPOLOGY = "Waiting for the cluster topology to be reconciled"
 
 
-class Observed(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedCluster(msgspec.Struct, frozen=True, kw_only=True):
     """Observations of one reconcile."""
 
     cluster: Cluster
@@ -57,18 +57,18 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     provisioned: bool = False
     initialized: bool = False
     endpoint_known: bool = False
-    infrastructure: Look = Look()
-    control_plane: Look = Look()
-    members: Members = Members()
+    infrastructure: ProviderLookup = ProviderLookup()
+    control_plane: ProviderLookup = ProviderLookup()
+    members: ClusterMembers = ClusterMembers()
     connection: Connection = Connection()
-    stage: Stage | None = None  # while deleting
+    stage: ClusterDeletionStage | None = None  # while deleting
 
     @property
     def deleting(self) -> bool:
         return self.cluster.metadata.deleting
 
 
-class Report(msgspec.Struct, frozen=True):
+class ClusterReport(msgspec.Struct, frozen=True):
     conditions: Sequence[Condition]
     phase: str
     control_plane: Json
@@ -85,7 +85,7 @@ class Report(msgspec.Struct, frozen=True):
                 status.pop(part, None)
 
 
-def derive(seen: Observed) -> Report:
+def derive(seen: ObservedCluster) -> ClusterReport:
     conditions = [
         _deleting(seen),
         _probe(seen),
@@ -101,7 +101,7 @@ def derive(seen: Observed) -> Report:
     waits = _young_machines(seen)
     if alive.look_again is not None:
         waits.append(alive.look_again)
-    return Report(
+    return ClusterReport(
         conditions=[_available(seen, conditions, alive), *conditions],
         phase=_phase(seen),
         control_plane=counts.control_plane_counts(seen.control_plane, seen.members),
@@ -110,7 +110,7 @@ def derive(seen: Observed) -> Report:
     )
 
 
-def _phase(seen: Observed) -> str:
+def _phase(seen: ObservedCluster) -> str:
     if seen.deleting:
         return "Deleting"
     if seen.provisioned and seen.endpoint_known:
@@ -121,7 +121,7 @@ def _phase(seen: Observed) -> str:
     return "Pending"
 
 
-def _deleting(seen: Observed) -> Condition:
+def _deleting(seen: ObservedCluster) -> Condition:
     if not seen.deleting:
         return condition("Deleting", False, "NotDeleting")
     if seen.stage is None:
@@ -129,7 +129,7 @@ def _deleting(seen: Observed) -> Condition:
     return condition("Deleting", True, seen.stage.reason, seen.stage.message)
 
 
-def _evidence(seen: Observed, conditions: Sequence[Condition]) -> health.Evidence:
+def _evidence(seen: ObservedCluster, conditions: Sequence[Condition]) -> health.Evidence:
     return health.Evidence(
         now=seen.now,
         built=seen.initialized,
@@ -140,7 +140,7 @@ def _evidence(seen: Observed, conditions: Sequence[Condition]) -> health.Evidenc
     )
 
 
-def _available(seen: Observed, conditions: Sequence[Condition], alive: health.Verdict) -> Condition:
+def _available(seen: ObservedCluster, conditions: Sequence[Condition], alive: health.HealthVerdict) -> Condition:
     """Return upstream's summary, unless the cluster is unhealthy or nothing recent is known of it."""
     gates = seen.cluster.spec.availability_gates
     of = [*_AVAILABLE_FROM, *(gate.condition_type for gate in gates)]
@@ -151,7 +151,7 @@ def _available(seen: Observed, conditions: Sequence[Condition], alive: health.Ve
     return condition("Available", alive.status, alive.reason, alive.message)
 
 
-def _judge(seen: Observed, usual: Classify) -> Classify:
+def _judge(seen: ObservedCluster, usual: Classify) -> Classify:
     """Wrap a classifier: while a Cluster is being deleted, missing parts of it are not an issue."""
 
     def judge(one: Condition) -> Priority:
@@ -166,7 +166,7 @@ def _judge(seen: Observed, usual: Classify) -> Classify:
 # The connection
 
 
-def _probe(seen: Observed) -> Condition:
+def _probe(seen: ObservedCluster) -> Condition:
     """Return RemoteConnectionProbe. Within the grace period, the last known state of the connection stands."""
     type, link = "RemoteConnectionProbe", seen.connection
     if not health.is_silent(link, seen.now):
@@ -187,27 +187,27 @@ def _late_nodes(link: Connection) -> str:
 # Infrastructure and control plane
 
 
-def _infrastructure_ready(seen: Observed) -> Condition:
+def _infrastructure_ready(seen: ObservedCluster) -> Condition:
     type, found = "InfrastructureReady", seen.infrastructure
     if found.ref is None:
         return _without_ref(seen, type, "Ready", ready=True)
     return _mirrored(seen, type, found, like="Ready", ready=seen.provisioned)
 
 
-def _control_plane_available(seen: Observed) -> Condition:
+def _control_plane_available(seen: ObservedCluster) -> Condition:
     type, found = "ControlPlaneAvailable", seen.control_plane
     if found.ref is None:
         return _without_ref(seen, type, "Available", ready=seen.initialized)
     return _mirrored(seen, type, found, like="Available", ready=seen.initialized)
 
 
-def _without_ref(seen: Observed, type: str, like: str, *, ready: bool) -> Condition:
+def _without_ref(seen: ObservedCluster, type: str, like: str, *, ready: bool) -> Condition:
     if seen.cluster.spec.topology is not None:
         return condition(type, False, "ObjectDoesNotExist", "" if seen.deleting else _TOPOLOGY)
     return mirror(type, None, like=like, ready=ready, waiting_for="Waiting for the first control plane Machine's Node")
 
 
-def _mirrored(seen: Observed, type: str, found: Look, *, like: str, ready: bool) -> Condition:
+def _mirrored(seen: ObservedCluster, type: str, found: ProviderLookup, *, like: str, ready: bool) -> Condition:
     if found.error is not None:
         return _unreadable(type, found.error)
     if found.obj is None:
@@ -229,7 +229,7 @@ def _unreadable(type: str, error: Exception) -> Condition:
     return internal_error(type)
 
 
-def _control_plane_initialized(seen: Observed) -> Condition:
+def _control_plane_initialized(seen: ObservedCluster) -> Condition:
     type, found = "ControlPlaneInitialized", seen.control_plane
     if seen.initialized or is_true(seen.cluster.status.conditions, type):
         return condition(type, True, "Initialized")
@@ -247,12 +247,12 @@ def _control_plane_initialized(seen: Observed) -> Condition:
 # Machines and who owns them
 
 
-def _workers_available(seen: Observed) -> Condition:
+def _workers_available(seen: ObservedCluster) -> Condition:
     deployments = _reporters_of("MachineDeployment", seen.members.worker_deployments)
     return aggregate("WorkersAvailable", "Available", deployments, when_empty="NoWorkers")
 
 
-def _machines(seen: Observed) -> list[Condition]:
+def _machines(seen: ObservedCluster) -> list[Condition]:
     found = []
     for prefix, machines in (("ControlPlane", seen.members.control_plane), ("Worker", seen.members.workers)):
         grown = [one for one in machines if _reports_up_to_date(one) or _age(seen, one) > _UP_TO_DATE_AFTER_SECONDS]
@@ -263,7 +263,7 @@ def _machines(seen: Observed) -> list[Condition]:
     return found
 
 
-def _young_machines(seen: Observed) -> list[float]:
+def _young_machines(seen: ObservedCluster) -> list[float]:
     silent = [one for one in seen.members.machines if not _reports_up_to_date(one)]
     return [left for one in silent if (left := _UP_TO_DATE_AFTER_SECONDS - _age(seen, one)) > 0]
 
@@ -272,12 +272,12 @@ def _reports_up_to_date(machine: Machine) -> bool:
     return find(machine.status.conditions, "UpToDate") is not None
 
 
-def _age(seen: Observed, machine: Machine) -> float:
+def _age(seen: ObservedCluster, machine: Machine) -> float:
     created = machine.metadata.creation_timestamp
     return seen.now - clock.parse(created) if created else 0.0
 
 
-def _movements(seen: Observed) -> list[Condition]:
+def _movements(seen: ObservedCluster) -> list[Condition]:
     """Return RollingOut, ScalingUp and ScalingDown of all owners of Machines. A control plane counts only for those
     conditions that it reports."""
     if seen.control_plane.error is not None:
@@ -290,7 +290,7 @@ def _movements(seen: Observed) -> list[Condition]:
     ]
 
 
-def _control_plane(seen: Observed, type: str) -> list[Reporter]:
+def _control_plane(seen: ObservedCluster, type: str) -> list[Reporter]:
     obj = seen.control_plane.obj
     if obj is None:
         return []

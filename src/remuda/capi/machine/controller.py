@@ -20,11 +20,11 @@ from remuda.capi.contract import (
 )
 from remuda.capi.external import Externals, UnknownKind
 from remuda.capi.machine import handoff, node_link, removal
-from remuda.capi.machine.deletion import Stage
+from remuda.capi.machine.deletion import MachineDeletionStage
 from remuda.capi.machine.node_health import GRACE_SECONDS, NodeView, connection_lost_at
 from remuda.capi.machine.ownership import adopt
-from remuda.capi.machine.scope import MachineDependencies, Options, Scope
-from remuda.capi.machine.status import Observed, Seen, Verdict, publish
+from remuda.capi.machine.scope import MachineDependencies, MachineOptions, MachineScope
+from remuda.capi.machine.status import MachineReport, ObservedMachine, ProviderState, publish
 from remuda.capi.machine.wakeups import listen
 from remuda.capi.pause import paused
 from remuda.capi.revisions import differences
@@ -37,7 +37,7 @@ from remuda.capi.types import (
     Cluster,
     Reference,
 )
-from remuda.capi.write_rate import Pace
+from remuda.capi.write_rate import WriteRate
 from remuda.kube import clock
 from remuda.kube.conditions import TRUE, find, put
 from remuda.kube.errors import AlreadyExists, Conflict, StatusError
@@ -54,21 +54,21 @@ LET_GO = step("machine.let-go", "removes the finalizer of a Machine whose deleti
 CONCURRENCY = 100
 _EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
 
-Phase = Callable[[MachineDependencies, Scope], Awaitable[None]]
+Phase = Callable[[MachineDependencies, MachineScope], Awaitable[None]]
 
 
 def add(
-    manager: Manager, externals: Externals, remote: RemoteClusters, options: Options | None = None
+    manager: Manager, externals: Externals, remote: RemoteClusters, options: MachineOptions | None = None
 ) -> MachineController:
     """The Machine controller, added to a manager that has not started yet."""
-    return MachineController(manager, externals, remote, options or Options())
+    return MachineController(manager, externals, remote, options or MachineOptions())
 
 
 class MachineController:
-    def __init__(self, manager: Manager, externals: Externals, remote: RemoteClusters, options: Options) -> None:
+    def __init__(self, manager: Manager, externals: Externals, remote: RemoteClusters, options: MachineOptions) -> None:
         caches = manager.caches
         self._ledger = manager.ledger
-        self._pace = Pace(options.status_seconds, lambda: self._controller.backlog)
+        self._pace = WriteRate(options.status_seconds, lambda: self._controller.backlog)
         self._world = MachineDependencies(
             client=manager.client,
             caches=caches,
@@ -104,7 +104,7 @@ class MachineController:
         rest = await self._save(scope, matters=_matters(scope, verdict))
         return self._outcome(scope, verdict, rest)
 
-    def _load(self, value: bytes) -> Scope:
+    def _load(self, value: bytes) -> MachineScope:
         world = self._world
         draft = Draft(MACHINE.target, value)
         machine = MACHINE.decode(value)
@@ -113,7 +113,7 @@ class MachineController:
         owner = machine.metadata.owner(MACHINE_SET.name, MACHINE_SET.group)
         machine_set = world.sets.get(namespace, owner.name) if owner is not None else None
         above = machine_set.metadata.owner(MACHINE_DEPLOYMENT.name, MACHINE_DEPLOYMENT.group) if machine_set else None
-        return Scope(
+        return MachineScope(
             draft=draft,
             machine=machine,
             cluster=cluster or Cluster(),
@@ -123,7 +123,7 @@ class MachineController:
             deployment=world.deployments.get(namespace, above.name) if above is not None else None,
         )
 
-    def _phases(self, scope: Scope) -> list[tuple[str, Phase]]:
+    def _phases(self, scope: MachineScope) -> list[tuple[str, Phase]]:
         handoffs: list[tuple[str, Phase]] = [
             ("bootstrap", handoff.bootstrap),
             ("infrastructure", handoff.infrastructure),
@@ -137,7 +137,7 @@ class MachineController:
             return [("cluster", _await_cluster), *handoffs]
         return [("owner", _own), *handoffs]
 
-    async def _run(self, name: str, phase: Phase, scope: Scope) -> None:
+    async def _run(self, name: str, phase: Phase, scope: MachineScope) -> None:
         try:
             await phase(self._world, scope)
         except UnknownKind as error:
@@ -147,7 +147,7 @@ class MachineController:
         except _EXPECTED as error:
             scope.failures[name] = error
 
-    def _publish(self, scope: Scope) -> Verdict:
+    def _publish(self, scope: MachineScope) -> MachineReport:
         machine, failures = scope.current, scope.failures
         outdated = None
         if scope.machine_set is not None and scope.deployment is not None:
@@ -155,7 +155,7 @@ class MachineController:
         bootstrap_ref, server_ref = machine.spec.bootstrap.config_ref or Reference(), machine.spec.infrastructure_ref
         verdict = publish(
             scope.draft.status,
-            Observed(
+            ObservedMachine(
                 machine=machine,
                 cluster=scope.cluster,
                 bootstrap=_seen(bootstrap_ref, scope.bootstrap, failures.get("bootstrap"), data_secret_created_path),
@@ -173,12 +173,12 @@ class MachineController:
         self._ledger.phase(machine.key, verdict.phase)
         return verdict
 
-    async def _save(self, scope: Scope, *, matters: bool) -> Outcome:
-        step = LET_GO if scope.deleting.stage is Stage.COMPLETED else PUBLISH
+    async def _save(self, scope: MachineScope, *, matters: bool) -> Outcome:
+        step = LET_GO if scope.deleting.stage is MachineDeletionStage.COMPLETED else PUBLISH
         metadata = scope.machine.metadata
         return await self._pace.save(self._world.client, scope.draft, metadata, step, matters=matters)
 
-    def _outcome(self, scope: Scope, verdict: Verdict, rest: Outcome) -> Outcome:
+    def _outcome(self, scope: MachineScope, verdict: MachineReport, rest: Outcome) -> Outcome:
         # The first error is enough to requeue the Machine with back-off: the conditions have reported all of them.
         for error in scope.failures.values():
             raise error
@@ -190,12 +190,12 @@ class MachineController:
 # ---- phases too small for a file ---------------------------------------------------------------------------------
 
 
-async def _own(world: MachineDependencies, scope: Scope) -> None:
+async def _own(world: MachineDependencies, scope: MachineScope) -> None:
     scope.draft.add_finalizer(names.MACHINE_FINALIZER)
     adopt(scope)
 
 
-async def _await_cluster(world: MachineDependencies, scope: Scope) -> None:
+async def _await_cluster(world: MachineDependencies, scope: MachineScope) -> None:
     place = f"Cluster {scope.cluster_key}"
     scope.block("WaitingForCluster", place, f"{place} does not exist")
 
@@ -203,7 +203,7 @@ async def _await_cluster(world: MachineDependencies, scope: Scope) -> None:
 # ---- what is looked at -------------------------------------------------------------------------------------------
 
 
-def _matters(scope: Scope, verdict: Verdict) -> bool:
+def _matters(scope: MachineScope, verdict: MachineReport) -> bool:
     """Return whether others wait for this status: a step failed, the Machine is being deleted, or Ready or Available
     changed."""
     if scope.failures or scope.machine.metadata.deleting:
@@ -222,10 +222,10 @@ def _seen(
     found: ProviderObject | None,
     error: Exception | None,
     flag: Callable[[ProviderObject], Sequence[str]],
-) -> Seen:
+) -> ProviderState:
     if found is None:
-        return Seen(ref.kind, error=_error_text(error))
-    seen = Seen(ref.kind, present=True, error=_error_text(error), flag=".".join(flag(found)))
+        return ProviderState(ref.kind, error=_error_text(error))
+    seen = ProviderState(ref.kind, present=True, error=_error_text(error), flag=".".join(flag(found)))
     try:
         return seen._replace(ready=condition(found, "Ready"))
     except ContractError as broken:
@@ -239,7 +239,7 @@ def _error_text(error: Exception | None) -> str:
     return str(error) or type(error).__name__
 
 
-def _connection_verdict_at(scope: Scope) -> float | None:
+def _connection_verdict_at(scope: MachineScope) -> float | None:
     """Return the time at which a connection that stays lost exceeds the grace period."""
     if scope.connection.connected or not scope.cluster.status.initialization.control_plane_initialized:
         return None
@@ -247,6 +247,6 @@ def _connection_verdict_at(scope: Scope) -> float | None:
     return None if lost is None else lost + GRACE_SECONDS + 1
 
 
-def _rollout_at(scope: Scope) -> float | None:
+def _rollout_at(scope: MachineScope) -> float | None:
     after = scope.deployment.spec.rollout.after if scope.deployment is not None else None
     return clock.parse(after) if after else None

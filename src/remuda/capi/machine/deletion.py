@@ -1,9 +1,9 @@
 """Stages of the deletion of a Machine, and the reasons to skip a stage. No I/O.
 
-Stages run in the order of `Stage`. A stage that does not apply is skipped with a reason; one that applies runs until
-it waits for nothing. Only the start times of waits are stored between two reconciles, so a deletion completes from any
-state through the same stages. Invariants: pre-terminate hooks are respected even if other stages are skipped, the
-server is deleted before its bootstrap object, and the Node is deleted last.
+Stages run in the order of `MachineDeletionStage`. A stage that does not apply is skipped with a reason; one that
+applies runs until it waits for nothing. Only the start times of waits are stored between two reconciles, so a deletion
+completes from any state through the same stages. Invariants: pre-terminate hooks are respected even if other stages are
+skipped, the server is deleted before its bootstrap object, and the Node is deleted last.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ControlPlane = Literal["none", "missing", "present", "deleting", "external"]
 NODE_DELETION_SECONDS = 10
 
 
-class Stage(StrEnum):
+class MachineDeletionStage(StrEnum):
     """Each value is the reason of the Deleting condition while the stage lasts."""
 
     PRE_DRAIN_HOOK = "WaitingForPreDrainHook"
@@ -37,18 +37,20 @@ class Stage(StrEnum):
 
 
 MEANING = {
-    Stage.PRE_DRAIN_HOOK: "the owners of pre-drain hooks finish their work while the Node still runs",
-    Stage.DRAIN: "the controller cordons the Node and evicts its Pods",
-    Stage.VOLUMES: "volumes are detached from the Node, so that other Nodes can use them",
-    Stage.PRE_TERMINATE_HOOK: "the owners of pre-terminate hooks finish their work while the server still exists",
-    Stage.INFRASTRUCTURE: "the infrastructure provider deletes the server",
-    Stage.BOOTSTRAP: "the bootstrap provider deletes the bootstrap object",
-    Stage.NODE: "the controller deletes the Node object",
-    Stage.COMPLETED: "the controller removes the finalizer of the Machine",
+    MachineDeletionStage.PRE_DRAIN_HOOK: "the owners of pre-drain hooks finish their work while the Node still runs",
+    MachineDeletionStage.DRAIN: "the controller cordons the Node and evicts its Pods",
+    MachineDeletionStage.VOLUMES: "volumes are detached from the Node, so that other Nodes can use them",
+    MachineDeletionStage.PRE_TERMINATE_HOOK: (
+        "the owners of pre-terminate hooks finish their work while the server still exists"
+    ),
+    MachineDeletionStage.INFRASTRUCTURE: "the infrastructure provider deletes the server",
+    MachineDeletionStage.BOOTSTRAP: "the bootstrap provider deletes the bootstrap object",
+    MachineDeletionStage.NODE: "the controller deletes the Node object",
+    MachineDeletionStage.COMPLETED: "the controller removes the finalizer of the Machine",
 }
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class DeletionFacts(msgspec.Struct, frozen=True, kw_only=True):
     machine: Machine
     now: float
     cluster_deleting: bool = False
@@ -59,25 +61,25 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     infrastructure_going: bool = False  # deleted or being deleted
 
 
-def skipped(stage: Stage, facts: Facts) -> str:
+def skipped(stage: MachineDeletionStage, facts: DeletionFacts) -> str:
     """Return the reason why this stage has nothing to do or wait for; empty if it may have."""
     match stage:
-        case Stage.PRE_DRAIN_HOOK:
+        case MachineDeletionStage.PRE_DRAIN_HOOK:
             return node_kept(facts) or _no_hooks(facts.machine, names.PRE_DRAIN_HOOK)
-        case Stage.DRAIN:
+        case MachineDeletionStage.DRAIN:
             return node_kept(facts) or _no_drain(facts)
-        case Stage.VOLUMES:
+        case MachineDeletionStage.VOLUMES:
             return node_kept(facts) or _no_waiting_for_volumes(facts)
         # Not subject to `node_kept`: these hooks guard the server, whatever becomes of its Node.
-        case Stage.PRE_TERMINATE_HOOK:
+        case MachineDeletionStage.PRE_TERMINATE_HOOK:
             return _no_hooks(facts.machine, names.PRE_TERMINATE_HOOK)
-        case Stage.NODE:
+        case MachineDeletionStage.NODE:
             return node_kept(facts)
         case _:
             return ""
 
 
-def node_kept(facts: Facts) -> str:
+def node_kept(facts: DeletionFacts) -> str:
     """Return the reason why the Node is neither drained nor deleted; empty if it may be."""
     if facts.cluster_deleting:
         return "the Cluster is being deleted"
@@ -100,7 +102,11 @@ def awaits_last_hooks(machine: Machine) -> bool:
     if machine.status.deletion.wait_for_pre_terminate_hook_start_time is not None:
         return True
     deleting = conditions.find(machine.status.conditions, "Deleting")
-    return deleting is not None and deleting.status == conditions.TRUE and deleting.reason == Stage.PRE_TERMINATE_HOOK
+    return (
+        deleting is not None
+        and deleting.status == conditions.TRUE
+        and deleting.reason == MachineDeletionStage.PRE_TERMINATE_HOOK
+    )
 
 
 def deadline(started: str | None, limit_seconds: int | None) -> float | None:
@@ -129,7 +135,7 @@ def _no_hooks(machine: Machine, prefix: str) -> str:
     return "" if hooks(machine, prefix) else f"no {prefix} annotation"
 
 
-def _no_drain(facts: Facts) -> str:
+def _no_drain(facts: DeletionFacts) -> str:
     if names.EXCLUDE_NODE_DRAINING in facts.machine.metadata.annotations:
         return f"the {names.EXCLUDE_NODE_DRAINING} annotation is set"
     if _passed(drain_deadline(facts.machine), facts.now):
@@ -137,7 +143,7 @@ def _no_drain(facts: Facts) -> str:
     return _too_late(facts)
 
 
-def _no_waiting_for_volumes(facts: Facts) -> str:
+def _no_waiting_for_volumes(facts: DeletionFacts) -> str:
     if names.EXCLUDE_WAIT_FOR_VOLUME_DETACH in facts.machine.metadata.annotations:
         return f"the {names.EXCLUDE_WAIT_FOR_VOLUME_DETACH} annotation is set"
     if _passed(volumes_deadline(facts.machine), facts.now):
@@ -147,7 +153,7 @@ def _no_waiting_for_volumes(facts: Facts) -> str:
     return _too_late(facts)
 
 
-def _too_late(facts: Facts) -> str:
+def _too_late(facts: DeletionFacts) -> str:
     # Never go back to an earlier stage: the owners of pre-terminate hooks have begun their work, for example to
     # remove the server's member from etcd.
     if facts.machine.status.deletion.wait_for_pre_terminate_hook_start_time:

@@ -29,7 +29,7 @@ _NAMES_SHOWN = 3
 _REFUSALS_SHOWN = 5
 
 
-class Verdict(NamedTuple):
+class DrainDecision(NamedTuple):
     behaviour: Behaviour
     order: int = 0
     why: str = ""
@@ -72,7 +72,7 @@ class DrainPlan(NamedTuple):
         return self._replace(evict=[pod for pod in self.evict if pod.key not in keys])
 
 
-class Refusal(NamedTuple):
+class EvictionRefusal(NamedTuple):
     """An eviction that the workload cluster did not grant."""
 
     pod: Pod
@@ -92,15 +92,15 @@ class DrainFacts(NamedTuple):
 # ---- the filters -------------------------------------------------------------------------------------------------
 
 
-def verdict(pod: Pod, around: DrainFacts) -> Verdict:
+def verdict(pod: Pod, around: DrainFacts) -> DrainDecision:
     # The kubelet removes a deleted Pod. While it does not report, the wait for the Pod would never end.
     if around.unreachable and _deleted_before(pod, around.now - GONE_AFTER_SECONDS):
-        return Verdict("Skip", why="deleted, and its Node is unreachable")
+        return DrainDecision("Skip", why="deleted, and its Node is unreachable")
     # The DaemonSet must exist: Pods that a deleted one has left behind are evicted like all others.
     if not pod.finished and daemon_set_of(pod) in around.daemon_sets:
-        return Verdict("Skip", why="its DaemonSet would recreate it")
+        return DrainDecision("Skip", why="its DaemonSet would recreate it")
     if MIRROR_POD in pod.metadata.annotations:
-        return Verdict("Skip", why="a static pod")
+        return DrainDecision("Skip", why="a static pod")
     # The label of a Pod takes precedence over every MachineDrainRule.
     labelled = _by_label(pod)
     if labelled is not None:
@@ -108,8 +108,8 @@ def verdict(pod: Pod, around: DrainFacts) -> Verdict:
     where = around.namespace_labels.get(pod.metadata.namespace, {})
     for rule in around.rules:
         if rule.selects(pod.metadata.labels, where):
-            return Verdict(rule.behaviour, rule.order, f"MachineDrainRule {rule.name}")
-    return Verdict("Drain")
+            return DrainDecision(rule.behaviour, rule.order, f"MachineDrainRule {rule.name}")
+    return DrainDecision("Drain")
 
 
 def warnings(pod: Pod) -> list[str]:
@@ -134,12 +134,12 @@ def _deleted_before(pod: Pod, moment: float) -> bool:
     return deleted is not None and clock.parse(deleted) < moment
 
 
-def _by_label(pod: Pod) -> Verdict | None:
+def _by_label(pod: Pod) -> DrainDecision | None:
     match pod.metadata.labels.get(names.POD_DRAIN, "").lower():
         case "skip":
-            return Verdict("Skip", why=f"label {names.POD_DRAIN}=skip")
+            return DrainDecision("Skip", why=f"label {names.POD_DRAIN}=skip")
         case "wait-completed":
-            return Verdict("WaitCompleted", why=f"label {names.POD_DRAIN}=wait-completed")
+            return DrainDecision("WaitCompleted", why=f"label {names.POD_DRAIN}=wait-completed")
     return None
 
 
@@ -222,19 +222,19 @@ def plan(pods: Iterable[Pod], around: DrainFacts) -> DrainPlan:
     )
 
 
-def _unless_over(pod: Pod, found: Verdict) -> Verdict:
+def _unless_over(pod: Pod, found: DrainDecision) -> DrainDecision:
     over = found.behaviour == "WaitCompleted" and pod.finished and not pod.metadata.deleting
-    return Verdict("Skip", why="completed") if over else found
+    return DrainDecision("Skip", why="completed") if over else found
 
 
-def _leaves(pod: Pod, found: Verdict) -> bool:
+def _leaves(pod: Pod, found: DrainDecision) -> bool:
     return found.behaviour == "Drain" and pod.metadata.deleting
 
 
 # ---- what a person reads -----------------------------------------------------------------------------------------
 
 
-def message(plan: DrainPlan, refusals: Sequence[Refusal]) -> str:
+def message(plan: DrainPlan, refusals: Sequence[EvictionRefusal]) -> str:
     """One line per thing that is waited for. The same facts always give the same text: waiting writes nothing."""
     refused = {(pod.metadata.namespace, pod.metadata.name) for pod, _ in refusals}
     granted = [pod for pod in plan.evict if (pod.metadata.namespace, pod.metadata.name) not in refused]
@@ -253,7 +253,7 @@ def message(plan: DrainPlan, refusals: Sequence[Refusal]) -> str:
     return "\n".join(lines)
 
 
-def _refusals(refusals: Sequence[Refusal]) -> list[str]:
+def _refusals(refusals: Sequence[EvictionRefusal]) -> list[str]:
     by_reason: dict[str, list[Pod]] = {}
     for pod, why in sorted(refusals, key=lambda refusal: (refusal.why, _name(refusal.pod))):
         by_reason.setdefault(why, []).append(pod)

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 from remuda.capi import CapiError
 from remuda.capi.machine import drain_rules
-from remuda.capi.machine.deletion import Facts, deadline
-from remuda.capi.machine.drain_rules import DrainFacts, Refusal
-from remuda.capi.machine.scope import MachineDependencies, Scope
+from remuda.capi.machine.deletion import DeletionFacts, deadline
+from remuda.capi.machine.drain_rules import DrainFacts, EvictionRefusal
+from remuda.capi.machine.scope import MachineDependencies, MachineScope
 from remuda.capi.machine.workload import (
     DAEMON_SET,
     NAMESPACE,
@@ -57,7 +57,7 @@ class Waiting(NamedTuple):
 # ---- pods --------------------------------------------------------------------------------------------------------
 
 
-async def drain_node(world: MachineDependencies, scope: Scope, facts: Facts) -> Waiting | None:
+async def drain_node(world: MachineDependencies, scope: MachineScope, facts: DeletionFacts) -> Waiting | None:
     limit = scope.machine.spec.deletion.node_drain_timeout_seconds
     # The start time is stored in the status, so that a restart of the manager does not extend the time limit.
     started = scope.begin("nodeDrainStartTime")
@@ -72,7 +72,7 @@ async def drain_node(world: MachineDependencies, scope: Scope, facts: Facts) -> 
     await _cordon(client, node)
     pods, around = await _look(world, scope, client, node)
     plan = drain_rules.plan(pods, around)
-    refusals: list[Refusal] = []
+    refusals: list[EvictionRefusal] = []
     while not plan.finished:
         gone, refusals = await _evict(world, scope, client, node, plan.evict)
         plan = plan.without(gone)
@@ -104,7 +104,9 @@ async def _cordon(client: Client, node: Node) -> None:
             await client.patch(NODE.target, "", node.metadata.name, {"spec": {"unschedulable": True}})
 
 
-async def _look(world: MachineDependencies, scope: Scope, client: Client, node: Node) -> tuple[list[Pod], DrainFacts]:
+async def _look(
+    world: MachineDependencies, scope: MachineScope, client: Client, node: Node
+) -> tuple[list[Pod], DrainFacts]:
     pods = await listed(client, POD, field_selector=f"spec.nodeName={node.metadata.name}")
     rules = drain_rules.rules_for(scope.machine, scope.cluster, world.rules.all(scope.namespace))
     namespaces = await listed(client, NAMESPACE) if drain_rules.need_namespaces(rules) else []
@@ -129,8 +131,8 @@ async def existing_daemon_sets(client: Client, pods: Sequence[Pod]) -> set[Key]:
 
 
 async def _evict(
-    world: MachineDependencies, scope: Scope, client: Client, node: Node, pods: Sequence[Pod]
-) -> tuple[list[Pod], list[Refusal]]:
+    world: MachineDependencies, scope: MachineScope, client: Client, node: Node, pods: Sequence[Pod]
+) -> tuple[list[Pod], list[EvictionRefusal]]:
     """Evict every pod whose turn it is; return those that do not exist any more, and those that were refused. Pods for
     whom the time of this look does not suffice are evicted next time."""
     loop = asyncio.get_running_loop()
@@ -150,7 +152,7 @@ async def _evict(
             except TimeoutError:
                 why = "the eviction request timed out"
         if why:
-            refusals.append(Refusal(pod, why))
+            refusals.append(EvictionRefusal(pod, why))
         else:
             _warn_of_losses(world, scope, pod)
     for pod, why in refusals:
@@ -158,7 +160,7 @@ async def _evict(
     return gone, refusals
 
 
-def _warn_of_losses(world: MachineDependencies, scope: Scope, pod: Pod) -> None:
+def _warn_of_losses(world: MachineDependencies, scope: MachineScope, pod: Pod) -> None:
     losses = drain_rules.warnings(pod)
     if losses:
         world.events.warning(scope.machine, "EvictedPod", f"Pod {pod.key} was evicted: {'; '.join(losses)}")
@@ -205,7 +207,7 @@ def refusal(error: StatusError) -> str:
 # ---- volumes -----------------------------------------------------------------------------------------------------
 
 
-async def await_volumes(world: MachineDependencies, scope: Scope, facts: Facts) -> Waiting | None:
+async def await_volumes(world: MachineDependencies, scope: MachineScope, facts: DeletionFacts) -> Waiting | None:
     limit = scope.machine.spec.deletion.node_volume_detach_timeout_seconds
     started = scope.begin("waitForNodeVolumeDetachStartTime")
     again = _look_again(world, scope, started, limit)
@@ -272,7 +274,7 @@ async def listed(client: Client, kind: Kind[Any], *, field_selector: str = "") -
     return [kind.decode(item) for item in listing.items]
 
 
-def _look_again(world: MachineDependencies, scope: Scope, started: str, limit: int | None) -> float:
+def _look_again(world: MachineDependencies, scope: MachineScope, started: str, limit: int | None) -> float:
     end = deadline(started, limit)
     usual = world.options.drain_retry_seconds
     return usual if end is None else max(0.0, min(usual, end - scope.now))
@@ -283,7 +285,7 @@ def _limit(field: str, started: str, limit: int | None) -> str:
     return f"no time limit, {field} is not set" if end is None else f"{field} ends the wait at {clock.rfc3339(end)}"
 
 
-def _unreachable(scope: Scope, what: str, field: str, started: str, limit: int | None, again: float) -> Waiting:
+def _unreachable(scope: MachineScope, what: str, field: str, started: str, limit: int | None, again: float) -> Waiting:
     cluster = f"Cluster {scope.cluster_key}"
     why = scope.connection.error or "not connected"
     text = f"Cannot {what}: {cluster} does not answer ({why}); tried since {started}, {_limit(field, started, limit)}"

@@ -12,12 +12,12 @@ from typing import Any
 from remuda.capi import contract, names
 from remuda.capi.contract import ProviderObject
 from remuda.capi.machine.ownership import take_over
-from remuda.capi.machine.scope import MachineDependencies, Scope
+from remuda.capi.machine.scope import MachineDependencies, MachineScope
 from remuda.kube import clock
 from remuda.runtime.outcome import Retryable
 
 
-async def bootstrap(world: MachineDependencies, scope: Scope) -> None:
+async def bootstrap(world: MachineDependencies, scope: MachineScope) -> None:
     given = scope.machine.spec.bootstrap
     if given.config_ref is None:
         if given.data_secret_name:
@@ -43,7 +43,7 @@ async def bootstrap(world: MachineDependencies, scope: Scope) -> None:
         _take_data_secret(scope, found, place)
 
 
-def _take_data_secret(scope: Scope, found: ProviderObject, place: str) -> None:
+def _take_data_secret(scope: MachineScope, found: ProviderObject, place: str) -> None:
     if not contract.data_secret_created(found):
         flag = ".".join(contract.data_secret_created_path(found))
         scope.block("WaitingForBootstrapData", place, f"{place} {flag} is false")
@@ -55,7 +55,7 @@ def _take_data_secret(scope: Scope, found: ProviderObject, place: str) -> None:
     _initialized(scope, "bootstrapDataSecretCreated")
 
 
-async def infrastructure(world: MachineDependencies, scope: Scope) -> None:
+async def infrastructure(world: MachineDependencies, scope: MachineScope) -> None:
     ref = scope.machine.spec.infrastructure_ref
     if not ref.defined:
         raise Retryable("spec.infrastructureRef is incomplete: set apiGroup, kind and name")
@@ -78,7 +78,7 @@ async def infrastructure(world: MachineDependencies, scope: Scope) -> None:
         scope.block("WaitingForInfrastructure", place, f"{place} {'.'.join(contract.provisioned_path(found))} is false")
 
 
-def _take_server(scope: Scope, found: ProviderObject, place: str) -> None:
+def _take_server(scope: MachineScope, found: ProviderObject, place: str) -> None:
     provider_id = contract.provider_id(found)
     if not provider_id:
         scope.block("WaitingForProviderID", place, f"{place} is provisioned but has no spec.providerID yet")
@@ -92,7 +92,7 @@ def _take_server(scope: Scope, found: ProviderObject, place: str) -> None:
     _initialized(scope, "infrastructureProvisioned")
 
 
-async def certificates(world: MachineDependencies, scope: Scope) -> None:
+async def certificates(world: MachineDependencies, scope: MachineScope) -> None:
     """Write the expiry date of a control plane's certificates to the status: from the Machine's own annotation, else
     from its bootstrap object's."""
     found = scope.machine.metadata.annotations.get(names.CERTIFICATES_EXPIRY)
@@ -108,7 +108,7 @@ async def certificates(world: MachineDependencies, scope: Scope) -> None:
     _set(scope.draft.status, "certificatesExpiryDate", moment)
 
 
-def _copy_failure(scope: Scope, found: ProviderObject) -> None:
+def _copy_failure(scope: MachineScope, found: ProviderObject) -> None:
     """For readers of the v1beta1 API; nothing here acts on it."""
     reason, message = contract.failure(found)
     if reason or message:
@@ -117,7 +117,7 @@ def _copy_failure(scope: Scope, found: ProviderObject) -> None:
         _set(old, "failureMessage", f"{found}: {message}" if message else "")
 
 
-def _initialized(scope: Scope, flag: str) -> None:
+def _initialized(scope: MachineScope, flag: str) -> None:
     scope.draft.status.setdefault("initialization", {})[flag] = True
 
 

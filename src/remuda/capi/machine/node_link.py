@@ -11,7 +11,7 @@ import msgspec
 
 from remuda.capi import contract
 from remuda.capi.machine.nodes import desired, patch_for
-from remuda.capi.machine.scope import MachineDependencies, Scope
+from remuda.capi.machine.scope import MachineDependencies, MachineScope
 from remuda.capi.machine.workload import NODE, Node
 from remuda.capi.revisions import is_outdated
 from remuda.capi.types import Machine, NodeInfo
@@ -57,7 +57,7 @@ def _waiting(cluster: Key) -> str:
     return f"{cluster} waiting"
 
 
-async def link(world: MachineDependencies, scope: Scope) -> None:
+async def link(world: MachineDependencies, scope: MachineScope) -> None:
     scope.node = _find(scope)
     if scope.node is None:
         _await(world, scope)
@@ -70,7 +70,7 @@ async def link(world: MachineDependencies, scope: Scope) -> None:
         await _sync(world, scope, scope.node.metadata.name)
 
 
-def _find(scope: Scope) -> Node | None:
+def _find(scope: MachineScope) -> Node | None:
     """Return the Node with the Machine's providerID; else the Node of its nodeRef, unless that is of another server."""
     nodes: Informer[Node] | None = scope.connection.nodes
     if not scope.connection.connected or nodes is None:
@@ -88,7 +88,7 @@ def _find(scope: Scope) -> Node | None:
     return known if known is not None and not known.spec.provider_id else None
 
 
-def _await(world: MachineDependencies, scope: Scope) -> None:
+def _await(world: MachineDependencies, scope: MachineScope) -> None:
     cluster = f"Cluster {scope.cluster_key}"
     provider_id = scope.draft.spec.get("providerID", "")
     if not provider_id:
@@ -100,7 +100,7 @@ def _await(world: MachineDependencies, scope: Scope) -> None:
         scope.block("WaitingForNode", cluster, f"no Node with spec.providerID {provider_id} exists")
 
 
-def _unclaimed(world: MachineDependencies, scope: Scope) -> list[Node]:
+def _unclaimed(world: MachineDependencies, scope: MachineScope) -> list[Node]:
     nodes: Informer[Node] | None = scope.connection.nodes
     if nodes is None or len(nodes) > _FEW_NODES:
         return []
@@ -125,7 +125,7 @@ def node_info(node: Node) -> dict[str, Any]:
     return found | {"swap": swap} if swap else found
 
 
-async def _sync(world: MachineDependencies, scope: Scope, name: str) -> None:
+async def _sync(world: MachineDependencies, scope: MachineScope, name: str) -> None:
     client, nodes = scope.connection.client, scope.connection.nodes
     if client is None or nodes is None or (value := nodes.raw("", name)) is None:
         return

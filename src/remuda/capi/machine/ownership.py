@@ -10,7 +10,7 @@ from __future__ import annotations
 from remuda.capi import names
 from remuda.capi.cluster_index import controlled_by
 from remuda.capi.contract import ProviderObject
-from remuda.capi.machine.scope import MachineDependencies, Scope
+from remuda.capi.machine.scope import MachineDependencies, MachineScope
 from remuda.capi.types import MACHINE, Machine
 from remuda.kube.objects import OwnerReference
 from remuda.runtime.draft import save
@@ -22,7 +22,7 @@ TAKE_OVER = step("machine.take-over", "makes the Machine the controller of a pro
 _MADE_BY_OTHERS = (names.SET_NAME, names.POOL_NAME, names.CONTROL_PLANE_NAME)
 
 
-def adopt(scope: Scope) -> None:
+def adopt(scope: MachineScope) -> None:
     """Labels the Machine with its Cluster, and gives it to the Cluster if it has no other owner."""
     draft, machine = scope.draft, scope.machine
     draft.set_label(names.CLUSTER_NAME, names.label_value(machine.spec.cluster_name))
@@ -41,7 +41,7 @@ def adopt(scope: Scope) -> None:
         )
 
 
-async def take_over(world: MachineDependencies, scope: Scope, obj: ProviderObject) -> None:
+async def take_over(world: MachineDependencies, scope: MachineScope, obj: ProviderObject) -> None:
     """Make the Machine the controller of the object. Raises Retryable if another object controls it."""
     owner = controlled_by(MACHINE, scope.machine.metadata)
     draft = obj.draft()
@@ -70,7 +70,7 @@ def _was_mine(owner: OwnerReference, machine: Machine) -> bool:
     return (owner.kind, owner.group, owner.name) == (MACHINE.name, MACHINE.group, machine.metadata.name)
 
 
-def _is_temporary(owner: OwnerReference, scope: Scope) -> bool:
+def _is_temporary(owner: OwnerReference, scope: MachineScope) -> bool:
     """Return whether the owner is the MachineSet or control plane that created the object before the Machine."""
     if (owner.kind, owner.group) == ("MachineSet", names.GROUP):
         return True

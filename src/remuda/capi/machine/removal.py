@@ -16,15 +16,15 @@ from remuda.capi.contract import ContractError
 from remuda.capi.external import UnknownKind
 from remuda.capi.machine.deletion import (
     ControlPlane,
-    Facts,
-    Stage,
+    DeletionFacts,
+    MachineDeletionStage,
     hooks,
     node_deletion_limit,
     skipped,
 )
 from remuda.capi.machine.drain_stages import Waiting, await_volumes, drain_node
 from remuda.capi.machine.ownership import belongs_to
-from remuda.capi.machine.scope import MachineDependencies, Scope
+from remuda.capi.machine.scope import MachineDependencies, MachineScope
 from remuda.capi.machine.status import Deleting
 from remuda.capi.machine.workload import NODE
 from remuda.capi.types import MACHINE, Reference
@@ -44,16 +44,16 @@ _STAGE_SECONDS = 30.0  # for everything a stage asks of a workload cluster in on
 _EXPECTED = (Retryable, StatusError, OSError, TimeoutError)
 
 
-async def remove(world: MachineDependencies, scope: Scope) -> None:
+async def remove(world: MachineDependencies, scope: MachineScope) -> None:
     try:
         facts = await _facts(world, scope)
     except _EXPECTED as error:
         scope.deleting = Deleting(error=str(error))
         raise
-    for stage in Stage:
+    for stage in MachineDeletionStage:
         if skipped(stage, facts):
             continue
-        if stage is Stage.COMPLETED:
+        if stage is MachineDeletionStage.COMPLETED:
             _complete(world, scope)
             return
         try:
@@ -67,11 +67,11 @@ async def remove(world: MachineDependencies, scope: Scope) -> None:
             return
 
 
-async def _facts(world: MachineDependencies, scope: Scope) -> Facts:
+async def _facts(world: MachineDependencies, scope: MachineScope) -> DeletionFacts:
     machine, cluster = scope.machine, scope.cluster
     infrastructure = scope.infrastructure
     others = members(world.caches, MACHINE, scope.cluster_key)
-    return Facts(
+    return DeletionFacts(
         machine=machine,
         now=scope.now,
         # A Cluster that does not exist counts as being deleted: no connection to its Nodes is left.
@@ -85,7 +85,7 @@ async def _facts(world: MachineDependencies, scope: Scope) -> Facts:
     )
 
 
-def _node_name(scope: Scope) -> str:
+def _node_name(scope: MachineScope) -> str:
     """Return the name of the existing Node, or of the last known Node while the cluster is unreachable; else empty."""
     if scope.node is not None:
         return scope.node.metadata.name
@@ -93,7 +93,7 @@ def _node_name(scope: Scope) -> str:
     return reference.name if reference is not None and not scope.connection.connected else ""
 
 
-async def _control_plane(world: MachineDependencies, scope: Scope) -> ControlPlane:
+async def _control_plane(world: MachineDependencies, scope: MachineScope) -> ControlPlane:
     ref = scope.cluster.spec.control_plane_ref
     if ref is None:
         return "none"
@@ -108,28 +108,30 @@ async def _control_plane(world: MachineDependencies, scope: Scope) -> ControlPla
     return "external" if contract.externally_managed_control_plane(found) else "present"
 
 
-async def _work_on(stage: Stage, world: MachineDependencies, scope: Scope, facts: Facts) -> Waiting | None:
+async def _work_on(
+    stage: MachineDeletionStage, world: MachineDependencies, scope: MachineScope, facts: DeletionFacts
+) -> Waiting | None:
     match stage:
-        case Stage.PRE_DRAIN_HOOK:
+        case MachineDeletionStage.PRE_DRAIN_HOOK:
             return _await_hooks(scope, names.PRE_DRAIN_HOOK, "waitForPreDrainHookStartTime")
-        case Stage.DRAIN:
+        case MachineDeletionStage.DRAIN:
             return await _with_time_limit(world, scope, drain_node(world, scope, facts))
-        case Stage.VOLUMES:
+        case MachineDeletionStage.VOLUMES:
             return await _with_time_limit(world, scope, await_volumes(world, scope, facts))
-        case Stage.PRE_TERMINATE_HOOK:
+        case MachineDeletionStage.PRE_TERMINATE_HOOK:
             return _await_hooks(scope, names.PRE_TERMINATE_HOOK, "waitForPreTerminateHookStartTime")
-        case Stage.INFRASTRUCTURE:
+        case MachineDeletionStage.INFRASTRUCTURE:
             return await _delete_provider_object(world, scope, scope.machine.spec.infrastructure_ref, stage)
-        case Stage.BOOTSTRAP:
+        case MachineDeletionStage.BOOTSTRAP:
             return await _delete_provider_object(world, scope, scope.machine.spec.bootstrap.config_ref, stage)
-        case Stage.NODE:
+        case MachineDeletionStage.NODE:
             return await _delete_node(world, scope, facts.node)
-        case Stage.COMPLETED:
+        case MachineDeletionStage.COMPLETED:
             return None
 
 
 async def _with_time_limit(
-    world: MachineDependencies, scope: Scope, stage: Awaitable[Waiting | None]
+    world: MachineDependencies, scope: MachineScope, stage: Awaitable[Waiting | None]
 ) -> Waiting | None:
     """Run a stage that needs the workload cluster. If the cluster fails or does not answer, return a wait."""
     try:
@@ -143,7 +145,7 @@ async def _with_time_limit(
         )
 
 
-def _await_hooks(scope: Scope, prefix: str, began: str) -> Waiting:
+def _await_hooks(scope: MachineScope, prefix: str, began: str) -> Waiting:
     found = hooks(scope.machine, prefix)
     since = scope.begin(began)
     noun, them = ("annotation", "it") if len(found) == 1 else ("annotations", "them")
@@ -152,24 +154,24 @@ def _await_hooks(scope: Scope, prefix: str, began: str) -> Waiting:
 
 
 async def _delete_provider_object(
-    world: MachineDependencies, scope: Scope, ref: Reference | None, stage: Stage
+    world: MachineDependencies, scope: MachineScope, ref: Reference | None, stage: MachineDeletionStage
 ) -> Waiting | None:
     if ref is None or not ref.defined:
         return None
-    present = scope.infrastructure if stage is Stage.INFRASTRUCTURE else scope.bootstrap
+    present = scope.infrastructure if stage is MachineDeletionStage.INFRASTRUCTURE else scope.bootstrap
     # The next stage may remove the finalizer, so a cache that lags behind must not be trusted about a missing object.
     found = present or await world.externals.fetch(ref, scope.namespace)
     # An object that another Machine controls is the server of that Machine, and must survive this deletion.
     if found is None or not belongs_to(found, scope.machine):
         return None
     if not found.deleting:
-        async with DELETE_INFRASTRUCTURE if stage is Stage.INFRASTRUCTURE else DELETE_BOOTSTRAP:
+        async with DELETE_INFRASTRUCTURE if stage is MachineDeletionStage.INFRASTRUCTURE else DELETE_BOOTSTRAP:
             await world.externals.delete(found)
     place = scope.place(ref)
     return Waiting(f"* {place}: {_progress(scope, found)}", place)
 
 
-def _progress(scope: Scope, found: contract.ProviderObject) -> str:
+def _progress(scope: MachineScope, found: contract.ProviderObject) -> str:
     since = found.metadata.deletion_timestamp or clock.rfc3339(scope.now)
     try:
         ready = contract.condition(found, "Ready")
@@ -179,7 +181,7 @@ def _progress(scope: Scope, found: contract.ProviderObject) -> str:
     return f"being deleted by its provider since {since}{report}"
 
 
-async def _delete_node(world: MachineDependencies, scope: Scope, name: str) -> Waiting | None:
+async def _delete_node(world: MachineDependencies, scope: MachineScope, name: str) -> Waiting | None:
     """Delete the Node, within nodeDeletionTimeoutSeconds: an unreachable cluster must not block a deletion for ever."""
     since = world.node_deletions.setdefault(scope.machine.key, scope.now)
     limit = node_deletion_limit(scope.machine)
@@ -198,7 +200,7 @@ async def _delete_node(world: MachineDependencies, scope: Scope, name: str) -> W
         return Waiting(text, f"Node {name}", world.options.node_deletion_retry_seconds)
 
 
-async def _ask_to_delete_node(scope: Scope, name: str) -> None:
+async def _ask_to_delete_node(scope: MachineScope, name: str) -> None:
     client = scope.connection.client
     if client is None:
         raise Retryable(f"Cluster {scope.cluster_key} does not answer ({scope.connection.error or 'not connected'})")
@@ -207,9 +209,9 @@ async def _ask_to_delete_node(scope: Scope, name: str) -> None:
             await client.delete(NODE.target, "", name)
 
 
-def _complete(world: MachineDependencies, scope: Scope) -> None:
+def _complete(world: MachineDependencies, scope: MachineScope) -> None:
     world.node_deletions.pop(scope.machine.key, None)
-    scope.deleting = Deleting(Stage.COMPLETED)
+    scope.deleting = Deleting(MachineDeletionStage.COMPLETED)
     scope.draft.remove_finalizer(names.MACHINE_FINALIZER)
 
 

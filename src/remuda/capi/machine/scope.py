@@ -1,4 +1,4 @@
-"""Dependencies of the Machine controller (`MachineDependencies`) and the state of one reconcile (`Scope`).
+"""Dependencies of the Machine controller (`MachineDependencies`) and the state of one reconcile (`MachineScope`).
 
 Phases read and fill the scope in order. They put changes of the Machine into the draft, waits into `waits` and errors
 into `failures`. At the end, the controller turns all three into one write and one outcome.
@@ -30,7 +30,7 @@ from remuda.runtime.outcome import Blocked, Outcome
 from remuda.runtime.remote import Connection, RemoteClusters
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
     status_seconds: float = STATUS_SECONDS  # between two writes of a Machine that is on its way, see `capi.write_rate`
     drain_retry_seconds: float = 20.0  # between two looks at pods or volumes, which are not watched
     eviction_seconds: float = 10.0  # for all evictions of one look
@@ -51,13 +51,13 @@ class MachineDependencies:
     sets: Informer[MachineSet]
     deployments: Informer[MachineDeployment]
     rules: Informer[MachineDrainRule]
-    options: Options
+    options: MachineOptions
     # When the deletion of a Machine's Node was first tried. The API has no place for it; a restart gives it more time.
     node_deletions: dict[Key, float] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)
-class Scope:
+class MachineScope:
     draft: Draft
     machine: Machine  # as read
     cluster: Cluster  # empty if there is none

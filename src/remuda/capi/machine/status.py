@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from remuda.capi.conditions import internal_error, mirror, mirror_of_absent, negative_with, summary
-from remuda.capi.machine.deletion import Stage
+from remuda.capi.machine.deletion import MachineDeletionStage
 from remuda.capi.machine.node_health import NodeView, node_conditions
 from remuda.capi.types import Cluster, Machine
 from remuda.kube import clock
@@ -23,7 +23,7 @@ LONG_DELETION_SECONDS = 15 * 60
 LONG_DRAIN_SECONDS = 5 * 60
 
 
-class Seen(NamedTuple):
+class ProviderState(NamedTuple):
     """State of a provider's object in this reconcile."""
 
     kind: str
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
 class Deleting(NamedTuple):
     """Progress of the deletion in this reconcile."""
 
-    stage: Stage | None = None  # None: it has only begun
+    stage: MachineDeletionStage | None = None  # None: it has only begun
     message: str = ""
     error: str = ""
 
@@ -45,11 +45,11 @@ class Deleting(NamedTuple):
 NOT_DELETING = Deleting()
 
 
-class Observed(NamedTuple):
+class ObservedMachine(NamedTuple):
     machine: Machine  # as this run leaves it, with the conditions it was read with
     cluster: Cluster
-    bootstrap: Seen
-    infrastructure: Seen
+    bootstrap: ProviderState
+    infrastructure: ProviderState
     node: NodeView
     now: float
     deleting: Deleting = NOT_DELETING
@@ -58,13 +58,13 @@ class Observed(NamedTuple):
     generation: int = 0  # the one this run leaves
 
 
-class Verdict(NamedTuple):
+class MachineReport(NamedTuple):
     conditions: list[Condition]
     phase: str
     look_again_at: float | None  # when time alone changes the status
 
 
-def derive(seen: Observed) -> Verdict:
+def derive(seen: ObservedMachine) -> MachineReport:
     own = [
         _bootstrap(seen),
         _infrastructure(seen),
@@ -77,10 +77,10 @@ def derive(seen: Observed) -> Verdict:
     ready = _ready(seen, own)
     available, at = _available(seen, ready)
     looks = [moment for moment in (at, *_milestones(seen)) if moment is not None and moment > seen.now]
-    return Verdict([*own, ready, available], _phase(seen.machine), min(looks, default=None))
+    return MachineReport([*own, ready, available], _phase(seen.machine), min(looks, default=None))
 
 
-def publish(status: dict[str, Any], seen: Observed) -> Verdict:
+def publish(status: dict[str, Any], seen: ObservedMachine) -> MachineReport:
     """Writes the derived status into the raw one of the same Machine."""
     verdict = derive(seen)
     now = clock.rfc3339(seen.now)
@@ -95,7 +95,7 @@ def publish(status: dict[str, Any], seen: Observed) -> Verdict:
 # ---- what providers say ------------------------------------------------------------------------------------------
 
 
-def _bootstrap(seen: Observed) -> Condition:
+def _bootstrap(seen: ObservedMachine) -> Condition:
     machine = seen.machine
     if machine.spec.bootstrap.config_ref is None:
         return condition("BootstrapConfigReady", TRUE, "DataSecretProvided")
@@ -103,12 +103,12 @@ def _bootstrap(seen: Observed) -> Condition:
     return _mirrored("BootstrapConfigReady", seen.bootstrap, machine, ready)
 
 
-def _infrastructure(seen: Observed) -> Condition:
+def _infrastructure(seen: ObservedMachine) -> Condition:
     ready = seen.machine.status.initialization.infrastructure_provisioned
     return _mirrored("InfrastructureReady", seen.infrastructure, seen.machine, ready)
 
 
-def _mirrored(target: str, provider: Seen, machine: Machine, ready: bool) -> Condition:
+def _mirrored(target: str, provider: ProviderState, machine: Machine, ready: bool) -> Condition:
     if provider.error:
         return msgspec.structs.replace(internal_error(target), message=provider.error)
     if not provider.present:
@@ -123,7 +123,7 @@ def _mirrored(target: str, provider: Seen, machine: Machine, ready: bool) -> Con
 # ---- what becomes of the Machine ---------------------------------------------------------------------------------
 
 
-def _deleting(seen: Observed) -> Condition:
+def _deleting(seen: ObservedMachine) -> Condition:
     if not seen.machine.metadata.deleting:
         return condition("Deleting", FALSE, "NotDeleting")
     if seen.deleting.error:
@@ -143,7 +143,7 @@ def _up_to_date(machine: Machine, differences: Sequence[str]) -> Condition:
     return condition("UpToDate", TRUE, "UpToDate")
 
 
-def _ready(seen: Observed, own: Iterable[Condition]) -> Condition:
+def _ready(seen: ObservedMachine, own: Iterable[Condition]) -> Condition:
     gates = seen.machine.spec.readiness_gates
     by_type = {one.type: one for one in (*seen.machine.status.conditions, *own)}
     if seen.machine.metadata.deleting:
@@ -165,19 +165,19 @@ def _ready(seen: Observed, own: Iterable[Condition]) -> Condition:
     )
 
 
-def _compressed(seen: Observed, deleting: Condition) -> Condition:
+def _compressed(seen: ObservedMachine, deleting: Condition) -> Condition:
     """Return a short Deleting condition for readers of whole clusters: the stage, and what to check if it takes
     long."""
     text = f"Machine deletion in progress, stage: {deleting.reason}"
     if _older(seen.machine.metadata.deletion_timestamp, LONG_DELETION_SECONDS, seen.now):
         text = f"Machine deletion in progress since more than 15m, stage: {deleting.reason}"
-    draining = deleting.reason == Stage.DRAIN
+    draining = deleting.reason == MachineDeletionStage.DRAIN
     if draining and _older(seen.machine.status.deletion.node_drain_start_time, LONG_DRAIN_SECONDS, seen.now):
         text += ", delayed by Pods that do not leave the Node; the Deleting condition names them"
     return msgspec.structs.replace(deleting, message=text)
 
 
-def _milestones(seen: Observed) -> list[float]:
+def _milestones(seen: ObservedMachine) -> list[float]:
     """Return the times at which the deletion and the drain begin to count as long."""
     deletion, drain = seen.machine.metadata.deletion_timestamp, seen.machine.status.deletion.node_drain_start_time
     found = [clock.parse(deletion) + LONG_DELETION_SECONDS + 1] if deletion else []
@@ -188,7 +188,7 @@ def _older(moment: str | None, seconds: float, now: float) -> bool:
     return moment is not None and now - clock.parse(moment) > seconds
 
 
-def _available(seen: Observed, ready: Condition) -> tuple[Condition, float | None]:
+def _available(seen: ObservedMachine, ready: Condition) -> tuple[Condition, float | None]:
     if ready.status != TRUE:
         return condition("Available", FALSE, "NotReady"), None
     before = find(seen.machine.status.conditions, "Ready")

@@ -13,8 +13,8 @@ from remuda.capi.cluster_index import cluster_of, index_by_cluster
 from remuda.capi.conditions import becomes_late_at
 from remuda.capi.external import Externals, UnknownKind, UnlabelledKind
 from remuda.capi.machinedeployment import progress, rollout, status
-from remuda.capi.machinedeployment.rollout import Limits
-from remuda.capi.machinedeployment.scope import Scope
+from remuda.capi.machinedeployment.rollout import RolloutLimits
+from remuda.capi.machinedeployment.scope import MachineDeploymentScope
 from remuda.capi.pause import paused
 from remuda.capi.pools import BY_CONTROLLER, CONCURRENCY, EXPECTED, PoolDependencies
 from remuda.capi.revisions import Sets
@@ -27,7 +27,7 @@ from remuda.capi.types import (
     MachineSet,
     Reference,
 )
-from remuda.capi.write_rate import STATUS_SECONDS, Pace, matters
+from remuda.capi.write_rate import STATUS_SECONDS, WriteRate, matters
 from remuda.kube import clock
 from remuda.kube.conditions import TRUE, put
 from remuda.kube.errors import Conflict
@@ -53,7 +53,7 @@ def add(manager: Manager, externals: Externals) -> MachineDeploymentController:
 class MachineDeploymentController:
     def __init__(self, manager: Manager, externals: Externals) -> None:
         self._world = PoolDependencies.of(manager, externals)
-        self._pace = Pace(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
+        self._pace = WriteRate(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
         self._controller = manager.controller(
             "machinedeployment", MACHINE_DEPLOYMENT, self.reconcile, concurrency=CONCURRENCY
         )
@@ -104,9 +104,9 @@ class MachineDeploymentController:
         await self._publish(scope, limits)
         return self._outcome(scope)
 
-    def _load(self, value: bytes) -> Scope:
+    def _load(self, value: bytes) -> MachineDeploymentScope:
         deployment = MACHINE_DEPLOYMENT.decode(value)
-        scope = Scope(
+        scope = MachineDeploymentScope(
             draft=Draft(MACHINE_DEPLOYMENT.target, value),
             deployment=deployment,
             cluster=self._world.clusters.get(*cluster_of(deployment)),
@@ -116,10 +116,10 @@ class MachineDeploymentController:
         self._refresh(scope)
         return scope
 
-    def _refresh(self, scope: Scope) -> None:
+    def _refresh(self, scope: MachineDeploymentScope) -> None:
         scope.sets = revisions.sort(scope.deployment, progress.sets_of(self._world, scope.deployment), scope.now)
 
-    async def _act(self, scope: Scope, limits: Limits | None) -> None:
+    async def _act(self, scope: MachineDeploymentScope, limits: RolloutLimits | None) -> None:
         if scope.deployment.metadata.deleting:
             await progress.remove_all(self._world, scope)
         elif scope.cluster is None:
@@ -129,7 +129,7 @@ class MachineDeploymentController:
         elif limits is not None:
             await self._maintain(scope, scope.cluster, limits)
 
-    async def _maintain(self, scope: Scope, cluster: Cluster, limits: Limits) -> None:
+    async def _maintain(self, scope: MachineDeploymentScope, cluster: Cluster, limits: RolloutLimits) -> None:
         selector = progress.selector_of(scope.deployment)
         if selector is None:
             scope.obstacles.append("spec.selector does not match the labels of spec.template, or selects all Machines")
@@ -147,7 +147,7 @@ class MachineDeploymentController:
             on = f"MachineDeployment {scope.deployment.key}"
             scope.waits.append(Blocked("RollingOut", on, plan.waiting))
 
-    async def _own_templates(self, scope: Scope, cluster: Cluster) -> None:
+    async def _own_templates(self, scope: MachineDeploymentScope, cluster: Cluster) -> None:
         try:
             spec = scope.deployment.spec.template.spec
             found = await templates.find(self._world.externals, spec, scope.namespace)
@@ -156,7 +156,7 @@ class MachineDeploymentController:
             return
         await templates.give_to_cluster(self._world.client, cluster, (found.bootstrap, found.infrastructure))
 
-    async def _prepare(self, scope: Scope, cluster: Cluster) -> int:
+    async def _prepare(self, scope: MachineDeploymentScope, cluster: Cluster) -> int:
         """Write, in one request, the metadata needed before the first MachineSet is created; return the revision
         number."""
         number = _revision(scope)
@@ -171,14 +171,14 @@ class MachineDeploymentController:
             scope.draft, scope.deployment = Draft(draft.target, value), MACHINE_DEPLOYMENT.decode(value)
         return number
 
-    async def _publish(self, scope: Scope, limits: Limits | None) -> None:
+    async def _publish(self, scope: MachineDeploymentScope, limits: RolloutLimits | None) -> None:
         self._refresh(scope)
         machines = self._machines(scope)
         hold = paused(scope.cluster, scope.deployment.metadata)
         put(scope.draft.status, [hold], generation=scope.deployment.metadata.generation)
         status.publish(
             scope.draft.status,
-            status.Observed(
+            status.ObservedMachineDeployment(
                 deployment=scope.deployment,
                 new=scope.sets.new,
                 sets=scope.all_sets,
@@ -196,16 +196,16 @@ class MachineDeploymentController:
             scope.draft.remove_finalizer(names.MACHINE_DEPLOYMENT_FINALIZER)
         await self._save(scope)
 
-    def _machines(self, scope: Scope) -> list[Machine]:
+    def _machines(self, scope: MachineDeploymentScope) -> list[Machine]:
         found = [self._world.machines.select(BY_CONTROLLER, one.metadata.uid) for one in scope.all_sets]
         return sorted((machine for some in found for machine in some), key=lambda machine: machine.metadata.name)
 
-    async def _save(self, scope: Scope) -> None:
+    async def _save(self, scope: MachineDeploymentScope) -> None:
         metadata = scope.deployment.metadata
         urgent = bool(scope.failures) or metadata.deleting or _matters(scope)
         scope.waits.append(await self._pace.save(self._world.client, scope.draft, metadata, PUBLISH, matters=urgent))
 
-    def _outcome(self, scope: Scope) -> Outcome:
+    def _outcome(self, scope: MachineDeploymentScope) -> Outcome:
         for error in scope.failures:
             raise error
         after = scope.deployment.spec.rollout.after
@@ -215,11 +215,11 @@ class MachineDeploymentController:
         return soonest(*scope.waits)
 
 
-def _matters(scope: Scope) -> bool:
+def _matters(scope: MachineDeploymentScope) -> bool:
     return matters(scope.draft, ("Available", "Deleting", "Paused"))
 
 
-def _limits(scope: Scope) -> Limits | None:
+def _limits(scope: MachineDeploymentScope) -> RolloutLimits | None:
     """Return the limits of a rollout; None, so that nothing is done, without spec.replicas or with a bad strategy."""
     spec = scope.deployment.spec
     if spec.replicas is None:
@@ -231,7 +231,7 @@ def _limits(scope: Scope) -> Limits | None:
         return None
 
 
-def _revision(scope: Scope) -> int:
+def _revision(scope: MachineDeploymentScope) -> int:
     """Return the number of the current revision; while its MachineSet cannot be created, the previous number."""
     blocked = scope.sets.new is None and (scope.obstacles or scope.deployment.spec.paused)
     return revisions.revision(scope.deployment.metadata.annotations) if blocked else revisions.next_revision(scope.sets)

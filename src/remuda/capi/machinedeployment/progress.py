@@ -10,8 +10,8 @@ from __future__ import annotations
 from remuda.capi import names, revisions
 from remuda.capi.cluster_index import controlled_by
 from remuda.capi.machinedeployment import rollout, sets
-from remuda.capi.machinedeployment.rollout import Counts, Limits, Plan
-from remuda.capi.machinedeployment.scope import Scope
+from remuda.capi.machinedeployment.rollout import MachineSetCounts, RolloutLimits, RolloutPlan
+from remuda.capi.machinedeployment.scope import MachineDeploymentScope
 from remuda.capi.pools import BY_CONTROLLER, PoolDependencies, uncontrolled_key
 from remuda.capi.propagation import BY_DEPLOYMENT, Keys, send
 from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_SET, MachineDeployment, MachineSet
@@ -41,7 +41,7 @@ def selector_of(deployment: MachineDeployment) -> LabelSelector | None:
     return selector if selector is not None and selector.matches(sets.labels(deployment, "")) else None
 
 
-async def adopt(world: PoolDependencies, scope: Scope, selector: LabelSelector) -> bool:
+async def adopt(world: PoolDependencies, scope: MachineDeploymentScope, selector: LabelSelector) -> bool:
     """Adopt matching sets without a controller; return whether there were any."""
     orphans = [
         one
@@ -59,26 +59,26 @@ async def adopt(world: PoolDependencies, scope: Scope, selector: LabelSelector) 
     return bool(orphans)
 
 
-def plan(scope: Scope, limits: Limits) -> Plan:
+def plan(scope: MachineDeploymentScope, limits: RolloutLimits) -> RolloutPlan:
     new, old = scope.sets.new, [counts(one) for one in scope.sets.old]
-    present = counts(new) if new is not None else Counts("", 0)
+    present = counts(new) if new is not None else MachineSetCounts("", 0)
     if scope.deployment.spec.paused:
         newest_first = [*([present] if new is not None else []), *reversed(old)]
         return rollout.proportional(newest_first, limits)
     if new is None and scope.obstacles:
-        return Plan({one.name: one.wanted for one in (present, *old)}, "; ".join(scope.obstacles), held=True)
+        return RolloutPlan({one.name: one.wanted for one in (present, *old)}, "; ".join(scope.obstacles), held=True)
     if scope.deployment.spec.rollout.strategy.type == "OnDelete":
         return rollout.on_delete(present, old, limits)
     return rollout.rolling(present, old, limits)
 
 
-def counts(one: MachineSet) -> Counts:
+def counts(one: MachineSet) -> MachineSetCounts:
     status, metadata = one.status, one.metadata
     existing = status.replicas or 0
     if metadata.deleting:  # all its Machines are deleted, whatever its spec is
-        return Counts(metadata.name, 0, existing)
+        return MachineSetCounts(metadata.name, 0, existing)
     sized_for = metadata.annotations.get(names.DESIRED_REPLICAS, "")
-    return Counts(
+    return MachineSetCounts(
         metadata.name,
         one.spec.replicas or 0,
         existing,
@@ -88,7 +88,9 @@ def counts(one: MachineSet) -> Counts:
     )
 
 
-async def carry_out(world: PoolDependencies, scope: Scope, plan: Plan, limits: Limits, number: int) -> bool:
+async def carry_out(
+    world: PoolDependencies, scope: MachineDeploymentScope, plan: RolloutPlan, limits: RolloutLimits, number: int
+) -> bool:
     """Writes what differs, the new set first: its growth never depends on the others shrinking in the same plan.
 
     Whether anything did, so that sets are about to report something new."""
@@ -109,13 +111,19 @@ async def carry_out(world: PoolDependencies, scope: Scope, plan: Plan, limits: L
     return changed
 
 
-async def _stale(world: PoolDependencies, scope: Scope, draft: Draft) -> Keys:
+async def _stale(world: PoolDependencies, scope: MachineDeploymentScope, draft: Draft) -> Keys:
     """Return the labels and annotations that were propagated to the set before and are no longer desired."""
     labels, annotations = sets.labels(scope.deployment, ""), sets.copied_annotations(scope.deployment)
     return await world.ownership.stale(draft, labels, annotations, (BY_DEPLOYMENT,), keep=sets.BOOKKEEPING)
 
 
-async def _update(world: PoolDependencies, scope: Scope, draft: Draft, plan: Plan, limits: Limits | None) -> bool:
+async def _update(
+    world: PoolDependencies,
+    scope: MachineDeploymentScope,
+    draft: Draft,
+    plan: RolloutPlan,
+    limits: RolloutLimits | None,
+) -> bool:
     name, before = draft.key.name, draft.base["spec"].get("replicas") or 0
     size = plan.sizes[name]
     if limits is not None:
@@ -131,7 +139,9 @@ async def _update(world: PoolDependencies, scope: Scope, draft: Draft, plan: Pla
     return True
 
 
-async def _create(world: PoolDependencies, scope: Scope, size: int, limits: Limits, number: int) -> None:
+async def _create(
+    world: PoolDependencies, scope: MachineDeploymentScope, size: int, limits: RolloutLimits, number: int
+) -> None:
     identity = revisions.identify(scope.deployment, lambda name: _is_taken(world, scope, name), scope.now)
     obj = sets.made(scope.deployment, scope.draft.base, identity, size, limits, number)
     async with CREATE_SET:
@@ -139,11 +149,11 @@ async def _create(world: PoolDependencies, scope: Scope, size: int, limits: Limi
     world.events.normal(scope.deployment, "SuccessfulCreate", f"Created MachineSet {identity.name}")
 
 
-def _is_taken(world: PoolDependencies, scope: Scope, name: str) -> bool:
+def _is_taken(world: PoolDependencies, scope: MachineDeploymentScope, name: str) -> bool:
     return world.sets.raw(scope.namespace, name) is not None
 
 
-async def clear(world: PoolDependencies, scope: Scope, limits: Limits) -> None:
+async def clear(world: PoolDependencies, scope: MachineDeploymentScope, limits: RolloutLimits) -> None:
     """Delete empty sets of earlier revisions once all replicas of the current revision are available."""
     new = counts(scope.sets.new) if scope.sets.new is not None else None
     if new is None or not new.reported or not (new.wanted == new.available == limits.replicas):
@@ -154,7 +164,7 @@ async def clear(world: PoolDependencies, scope: Scope, limits: Limits) -> None:
             await _delete(world, one)
 
 
-async def remove_all(world: PoolDependencies, scope: Scope) -> None:
+async def remove_all(world: PoolDependencies, scope: MachineDeploymentScope) -> None:
     for one in scope.all_sets:
         if not one.metadata.deleting:
             await _delete(world, one)

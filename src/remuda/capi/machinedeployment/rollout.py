@@ -25,7 +25,7 @@ from remuda.capi import amounts
 from remuda.capi.types import RolloutStrategy
 
 
-class Counts(msgspec.Struct, frozen=True):
+class MachineSetCounts(msgspec.Struct, frozen=True):
     """One MachineSet, as far as a plan is concerned."""
 
     name: str
@@ -46,7 +46,7 @@ class Counts(msgspec.Struct, frozen=True):
         return min(self.available, self.wanted)
 
 
-class Limits(msgspec.Struct, frozen=True):
+class RolloutLimits(msgspec.Struct, frozen=True):
     replicas: int
     surge: int = 0
     unavailable: int = 0
@@ -60,22 +60,22 @@ class Limits(msgspec.Struct, frozen=True):
         return max(self.replicas - self.unavailable, 0)
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RolloutPlan(msgspec.Struct, frozen=True):
     sizes: Mapping[str, int]  # of every set the plan was made for, also where nothing changes
     waiting: str = ""  # what keeps the rollout from going on now, for a person
     held: bool = False  # nothing was decided, the sizes are what they were
 
 
-def limits(replicas: int, strategy: RolloutStrategy) -> Limits:
+def limits(replicas: int, strategy: RolloutStrategy) -> RolloutLimits:
     """The strategy in numbers. Both 0 would forbid every step, so one Machine may then be missing."""
     if strategy.type != "RollingUpdate":
-        return Limits(replicas)
+        return RolloutLimits(replicas)
     surge = amounts.resolve(strategy.rolling_update.max_surge, replicas, up=True)
     unavailable = amounts.resolve(strategy.rolling_update.max_unavailable, replicas, up=False)
-    return Limits(replicas, surge, unavailable if surge or unavailable else 1)
+    return RolloutLimits(replicas, surge, unavailable if surge or unavailable else 1)
 
 
-def rolling(new: Counts, old: Sequence[Counts], limits: Limits) -> Plan:
+def rolling(new: MachineSetCounts, old: Sequence[MachineSetCounts], limits: RolloutLimits) -> RolloutPlan:
     """The next step of a rolling update. `old`: oldest first."""
     if held := _unreported(new, *old):
         return held
@@ -83,10 +83,10 @@ def rolling(new: Counts, old: Sequence[Counts], limits: Limits) -> Plan:
     # As if every old Machine might be available again soon: a passing failure of all of them costs none of them.
     budget = sum(one.wanted for one in old) + min(new.available, size) - limits.floor
     sizes = {new.name: size, **_shrunk(old, budget)}
-    return Plan(sizes, _rolling_waits(new, old, sizes, limits))
+    return RolloutPlan(sizes, _rolling_waits(new, old, sizes, limits))
 
 
-def on_delete(new: Counts, old: Sequence[Counts], limits: Limits) -> Plan:
+def on_delete(new: MachineSetCounts, old: Sequence[MachineSetCounts], limits: RolloutLimits) -> RolloutPlan:
     """Old Machines go when the user deletes them; the new set takes their place once they are gone."""
     if held := _unreported(new, *old):
         return held
@@ -96,10 +96,10 @@ def on_delete(new: Counts, old: Sequence[Counts], limits: Limits) -> Plan:
     sizes = {new.name: size, **_shrunk(left, excess)}
     remaining = sum(sizes[one.name] for one in old)
     waiting = f"waiting for the user to delete {_machines(remaining)} of earlier revisions" if remaining else ""
-    return Plan(sizes, waiting)
+    return RolloutPlan(sizes, waiting)
 
 
-def proportional(sets: Sequence[Counts], limits: Limits) -> Plan:
+def proportional(sets: Sequence[MachineSetCounts], limits: RolloutLimits) -> RolloutPlan:
     """Resizes a paused rollout without moving it on: each revision keeps its share. `sets`: newest first.
 
     Sets sized for the present number of replicas already have their share, so a resize that was interrupted is
@@ -112,19 +112,19 @@ def proportional(sets: Sequence[Counts], limits: Limits) -> Plan:
         total = limits.ceiling if limits.replicas else 0
         room = total - sum(one.wanted for one in active if one.sized_for == limits.replicas)
         sizes.update(_shares(pending, max(room, 0)))
-    return Plan(sizes, "the rollout is paused")
+    return RolloutPlan(sizes, "the rollout is paused")
 
 
-def _unreported(*sets: Counts) -> Plan | None:
+def _unreported(*sets: MachineSetCounts) -> RolloutPlan | None:
     silent = [one.name for one in sets if not one.reported]
     if not silent:
         return None
     noun, verb = ("MachineSet", "has") if len(silent) == 1 else ("MachineSets", "have")
     waiting = f"{noun} {', '.join(silent)} {verb} not observed the latest spec.replicas yet"
-    return Plan({one.name: one.wanted for one in sets}, waiting, held=True)
+    return RolloutPlan({one.name: one.wanted for one in sets}, waiting, held=True)
 
 
-def _size_of_new(new: Counts, old: Sequence[Counts], ceiling: int, replicas: int) -> int:
+def _size_of_new(new: MachineSetCounts, old: Sequence[MachineSetCounts], ceiling: int, replicas: int) -> int:
     """Grows into the room below the ceiling. Above it (the user lowered it) Machines not made yet stay unmade. Those
     that stand, and were to go when fewer were wanted, stay at once: nothing has to be made for that."""
     room = ceiling - new.held - sum(one.held for one in old)
@@ -132,7 +132,7 @@ def _size_of_new(new: Counts, old: Sequence[Counts], ceiling: int, replicas: int
     return min(max(new.wanted + max(room, -unmade), new.available), replicas)
 
 
-def _shrunk(old: Sequence[Counts], budget: int) -> dict[str, int]:
+def _shrunk(old: Sequence[MachineSetCounts], budget: int) -> dict[str, int]:
     """Sizes after removing up to `budget`: first whatever is not available, wherever it is, then the oldest sets'."""
     sizes = {one.name: one.wanted for one in old}
     for only_unavailable in (True, False):
@@ -144,7 +144,7 @@ def _shrunk(old: Sequence[Counts], budget: int) -> dict[str, int]:
     return sizes
 
 
-def _shares(sets: Sequence[Counts], room: int) -> dict[str, int]:
+def _shares(sets: Sequence[MachineSetCounts], room: int) -> dict[str, int]:
     """The room split in proportion to the present sizes, what rounding leaves to the largest remainders."""
     total = sum(one.wanted for one in sets)
     sizes = {one.name: one.wanted * room // total for one in sets}
@@ -154,7 +154,9 @@ def _shares(sets: Sequence[Counts], room: int) -> dict[str, int]:
     return sizes
 
 
-def _rolling_waits(new: Counts, old: Sequence[Counts], sizes: Mapping[str, int], limits: Limits) -> str:
+def _rolling_waits(
+    new: MachineSetCounts, old: Sequence[MachineSetCounts], sizes: Mapping[str, int], limits: RolloutLimits
+) -> str:
     """Says what has to happen before the next step, unless this one is already on its way."""
     if any(sizes[one.name] != one.wanted for one in (new, *old)):
         return ""

@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 @dataclass(kw_only=True)
-class Scope:
+class MachineDeploymentScope:
     draft: Draft
     deployment: MachineDeployment  # as read
     cluster: Cluster | None

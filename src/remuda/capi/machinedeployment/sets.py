@@ -12,9 +12,9 @@ import msgspec
 
 from remuda.capi import names, propagation, revisions
 from remuda.capi.cluster_index import controlled_by
-from remuda.capi.machinedeployment.rollout import Limits
+from remuda.capi.machinedeployment.rollout import RolloutLimits
 from remuda.capi.propagation import Keys
-from remuda.capi.revisions import Identity
+from remuda.capi.revisions import MachineSetRevision
 from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_SET, MachineDeployment
 from remuda.runtime.draft import Draft
 
@@ -54,7 +54,14 @@ def copied_annotations(deployment: MachineDeployment) -> dict[str, str]:
     return {key: value for key, value in deployment.metadata.annotations.items() if key not in _NOT_COPIED}
 
 
-def made(deployment: MachineDeployment, raw: Json, identity: Identity, size: int, limits: Limits, number: int) -> Json:
+def made(
+    deployment: MachineDeployment,
+    raw: Json,
+    identity: MachineSetRevision,
+    size: int,
+    limits: RolloutLimits,
+    number: int,
+) -> Json:
     """A new MachineSet. `raw`: the MachineDeployment as read."""
     spec = _copied(raw["spec"])
     template = spec["template"]
@@ -115,14 +122,14 @@ def retire(draft: Draft, raw: Json, *, on_delete: bool) -> None:
     _replace(draft.spec, "deletion", raw["spec"].get("deletion"))
 
 
-def resize(draft: Draft, size: int, limits: Limits) -> None:
+def resize(draft: Draft, size: int, limits: RolloutLimits) -> None:
     """The size, and for which size of the whole it was chosen, where that matters."""
     draft.spec["replicas"] = size
     if size or draft.base["spec"].get("replicas"):
         draft.metadata.setdefault("annotations", {}).update(sized(limits))
 
 
-def sized(limits: Limits) -> dict[str, str]:
+def sized(limits: RolloutLimits) -> dict[str, str]:
     return {names.DESIRED_REPLICAS: str(limits.replicas), names.MAX_REPLICAS: str(limits.ceiling)}
 
 

@@ -10,7 +10,7 @@ import msgspec
 
 from remuda.capi import conditions as maths
 from remuda.capi.conditions import judged, late, reporter
-from remuda.capi.machinedeployment.rollout import Limits
+from remuda.capi.machinedeployment.rollout import RolloutLimits
 from remuda.capi.types import Machine, MachineDeployment, MachineSet
 from remuda.capi.types.shared import compiled_selector
 from remuda.kube import conditions
@@ -23,18 +23,18 @@ _MOST_VERSIONS = 100
 _MOST_REASONS = 3
 
 
-class Observed(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedMachineDeployment(msgspec.Struct, frozen=True, kw_only=True):
     deployment: MachineDeployment
     new: MachineSet | None
     sets: Sequence[MachineSet]
     machines: Sequence[Machine]
-    limits: Limits | None  # None while spec.replicas is not set
+    limits: RolloutLimits | None  # None while spec.replicas is not set
     now: float
     obstacles: Sequence[str] = ()
     waiting: str = ""
 
 
-def publish(status: Json, seen: Observed) -> None:
+def publish(status: Json, seen: ObservedMachineDeployment) -> None:
     """Writes all of it into the raw status."""
     generation = seen.deployment.metadata.generation
     status.update(counters(seen))
@@ -45,7 +45,7 @@ def publish(status: Json, seen: Observed) -> None:
         status["observedGeneration"] = generation
 
 
-def counters(seen: Observed) -> Json:
+def counters(seen: ObservedMachineDeployment) -> Json:
     states = [one.status for one in seen.sets]
     return {
         "replicas": sum(state.replicas or 0 for state in states),
@@ -73,7 +73,7 @@ def _put_selector(status: Json, deployment: MachineDeployment) -> None:
         status.pop("selector", None)
 
 
-def phase(seen: Observed) -> str:
+def phase(seen: ObservedMachineDeployment) -> str:
     """The conditions in one word, for people and columns."""
     if seen.limits is None:
         return "Unknown"
@@ -82,7 +82,7 @@ def phase(seen: Observed) -> str:
     return "ScalingUp" if have < wanted else "ScalingDown" if have > wanted else "Running"
 
 
-def all_conditions(seen: Observed) -> list[Condition]:
+def all_conditions(seen: ObservedMachineDeployment) -> list[Condition]:
     reporters = [reporter(machine) for machine in seen.machines]
     return [
         available(seen),
@@ -96,7 +96,7 @@ def all_conditions(seen: Observed) -> list[Condition]:
     ]
 
 
-def available(seen: Observed) -> Condition:
+def available(seen: ObservedMachineDeployment) -> Condition:
     if seen.limits is None:
         return condition("Available", "Unknown", "WaitingForReplicasSet", "Waiting for spec.replicas set")
     have = sum(one.status.available_replicas or 0 for one in seen.sets)
@@ -110,7 +110,7 @@ def available(seen: Observed) -> Condition:
     return condition("Available", False, "NotAvailable", text)
 
 
-def rolling_out(seen: Observed) -> Condition:
+def rolling_out(seen: ObservedMachineDeployment) -> Condition:
     """Return RollingOut: True while Machines are not up to date; the message has the reasons and the next wait."""
     outdated = [
         found
@@ -133,7 +133,7 @@ def _bullet(text: str) -> str:
     return text if text.lstrip().startswith("* ") else f"* {text}"
 
 
-def scaling_up(seen: Observed) -> Condition:
+def scaling_up(seen: ObservedMachineDeployment) -> Condition:
     if seen.limits is None:
         return condition("ScalingUp", "Unknown", "WaitingForReplicasSet", "Waiting for spec.replicas set")
     have = sum(one.status.replicas or 0 for one in seen.sets)
@@ -161,7 +161,7 @@ def _obstacles_of(growing: Sequence[Condition]) -> list[str]:
     return [line[2:] for one in growing for line in one.message.split("\n") if line.startswith("* ")]
 
 
-def scaling_down(seen: Observed) -> Condition:
+def scaling_down(seen: ObservedMachineDeployment) -> Condition:
     if seen.limits is None:
         return condition("ScalingDown", "Unknown", "WaitingForReplicasSet", "Waiting for spec.replicas set")
     have = sum(one.status.replicas or 0 for one in seen.sets)
@@ -172,7 +172,7 @@ def scaling_down(seen: Observed) -> Condition:
     return condition("ScalingDown", True, "ScalingDown", "\n".join(lines))
 
 
-def deleting(seen: Observed) -> Condition:
+def deleting(seen: ObservedMachineDeployment) -> Condition:
     if not seen.deployment.metadata.deleting:
         return condition("Deleting", False, "NotDeleting")
     if not seen.sets:

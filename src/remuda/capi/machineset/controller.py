@@ -12,7 +12,7 @@ from remuda.capi import conditions, names, templates
 from remuda.capi.cluster_index import cluster_of, index_by_cluster, machine_facts
 from remuda.capi.external import Externals
 from remuda.capi.machineset import creation, inheritance, members, replicas, status
-from remuda.capi.machineset.scope import Scope
+from remuda.capi.machineset.scope import MachineSetScope
 from remuda.capi.pause import paused
 from remuda.capi.pools import BY_CONTROLLER, CONCURRENCY, EXPECTED, PoolDependencies
 from remuda.capi.templates import Templates
@@ -25,7 +25,7 @@ from remuda.capi.types import (
     MachineSet,
     Reference,
 )
-from remuda.capi.write_rate import STATUS_SECONDS, Pace, matters
+from remuda.capi.write_rate import STATUS_SECONDS, WriteRate, matters
 from remuda.kube import clock
 from remuda.kube.conditions import TRUE, put
 from remuda.kube.errors import Conflict
@@ -52,7 +52,7 @@ def add(manager: Manager, externals: Externals) -> MachineSetController:
 class MachineSetController:
     def __init__(self, manager: Manager, externals: Externals) -> None:
         self._world = PoolDependencies.of(manager, externals)
-        self._pace = Pace(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
+        self._pace = WriteRate(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
         self._controller = manager.controller("machineset", MACHINE_SET, self.reconcile, concurrency=CONCURRENCY)
         index_by_cluster(manager.caches, MACHINE_SET)
         self._listen()
@@ -104,13 +104,13 @@ class MachineSetController:
         await self._publish(scope)
         return self._outcome(scope)
 
-    def _load(self, value: bytes) -> Scope:
+    def _load(self, value: bytes) -> MachineSetScope:
         world = self._world
         machine_set = MACHINE_SET.decode(value)
         namespace = machine_set.metadata.namespace
         owner = machine_set.metadata.controller
         is_deployed = owner is not None and owner.kind == MACHINE_DEPLOYMENT.name
-        return Scope(
+        return MachineSetScope(
             draft=Draft(MACHINE_SET.target, value),
             machine_set=machine_set,
             cluster=world.clusters.get(namespace, machine_set.spec.cluster_name),
@@ -118,7 +118,7 @@ class MachineSetController:
             machines=members.of(world, machine_set),
         )
 
-    async def _prepare(self, scope: Scope) -> Scope:
+    async def _prepare(self, scope: MachineSetScope) -> MachineSetScope:
         """Write the metadata needed before the first Machine is created; sets of a MachineDeployment have it
         already."""
         draft = Draft(scope.draft.target, scope.draft.value)
@@ -130,7 +130,7 @@ class MachineSetController:
         value = await save(self._world.client, draft, PREPARE)
         return scope if value is draft.value else self._load(value)
 
-    async def _act(self, scope: Scope) -> None:
+    async def _act(self, scope: MachineSetScope) -> None:
         if scope.machine_set.metadata.deleting:
             await replicas.remove_all(self._world, scope)
         elif scope.cluster is None:
@@ -140,7 +140,7 @@ class MachineSetController:
         else:
             await self._maintain(scope, scope.cluster)
 
-    async def _maintain(self, scope: Scope, cluster: Cluster) -> None:
+    async def _maintain(self, scope: MachineSetScope, cluster: Cluster) -> None:
         world = self._world
         found = await replicas.find_templates(world, scope)
         if found is not None and scope.machine_set.metadata.controller is None:
@@ -159,20 +159,20 @@ class MachineSetController:
         self._refresh(scope)
         await replicas.resize(world, scope, found)
 
-    def _makes_machines(self, scope: Scope) -> bool:
+    def _makes_machines(self, scope: MachineSetScope) -> bool:
         return len(scope.machines) < (scope.machine_set.spec.replicas or 0) or replicas.needs_remediation(scope)
 
-    async def _complete(self, scope: Scope, found: Templates | None) -> None:
+    async def _complete(self, scope: MachineSetScope, found: Templates | None) -> None:
         for machine in scope.machines:
             if found is not None and creation.is_incomplete(machine):
                 await creation.complete(self._world, scope, found, machine)
 
-    def _refresh(self, scope: Scope) -> None:
+    def _refresh(self, scope: MachineSetScope) -> None:
         scope.machines = members.of(self._world, scope.machine_set)
 
-    async def _publish(self, scope: Scope) -> None:
+    async def _publish(self, scope: MachineSetScope) -> None:
         self._refresh(scope)
-        seen = status.Observed(
+        seen = status.ObservedMachineSet(
             machine_set=scope.machine_set,
             machines=scope.machines,
             now=clock.time(),
@@ -186,12 +186,12 @@ class MachineSetController:
             scope.draft.remove_finalizer(names.MACHINE_SET_FINALIZER)
         await self._save(scope)
 
-    async def _save(self, scope: Scope) -> None:
+    async def _save(self, scope: MachineSetScope) -> None:
         metadata = scope.machine_set.metadata
         urgent = bool(scope.failures) or metadata.deleting or _matters(scope)
         scope.waits.append(await self._pace.save(self._world.client, scope.draft, metadata, PUBLISH, matters=urgent))
 
-    def _outcome(self, scope: Scope) -> Outcome:
+    def _outcome(self, scope: MachineSetScope) -> Outcome:
         for error in scope.failures:
             raise error
         now = clock.time()
@@ -200,7 +200,7 @@ class MachineSetController:
         return soonest(*scope.waits, *timers)
 
 
-def _matters(scope: Scope) -> bool:
+def _matters(scope: MachineSetScope) -> bool:
     """Return whether the status must be written at once: a MachineDeployment continues when the counts change."""
     before, after = scope.draft.base.get("status", {}), scope.draft.status
     counted = ("replicas", "readyReplicas", "availableReplicas", "upToDateReplicas")

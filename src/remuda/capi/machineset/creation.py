@@ -20,7 +20,7 @@ from remuda.capi import contract, machine_names, names
 from remuda.capi.cluster_index import controlled_by
 from remuda.capi.contract import ProviderObject
 from remuda.capi.external import cloned
-from remuda.capi.machineset.scope import Json, Scope, machine_labels
+from remuda.capi.machineset.scope import Json, MachineSetScope, machine_labels
 from remuda.capi.pools import PoolDependencies
 from remuda.capi.propagation import BY_SET
 from remuda.capi.templates import Templates
@@ -37,7 +37,7 @@ MOST_IN_ONE_RUN = 64  # then the set is requeued, so that others get their turn
 _MOST_AT_ONCE = 16
 
 
-async def make(world: PoolDependencies, scope: Scope, templates: Templates, count: int) -> list[str]:
+async def make(world: PoolDependencies, scope: MachineSetScope, templates: Templates, count: int) -> list[str]:
     """Create up to `count` Machines and return their names. Stops at the first failure."""
     made: list[str] = []
     left, batch = min(count, MOST_IN_ONE_RUN), 1
@@ -57,7 +57,7 @@ async def together(acts: list[Coroutine[Any, Any, str]]) -> list[str]:
     return [result for result in results if isinstance(result, str)]
 
 
-async def _make(world: PoolDependencies, scope: Scope, templates: Templates) -> str:
+async def _make(world: PoolDependencies, scope: MachineSetScope, templates: Templates) -> str:
     naming_template = scope.machine_set.spec.machine_naming.template or machine_names.DEFAULT
     name = machine_names.render(
         naming_template,
@@ -73,7 +73,7 @@ async def _make(world: PoolDependencies, scope: Scope, templates: Templates) -> 
     return name
 
 
-def machine(scope: Scope, templates: Templates, name: str) -> Json:
+def machine(scope: MachineSetScope, templates: Templates, name: str) -> Json:
     """One Machine as it is sent: the template, with references to objects of its own instead of templates."""
     template = scope.template
     spec = msgspec.json.decode(msgspec.json.encode(template["spec"]))
@@ -119,7 +119,7 @@ def _lacks_bootstrap(machine: Machine) -> bool:
     return given.config_ref is not None and not given.data_secret_name
 
 
-async def complete(world: PoolDependencies, scope: Scope, templates: Templates, machine: Machine) -> None:
+async def complete(world: PoolDependencies, scope: MachineSetScope, templates: Templates, machine: Machine) -> None:
     """Create the objects that a Machine refers to, if they do not exist. Raises Retryable if that is impossible."""
     config = machine.spec.bootstrap.config_ref
     if config is not None and templates.bootstrap is not None and _lacks_bootstrap(machine):
@@ -130,7 +130,12 @@ async def complete(world: PoolDependencies, scope: Scope, templates: Templates, 
 
 
 async def _complete(
-    world: PoolDependencies, scope: Scope, machine: Machine, ref: Reference, template: ProviderObject, act: Step
+    world: PoolDependencies,
+    scope: MachineSetScope,
+    machine: Machine,
+    ref: Reference,
+    template: ProviderObject,
+    act: Step,
 ) -> None:
     if await world.externals.get(ref, scope.namespace) is not None:
         return

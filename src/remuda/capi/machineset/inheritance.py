@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from remuda.capi import contract, names, propagation
 from remuda.capi.contract import ProviderObject
-from remuda.capi.machineset.scope import Scope, machine_labels
+from remuda.capi.machineset.scope import MachineSetScope, machine_labels
 from remuda.capi.pools import PoolDependencies
 from remuda.capi.propagation import BY_SET, BY_SET_METADATA
 from remuda.capi.templates import Templates
@@ -28,14 +28,14 @@ _MANAGERS = (BY_SET, BY_SET_METADATA)
 _PROVENANCE = (names.CLONED_FROM_NAME, names.CLONED_FROM_GROUP_KIND)
 
 
-class Objects(NamedTuple):
+class ProviderObjects(NamedTuple):
     """Provider objects of one Machine, as far as they exist."""
 
     bootstrap: ProviderObject | None
     infrastructure: ProviderObject | None
 
 
-async def propagate(world: PoolDependencies, scope: Scope, templates: Templates | None) -> None:
+async def propagate(world: PoolDependencies, scope: MachineSetScope, templates: Templates | None) -> None:
     """Copy in-place changes to all Machines of the set and to their objects. Without templates, labels of the templates
     cannot be told from labels of the set.
 
@@ -54,22 +54,22 @@ async def propagate(world: PoolDependencies, scope: Scope, templates: Templates 
     world.propagated[key] = seen
 
 
-async def _provider_objects(world: PoolDependencies, scope: Scope, machine: Machine) -> Objects:
+async def _provider_objects(world: PoolDependencies, scope: MachineSetScope, machine: Machine) -> ProviderObjects:
     if machine.metadata.deleting:
-        return Objects(None, None)  # they go with it
+        return ProviderObjects(None, None)  # they go with it
     config, server = machine.spec.bootstrap.config_ref, machine.spec.infrastructure_ref
     bootstrap = await world.externals.get(config, scope.namespace) if config is not None else None
-    return Objects(bootstrap, await world.externals.get(server, scope.namespace))
+    return ProviderObjects(bootstrap, await world.externals.get(server, scope.namespace))
 
 
-def _mark(scope: Scope, machine: Machine, objects: Objects, templates: Templates | None) -> object:
+def _mark(scope: MachineSetScope, machine: Machine, objects: ProviderObjects, templates: Templates | None) -> object:
     """Everything that decides what is handed down to one Machine."""
     found = (*objects, *((templates.bootstrap, templates.infrastructure) if templates else ()))
     versions = tuple(obj.metadata.resource_version if obj is not None else "" for obj in found)
     return scope.machine_set.metadata.generation, machine.metadata.resource_version, versions
 
 
-async def _to_machine(world: PoolDependencies, scope: Scope, machine: Machine) -> None:
+async def _to_machine(world: PoolDependencies, scope: MachineSetScope, machine: Machine) -> None:
     value = world.machines.raw(*machine.key)
     if value is None:
         return
@@ -86,7 +86,11 @@ async def _to_machine(world: PoolDependencies, scope: Scope, machine: Machine) -
 
 
 async def _to_provider_objects(
-    world: PoolDependencies, scope: Scope, machine: Machine, objects: Objects, templates: Templates | None
+    world: PoolDependencies,
+    scope: MachineSetScope,
+    machine: Machine,
+    objects: ProviderObjects,
+    templates: Templates | None,
 ) -> None:
     bootstrap, server = (templates.bootstrap, templates.infrastructure) if templates else (None, None)
     await _to_provider_object(world, scope, machine, objects.bootstrap, bootstrap)
@@ -94,7 +98,11 @@ async def _to_provider_objects(
 
 
 async def _to_provider_object(
-    world: PoolDependencies, scope: Scope, machine: Machine, obj: ProviderObject | None, template: ProviderObject | None
+    world: PoolDependencies,
+    scope: MachineSetScope,
+    machine: Machine,
+    obj: ProviderObject | None,
+    template: ProviderObject | None,
 ) -> None:
     owner = obj.metadata.controller if obj is not None else None
     if obj is None or obj.deleting or (owner is not None and owner.uid != machine.metadata.uid):

@@ -17,7 +17,7 @@ from enum import IntEnum
 
 from remuda.capi import names
 from remuda.capi.cluster_index import controlled_by
-from remuda.capi.machineset.scope import Scope, machine_labels
+from remuda.capi.machineset.scope import MachineSetScope, machine_labels
 from remuda.capi.pools import BY_CONTROLLER, PoolDependencies, uncontrolled_key
 from remuda.capi.types import MACHINE, MACHINE_SET, Machine, MachineSet
 from remuda.capi.types.shared import selective_selector
@@ -44,7 +44,7 @@ def mismatch(machine_set: MachineSet) -> str:
     return ""
 
 
-async def adopt(world: PoolDependencies, scope: Scope) -> None:
+async def adopt(world: PoolDependencies, scope: MachineSetScope) -> None:
     selector = selective_selector(scope.machine_set.spec.selector)
     if selector is None:
         return
@@ -63,7 +63,7 @@ def _is_ours(machine: Machine, machine_set: MachineSet, selector: LabelSelector)
     )
 
 
-async def _adopt(world: PoolDependencies, scope: Scope, machine: Machine) -> None:
+async def _adopt(world: PoolDependencies, scope: MachineSetScope, machine: Machine) -> None:
     value = world.machines.raw(*machine.key)
     if value is None:
         return

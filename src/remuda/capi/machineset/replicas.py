@@ -12,7 +12,7 @@ from remuda.capi import names, templates
 from remuda.capi.conditions import SCALING_UP_BLOCKED
 from remuda.capi.external import UnknownKind, UnlabelledKind
 from remuda.capi.machineset import creation, members, preflight, remediation
-from remuda.capi.machineset.scope import Scope
+from remuda.capi.machineset.scope import MachineSetScope
 from remuda.capi.pools import PoolDependencies
 from remuda.capi.templates import MissingTemplate, Templates
 from remuda.capi.types import MACHINE, Machine
@@ -31,7 +31,7 @@ PREFLIGHT_SECONDS = 15.0  # until failed checks are made again, though nothing t
 QUOTA_SECONDS = 60.0
 
 
-async def find_templates(world: PoolDependencies, scope: Scope) -> Templates | None:
+async def find_templates(world: PoolDependencies, scope: MachineSetScope) -> Templates | None:
     """Return the templates; None if one is missing, which blocks only sets that need more Machines."""
     try:
         return await templates.find(world.externals, scope.machine_set.spec.template.spec, scope.namespace)
@@ -40,7 +40,7 @@ async def find_templates(world: PoolDependencies, scope: Scope) -> Templates | N
         return None
 
 
-async def check(world: PoolDependencies, scope: Scope, found: Templates | None) -> None:
+async def check(world: PoolDependencies, scope: MachineSetScope, found: Templates | None) -> None:
     """Record the reasons why no Machine may be created now."""
     annotations = scope.machine_set.metadata.annotations
     if annotations.get(names.DISABLE_MACHINE_CREATE) == "true":
@@ -59,7 +59,7 @@ async def check(world: PoolDependencies, scope: Scope, found: Templates | None) 
     scope.failed_checks += preflight.complaints(scope.machine_set, preflight.facts(control_plane), skip)
 
 
-async def resize(world: PoolDependencies, scope: Scope, found: Templates | None) -> None:
+async def resize(world: PoolDependencies, scope: MachineSetScope, found: Templates | None) -> None:
     wanted = scope.machine_set.spec.replicas
     if wanted is None:
         return
@@ -70,7 +70,7 @@ async def resize(world: PoolDependencies, scope: Scope, found: Templates | None)
         await _shrink(world, scope, surplus)
 
 
-async def _grow(world: PoolDependencies, scope: Scope, found: Templates | None, count: int) -> None:
+async def _grow(world: PoolDependencies, scope: MachineSetScope, found: Templates | None, count: int) -> None:
     if scope.obstacles or scope.failed_checks or found is None:
         why = "; ".join([*scope.obstacles, *scope.failed_checks])
         place = f"MachineSet {scope.machine_set.key}"
@@ -92,7 +92,7 @@ async def _grow(world: PoolDependencies, scope: Scope, found: Templates | None, 
         scope.waits.append(Requeue(0.0, f"{count - len(made)} more Machines are to be created"))
 
 
-def _wait_for_quota(world: PoolDependencies, scope: Scope, exceeded: Exceeded) -> None:
+def _wait_for_quota(world: PoolDependencies, scope: MachineSetScope, exceeded: Exceeded) -> None:
     """Retry seldom: an administrator must raise the quota or delete objects, and neither is watched. The name of the
     refused Machine is left out, which is another one each time and would make each retry a change of status."""
     scope.obstacles.append(str(exceeded))
@@ -101,7 +101,7 @@ def _wait_for_quota(world: PoolDependencies, scope: Scope, exceeded: Exceeded) -
     scope.waits.append(Blocked("QuotaExceeded", place, str(exceeded), QUOTA_SECONDS))
 
 
-async def _shrink(world: PoolDependencies, scope: Scope, count: int) -> None:
+async def _shrink(world: PoolDependencies, scope: MachineSetScope, count: int) -> None:
     """Delete surplus Machines one after the other: if a deletion fails, the later ones are not started."""
     chosen = members.choose_victims(scope.machines, count, scope.machine_set.spec.deletion.order)
     deleted = [await _delete(world, machine) for machine in chosen if not machine.metadata.deleting]
@@ -116,7 +116,7 @@ async def _delete(world: PoolDependencies, machine: Machine) -> str:
     return machine.metadata.name
 
 
-async def remediate(world: PoolDependencies, scope: Scope) -> None:
+async def remediate(world: PoolDependencies, scope: MachineSetScope) -> None:
     remedy = remediation.plan(
         scope.machines,
         limit=remediation.limit_of(scope.deployment),
@@ -135,11 +135,11 @@ async def remediate(world: PoolDependencies, scope: Scope) -> None:
         world.events.warning(scope.machine_set, "MachineRemediated", f"Deleted Machine {machine.metadata.name}: {why}")
 
 
-def needs_remediation(scope: Scope) -> bool:
+def needs_remediation(scope: MachineSetScope) -> bool:
     return any(conditions.find(m.status.conditions, remediation.OWNER_REMEDIATED) for m in scope.machines)
 
 
-def _is_outdated(scope: Scope) -> bool:
+def _is_outdated(scope: MachineSetScope) -> bool:
     """Return whether the MachineDeployment has another revision, so that the rollout replaces these Machines anyway."""
     if scope.deployment is None:
         return False
@@ -175,5 +175,5 @@ def _named(machines: Sequence[str]) -> str:
     return f"{'Machine' if len(machines) == 1 else 'Machines'} {shown}"
 
 
-async def remove_all(world: PoolDependencies, scope: Scope) -> None:
+async def remove_all(world: PoolDependencies, scope: MachineSetScope) -> None:
     await creation.together([_delete(world, machine) for machine in scope.machines if not machine.metadata.deleting])

@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 @dataclass(kw_only=True)
-class Scope:
+class MachineSetScope:
     draft: Draft
     machine_set: MachineSet  # as read
     cluster: Cluster | None

@@ -26,7 +26,7 @@ Json = dict[str, Any]
 _MOST_VERSIONS = 100  # limit of the schema
 
 
-class Observed(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedMachineSet(msgspec.Struct, frozen=True, kw_only=True):
     machine_set: MachineSet
     machines: Sequence[Machine]
     now: float
@@ -34,7 +34,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     failed_checks: Sequence[str] = ()  # the same, until the control plane is stable
 
 
-def publish(status: Json, seen: Observed) -> None:
+def publish(status: Json, seen: ObservedMachineSet) -> None:
     """Writes all of it into the raw status."""
     generation = seen.machine_set.metadata.generation
     status.update(counters(seen.machines))
@@ -74,7 +74,7 @@ def _put_selector(status: Json, machine_set: MachineSet) -> None:
         status.pop("selector", None)
 
 
-def all_conditions(seen: Observed) -> list[Condition]:
+def all_conditions(seen: ObservedMachineSet) -> list[Condition]:
     reporters = [reporter(machine) for machine in seen.machines]
     return [
         scaling_up(seen),
@@ -86,7 +86,7 @@ def all_conditions(seen: Observed) -> list[Condition]:
     ]
 
 
-def scaling_up(seen: Observed) -> Condition:
+def scaling_up(seen: ObservedMachineSet) -> Condition:
     wanted, have = seen.machine_set.spec.replicas, len(seen.machines)
     if wanted is None:
         return condition("ScalingUp", "Unknown", "WaitingForReplicasSet", "Waiting for spec.replicas set")
@@ -106,7 +106,7 @@ def _blocked(beginning: str, obstacles: Sequence[str]) -> str:
     return "\n".join([f"{beginning}:", *(f"* {obstacle}" for obstacle in obstacles)])
 
 
-def scaling_down(seen: Observed) -> Condition:
+def scaling_down(seen: ObservedMachineSet) -> Condition:
     wanted, have = seen.machine_set.spec.replicas, len(seen.machines)
     if wanted is None:
         return condition("ScalingDown", "Unknown", "WaitingForReplicasSet", "Waiting for spec.replicas set")
@@ -118,7 +118,7 @@ def scaling_down(seen: Observed) -> Condition:
     return condition("ScalingDown", True, "ScalingDown", "\n".join(lines))
 
 
-def deleting(seen: Observed) -> Condition:
+def deleting(seen: ObservedMachineSet) -> Condition:
     if not seen.machine_set.metadata.deleting:
         return condition("Deleting", False, "NotDeleting")
     if not seen.machines:

@@ -27,7 +27,7 @@ from remuda.runtime.definitions import install
 from remuda.runtime.log_format import ContextFilter, TextFormatter
 from remuda.runtime.manager import Manager
 
-PROVIDER = inventory.Entry("InfrastructureProvider", "simulator", f"v{remuda.__version__}")
+PROVIDER = inventory.ProviderEntry("InfrastructureProvider", "simulator", f"v{remuda.__version__}")
 
 
 async def serve(config: Path, cloud_directory: Path, namespace: str, stop: asyncio.Event) -> None:

@@ -39,7 +39,7 @@ from remuda.lab.simulator.judge import Judge
 from remuda.lab.simulator.model_hosts import Herd
 from remuda.lab.simulator.world import PATIENCE_SECONDS, World, tell
 from remuda.providers import setup as providers
-from remuda.providers.bootstrap.registration import Registration
+from remuda.providers.bootstrap.registration import RegistrationService
 from remuda.providers.controlplane import hosts as roles
 from remuda.providers.machine import job
 from remuda.providers.shared import secrets
@@ -81,7 +81,7 @@ class DeclaredWorld(World):
         self._site = Site(server_url=server.url, ca_pem=server.pki.ca_certificate_pem)
         self._boot_seconds = boot_seconds
         self._job_key = JobKey(bytes(32))  # the same in every run: nobody attacks a simulation
-        self.registration: Registration
+        self.registration: RegistrationService
         self.judge = Judge()
         self.herd = Herd(self.judge, lambda: self.registration, catch_up_seconds)
         self.servers = SimCloud(keeps_user_data=False)

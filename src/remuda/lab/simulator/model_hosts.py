@@ -21,7 +21,7 @@ from remuda.kube.objects import Key
 from remuda.lab.simulator.downstream import Downstream
 from remuda.lab.simulator.hosts import ModelHost, asks_for_members, is_not_modelled, is_retirement
 from remuda.lab.simulator.judge import Judge
-from remuda.providers.bootstrap.registration import ConnectionInfo, Refusal, Registration
+from remuda.providers.bootstrap.registration import ConnectionInfo, HostRefused, RegistrationService
 from remuda.providers.shared.drivers.simcloud import SimServer
 from remuda.runtime.tasks import Tasks
 
@@ -48,7 +48,7 @@ def headers_of(server: SimServer) -> dict[str, str]:
 class Herd:
     """`registration` is that of the manager that works now."""
 
-    def __init__(self, judge: Judge, registration: Callable[[], Registration], catch_up_seconds: float) -> None:
+    def __init__(self, judge: Judge, registration: Callable[[], RegistrationService], catch_up_seconds: float) -> None:
         self.judge = judge
         self.hosts: dict[Key, ModelHost] = {}  # by plan Secret
         self.clusters: dict[Key, Downstream] = {}
@@ -112,7 +112,7 @@ class Herd:
         while server.key not in self._gone:
             try:
                 return await connect()
-            except (Refusal, StatusError):
+            except (HostRefused, StatusError):
                 await asyncio.sleep(_CALL_SECONDS)
         return None
 

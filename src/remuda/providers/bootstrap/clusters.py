@@ -190,7 +190,7 @@ class ClusterRegistrationController:
             await self._accept(request, said.name)
         return later
 
-    async def _make(self, cluster: Cluster, request: custom.Request) -> None:
+    async def _make(self, cluster: Cluster, request: custom.HostDescription) -> None:
         """Create the objects of a host, the Machine last, so that all objects that it refers to exist."""
         async with CREATE_BOOTSTRAP:
             await self._create(RKE_BOOTSTRAP, cluster, custom.bootstrap(request, cluster))

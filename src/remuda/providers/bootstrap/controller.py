@@ -202,11 +202,13 @@ class RKEBootstrapController:
         elsewhere = present is not None and present.metadata.annotations.get(SITE) != self._site.digest
         fresh = tokens.seconds_fresh(ledger, self._ttl) if ledger is not None and not elsewhere else 0.0
         if not fresh:
-            await self._write_data(owner, form, present, ledger or tokens.Ledger())
+            await self._write_data(owner, form, present, ledger or tokens.TokenLedger())
             fresh = self._ttl / 2
         return Requeue(fresh, "waiting for the host to connect; its bootstrap token is renewed until then")
 
-    async def _write_data(self, owner: Owner, form: data.Form, present: Secret | None, ledger: tokens.Ledger) -> None:
+    async def _write_data(
+        self, owner: Owner, form: data.Form, present: Secret | None, ledger: tokens.TokenLedger
+    ) -> None:
         token = tokens.make("machine", owner.bootstrap.key)
         userdata = owner.bootstrap.spec.userdata
         try:

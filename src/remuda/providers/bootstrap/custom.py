@@ -42,7 +42,7 @@ class BadRequest(ValueError):
     """Invalid description that a host has sent of itself. The text is for the reader of the host's log."""
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class HostDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Validated description that a host has sent of itself."""
 
     id: str
@@ -92,7 +92,7 @@ def collect(headers: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def decode(data: bytes) -> Request:
+def decode(data: bytes) -> HostDescription:
     """Decode the content of a request Secret. Raises BadRequest."""
     try:
         values = msgspec.json.decode(data, type=dict[str, list[str]])
@@ -101,13 +101,13 @@ def decode(data: bytes) -> Request:
     return read(values)
 
 
-def read(values: Mapping[str, Sequence[str]]) -> Request:
+def read(values: Mapping[str, Sequence[str]]) -> HostDescription:
     """Raises BadRequest."""
     first = {name: (found[0].strip() if found else "") for name, found in values.items()}
     node_name = first.get("node-name", "").lower()
     if node_name and kube_names.dns1123_subdomain(node_name):
         raise BadRequest(f"{node_name!r} is not a valid node name: choose another one with --node-name")
-    return Request(
+    return HostDescription(
         id=machine_id({f"{PREFIX}id": first.get("id", "")}),
         roles=tuple(label for name, label in _ROLES.items() if first.get(name, "").lower() == "true"),
         node_name=node_name,
@@ -149,7 +149,7 @@ def _taints(text: str) -> str:
     return ",".join(kept)
 
 
-def refusal(request: Request, machines: Sequence[Machine]) -> str:
+def refusal(request: HostDescription, machines: Sequence[Machine]) -> str:
     """Return why a new request must be refused in a Cluster that has these Machines; empty if it is accepted."""
     if not request.roles:
         return "the host has no role: add --etcd, --controlplane or --worker to the command"
@@ -191,7 +191,7 @@ def request_secret(cluster: Cluster, values: Mapping[str, Sequence[str]], id: st
     }
 
 
-def bootstrap(request: Request, cluster: Cluster) -> Json:
+def bootstrap(request: HostDescription, cluster: Cluster) -> Json:
     return {
         "apiVersion": RKE_BOOTSTRAP.api_version,
         "kind": RKE_BOOTSTRAP.name,
@@ -200,7 +200,7 @@ def bootstrap(request: Request, cluster: Cluster) -> Json:
     }
 
 
-def custom_machine(request: Request, cluster: Cluster) -> Json:
+def custom_machine(request: HostDescription, cluster: Cluster) -> Json:
     return {
         "apiVersion": CUSTOM_MACHINE.api_version,
         "kind": CUSTOM_MACHINE.name,
@@ -209,7 +209,7 @@ def custom_machine(request: Request, cluster: Cluster) -> Json:
     }
 
 
-def machine(request: Request, cluster: Cluster) -> Json:
+def machine(request: HostDescription, cluster: Cluster) -> Json:
     def reference(kind: str) -> Json:
         return {"apiGroup": names.GROUP, "kind": kind, "name": request.name}
 
@@ -225,7 +225,7 @@ def machine(request: Request, cluster: Cluster) -> Json:
     }
 
 
-def _metadata(request: Request, cluster: Cluster, labels: Json, annotations: Json) -> Json:
+def _metadata(request: HostDescription, cluster: Cluster, labels: Json, annotations: Json) -> Json:
     return {
         "name": request.name,
         "namespace": cluster.metadata.namespace,
@@ -234,7 +234,7 @@ def _metadata(request: Request, cluster: Cluster, labels: Json, annotations: Jso
     }
 
 
-def _labels_of(request: Request, cluster: Cluster) -> Json:
+def _labels_of(request: HostDescription, cluster: Cluster) -> Json:
     name = capi_names.label_value(cluster.metadata.name)
     labels = {
         capi_names.CLUSTER_NAME: name,
@@ -250,7 +250,7 @@ def _labels_of(request: Request, cluster: Cluster) -> Json:
     return labels
 
 
-def _annotations_of(request: Request) -> Json:
+def _annotations_of(request: HostDescription) -> Json:
     node_labels = ",".join(f"{key}={value}" for key, value in request.labels.items())
     found = {
         names.ADDRESS: request.address,

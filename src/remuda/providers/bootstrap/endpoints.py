@@ -21,7 +21,7 @@ from remuda.kube.errors import StatusError
 from remuda.kube.web import TEXT_HEADERS, Handler, Request, Response, Result, header_block, text
 from remuda.providers.bootstrap import script
 from remuda.providers.bootstrap.files import Files
-from remuda.providers.bootstrap.registration import ConnectionInfo, Refusal
+from remuda.providers.bootstrap.registration import ConnectionInfo, HostRefused
 from remuda.providers.shared.manager_address import Site
 
 log = logging.getLogger(__name__)
@@ -113,7 +113,7 @@ class Endpoints:
         try:
             async with asyncio.timeout(_HOLD_SECONDS):
                 return await answer(token, headers)
-        except Refusal as refusal:
+        except HostRefused as refusal:
             # Only wrong tokens count: hosts that wait for their objects must not be locked out.
             if refusal.code == _UNAUTHORIZED:
                 self._attempts.failed(address, loop.time())

@@ -21,7 +21,7 @@ from remuda.kube.objects import Key
 from remuda.providers import ProviderError
 from remuda.providers.bootstrap import clusters, custom, objects, tokens
 from remuda.providers.bootstrap.custom import BadRequest
-from remuda.providers.bootstrap.tokens import Token
+from remuda.providers.bootstrap.tokens import RegistrationToken
 from remuda.providers.shared import names, plan_access
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP, TOKEN_MISUSED, RKEBootstrap
 from remuda.runtime.events import Events
@@ -38,7 +38,7 @@ RETRY_SECONDS = 5.0
 _UNKNOWN = "unknown or expired token"
 
 
-class Refusal(ProviderError):
+class HostRefused(ProviderError):
     """Refusal of a host's request. The text is for the reader of the host's log. `retry_after` is in seconds; 0 means
     that a retry does not help."""
 
@@ -49,7 +49,7 @@ class Refusal(ProviderError):
         self.retry_after = retry_after
 
 
-class Host(NamedTuple):
+class AuthenticatedHost(NamedTuple):
     """Host that a token authenticates."""
 
     id: str
@@ -63,7 +63,7 @@ class Callers:
         self._events = events
         self._hold_seconds = hold_seconds
 
-    async def admit(self, text: str, headers: Mapping[str, str], *, use: bool) -> Host:
+    async def admit(self, text: str, headers: Mapping[str, str], *, use: bool) -> AuthenticatedHost:
         """Return the host that the token authenticates. With `use`, mark the token as used and register an unknown
         host. Raises Refusal."""
         headers = {name.lower(): value for name, value in headers.items()}
@@ -71,52 +71,52 @@ class Callers:
             id = custom.machine_id(headers)
             token = tokens.parse(text)
             if token is None:
-                raise Refusal(401, _UNKNOWN)
+                raise HostRefused(401, _UNKNOWN)
             if token.purpose == "machine":
                 return await self._machine_of_token(token, id, use=use)
             cluster = await self._cluster_of_token(token)
             found = await self._known(cluster, id)
             if found is None:
                 if not use:
-                    raise Refusal(404, "this host has not registered yet")
+                    raise HostRefused(404, "this host has not registered yet")
                 found = await self._request(cluster, id, custom.collect(headers))
             elif use:
                 await self._forget(cluster, id)
-            return Host(id, found, await self._bootstrap_of_machine(found))
+            return AuthenticatedHost(id, found, await self._bootstrap_of_machine(found))
         except BadRequest as error:
-            raise Refusal(400, str(error)) from None
+            raise HostRefused(400, str(error)) from None
 
-    async def _machine_of_token(self, token: Token, id: str, *, use: bool) -> Host:
+    async def _machine_of_token(self, token: RegistrationToken, id: str, *, use: bool) -> AuthenticatedHost:
         for attempt in range(1, objects.RACES):
             secret = await objects.find(
                 self._client, SECRET, Key(token.about.namespace, names.bootstrap_secret(token.about.name))
             )
             ledger = tokens.read(secret.metadata.annotations.get(tokens.LEDGER, "")) if secret is not None else None
             if secret is None or ledger is None or secret.type != names.BOOTSTRAP_TYPE:
-                raise Refusal(401, _UNKNOWN)
+                raise HostRefused(401, _UNKNOWN)
             verdict = tokens.judge(ledger, token, id)
             if verdict != "good":
                 raise await self._refused(verdict, token, tokens.user(ledger, token), id)
             bootstrap, machine = await self._machine_of_bootstrap(token.about)
             # The Secret may be that of an earlier RKEBootstrap of this name: its token must not open the new plan.
             if not plan_access.is_of(secret.metadata, bootstrap.metadata.uid):
-                raise Refusal(401, _UNKNOWN)
+                raise HostRefused(401, _UNKNOWN)
             if use:
                 await self._refuse_clone(machine, id)
             claimed = tokens.claim(ledger, token, id)
             if not use or claimed is ledger or await self._claim(secret, claimed):
-                return Host(id, machine, bootstrap)
+                return AuthenticatedHost(id, machine, bootstrap)
             await asyncio.sleep(objects.RACE.seconds(attempt))
-        raise Refusal(503, "other hosts use this token at the same moment", RETRY_SECONDS)
+        raise HostRefused(503, "other hosts use this token at the same moment", RETRY_SECONDS)
 
     async def _machine_of_bootstrap(self, key: Key) -> tuple[RKEBootstrap, Machine]:
         bootstrap = await objects.find(self._client, RKE_BOOTSTRAP, key)
         owner = None if bootstrap is None else bootstrap.metadata.owner(MACHINE.name, MACHINE.group)
         machine = None if owner is None else await objects.find(self._client, MACHINE, Key(key.namespace, owner.name))
         if bootstrap is None or owner is None or machine is None or machine.metadata.uid != owner.uid:
-            raise Refusal(403, "the Machine of this token was deleted")
+            raise HostRefused(403, "the Machine of this token was deleted")
         if bootstrap.metadata.deleting or machine.metadata.deleting:
-            raise Refusal(403, f"Machine {machine.key} is being deleted")
+            raise HostRefused(403, f"Machine {machine.key} is being deleted")
         return bootstrap, machine
 
     async def _refuse_clone(self, machine: Machine, id: str) -> None:
@@ -129,13 +129,13 @@ class Callers:
                     f"the host of Machine {other.key} has the same id. Was this one cloned from it? Then remove the "
                     "agent's configuration (/etc/rancher/agent) from the image"
                 )
-                raise Refusal(409, why)
+                raise HostRefused(409, why)
 
     async def _of_id(self, namespace: str, id: str) -> list[Machine]:
         listing = await self._client.list(MACHINE.target, namespace, label_selector=f"{names.MACHINE_ID}={id}")
         return [MACHINE.decode(item) for item in listing.items]
 
-    async def _claim(self, secret: Secret, ledger: tokens.Ledger) -> bool:
+    async def _claim(self, secret: Secret, ledger: tokens.TokenLedger) -> bool:
         """Record the use of a token; return whether no other request was faster."""
         patch = {
             "metadata": {
@@ -150,15 +150,17 @@ class Callers:
             return False
         return True
 
-    async def _refused(self, verdict: tokens.Verdict, token: Token, user: str, id: str) -> Refusal:
+    async def _refused(self, verdict: tokens.Verdict, token: RegistrationToken, user: str, id: str) -> HostRefused:
         if verdict == "replayed":
             await self._report(token.about, user, id)
-            return Refusal(403, "this token was used by another host and is valid only for that host")
+            return HostRefused(403, "this token was used by another host and is valid only for that host")
         if verdict == "expired":
-            return Refusal(401, "this token has expired: the server was started too long ago, or its clock is wrong")
+            return HostRefused(
+                401, "this token has expired: the server was started too long ago, or its clock is wrong"
+            )
         if verdict == "spent":
-            return Refusal(401, "this token was already used: the bootstrap data of the machine has a newer one")
-        return Refusal(401, _UNKNOWN)
+            return HostRefused(401, "this token was already used: the bootstrap data of the machine has a newer one")
+        return HostRefused(401, _UNKNOWN)
 
     async def _report(self, key: Key, user: str, id: str) -> None:
         """Report misuse of a token. The condition does not change with each attempt, so that no client can cause
@@ -177,17 +179,17 @@ class Callers:
 
     # hosts that somebody made
 
-    async def _cluster_of_token(self, token: Token) -> Cluster:
+    async def _cluster_of_token(self, token: RegistrationToken) -> Cluster:
         name = clusters.registration_secret(token.about.name)
         secret = await objects.find(self._client, SECRET, Key(token.about.namespace, name))
         known = secret.data.get(clusters.TOKEN, b"").decode("utf-8", "replace") if secret is not None else ""
         if secret is None or secret.type != clusters.REGISTRATION_TYPE or not known:
-            raise Refusal(401, _UNKNOWN)
+            raise HostRefused(401, _UNKNOWN)
         if not tokens.matches(token.text, known):
-            raise Refusal(401, _UNKNOWN)
+            raise HostRefused(401, _UNKNOWN)
         cluster = await objects.find(self._client, CLUSTER, token.about)
         if cluster is None or cluster.metadata.deleting:
-            raise Refusal(403, f"Cluster {token.about} is being deleted")
+            raise HostRefused(403, f"Cluster {token.about} is being deleted")
         return cluster
 
     async def _known(self, cluster: Cluster, id: str) -> Machine | None:
@@ -196,7 +198,7 @@ class Callers:
         found = clusters.find([one for one in machines if one.spec.cluster_name == cluster.metadata.name], id)
         if found is not None and found.metadata.deleting:
             why = f"Machine {found.key} of this host is being deleted: run the command again after that"
-            raise Refusal(409, why)
+            raise HostRefused(409, why)
         return found
 
     async def _forget(self, cluster: Cluster, id: str) -> None:
@@ -209,10 +211,10 @@ class Callers:
     async def _bootstrap_of_machine(self, machine: Machine) -> RKEBootstrap:
         reference = machine.spec.bootstrap.config_ref
         if reference is None or (reference.api_group, reference.kind) != (RKE_BOOTSTRAP.group, RKE_BOOTSTRAP.name):
-            raise Refusal(409, f"Machine {machine.key} is not bootstrapped by an RKEBootstrap")
+            raise HostRefused(409, f"Machine {machine.key} is not bootstrapped by an RKEBootstrap")
         found = await objects.find(self._client, RKE_BOOTSTRAP, Key(machine.metadata.namespace, reference.name))
         if found is None or found.metadata.deleting:
-            raise Refusal(409, f"RKEBootstrap {machine.metadata.namespace}/{reference.name} of this host is gone")
+            raise HostRefused(409, f"RKEBootstrap {machine.metadata.namespace}/{reference.name} of this host is gone")
         return found
 
     async def _request(self, cluster: Cluster, id: str, values: Mapping[str, list[str]]) -> Machine:
@@ -226,16 +228,16 @@ class Callers:
             answered = await objects.until(self._client, SECRET, key, _is_answered, self._hold_seconds)
         except TimeoutError:
             missing = f"the controller has not answered for Cluster {cluster.key} yet; is the Cluster paused?"
-            raise Refusal(503, missing, RETRY_SECONDS) from None
+            raise HostRefused(503, missing, RETRY_SECONDS) from None
         async with FORGET:
             await objects.delete(self._client, SECRET, answered)
         why = answered.metadata.annotations.get(custom.REFUSED)
         if why:
-            raise Refusal(409, why)
+            raise HostRefused(409, why)
         name = answered.metadata.labels[names.MACHINE_NAME]
         machine = await objects.find(self._client, MACHINE, Key(key.namespace, name))
         if machine is None:
-            raise Refusal(503, f"Machine {key.namespace}/{name} has just been deleted", RETRY_SECONDS)
+            raise HostRefused(503, f"Machine {key.namespace}/{name} has just been deleted", RETRY_SECONDS)
         return machine
 
 

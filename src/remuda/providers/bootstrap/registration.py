@@ -16,14 +16,14 @@ from remuda.kube.client import Client
 from remuda.kube.core import SECRET, Secret
 from remuda.kube.objects import Key
 from remuda.providers.bootstrap import objects
-from remuda.providers.bootstrap.registrants import RETRY_SECONDS, Callers, Host, Refusal
+from remuda.providers.bootstrap.registrants import RETRY_SECONDS, AuthenticatedHost, Callers, HostRefused
 from remuda.providers.shared import names, plan_access
 from remuda.providers.shared.manager_address import Site
 from remuda.providers.shared.types.bootstrap import CONNECTED, RKEBootstrap
 from remuda.runtime.events import Events
 from remuda.runtime.steps import step
 
-__all__ = ["ConnectionInfo", "Refusal", "Registration"]
+__all__ = ["ConnectionInfo", "HostRefused", "RegistrationService"]
 
 IDENTIFY = step("registration.identify", "labels a Machine with the id of its host")
 PUBLISH = step("registration.publish", "writes that a host's agent has connected")
@@ -43,7 +43,7 @@ class ConnectionInfo(msgspec.Struct, frozen=True, rename="camel"):
         return f"<connection to {self.namespace}/{self.secret_name}>"  # never the token
 
 
-class Registration:
+class RegistrationService:
     def __init__(self, client: Client, events: Events, site: Site, *, hold_seconds: float = HOLD_SECONDS) -> None:
         self._client = client
         self._site = site
@@ -59,7 +59,7 @@ class Registration:
             # Last, because the bootstrap token is not renewed once the host is marked as connected.
             await objects.mark(self._client, host.bootstrap.key, CONNECTED, PUBLISH)
         except objects.Contested as error:
-            raise Refusal(503, str(error), RETRY_SECONDS) from None
+            raise HostRefused(503, str(error), RETRY_SECONDS) from None
         return ConnectionInfo(
             kube_config=self._kubeconfig(account_token),
             namespace=host.bootstrap.metadata.namespace,
@@ -71,9 +71,9 @@ class Registration:
         host = await self._callers.admit(token, headers, use=False)
         field = headers.get("x-cattle-field", "").strip().lower()
         if field != "kubernetesversion":
-            raise Refusal(400, "the header X-Cattle-Field must be kubernetesversion")
+            raise HostRefused(400, "the header X-Cattle-Field must be kubernetesversion")
         if not host.machine.spec.version:
-            raise Refusal(404, f"Machine {host.machine.key} does not name a Kubernetes version")
+            raise HostRefused(404, f"Machine {host.machine.key} does not name a Kubernetes version")
         return host.machine.spec.version
 
     async def config_yaml(self, token: str, headers: Mapping[str, str]) -> str:
@@ -83,7 +83,7 @@ class Registration:
         plan = await objects.find(self._client, SECRET, Key(host.bootstrap.metadata.namespace, name))
         content = _planned_file(plan.data.get("plan", b"") if plan is not None else b"")
         if content is None:
-            raise Refusal(404, "the plan of this host has no such file yet", RETRY_SECONDS)
+            raise HostRefused(404, "the plan of this host has no such file yet", RETRY_SECONDS)
         return content
 
     async def _account_token(self, bootstrap: RKEBootstrap) -> str:
@@ -95,7 +95,7 @@ class Registration:
             found = await objects.until(self._client, SECRET, key, holds, self._hold_seconds)
         except TimeoutError:
             missing = f"the service account of RKEBootstrap {bootstrap.key} does not exist yet"
-            raise Refusal(503, missing, RETRY_SECONDS) from None
+            raise HostRefused(503, missing, RETRY_SECONDS) from None
         return found.data[plan_access.TOKEN_KEY].decode()
 
     def _kubeconfig(self, token: str) -> str:
@@ -116,7 +116,7 @@ class Registration:
         }
         return msgspec.json.format(msgspec.json.encode(config), indent=2).decode()
 
-    async def _identify(self, host: Host) -> None:
+    async def _identify(self, host: AuthenticatedHost) -> None:
         if host.machine.metadata.labels.get(names.MACHINE_ID) == host.id:
             return
         async with IDENTIFY:

@@ -11,7 +11,7 @@ from remuda.providers.bootstrap import clusters, controller, custom_machine, scr
 from remuda.providers.bootstrap.clusters import ClusterRegistrationController
 from remuda.providers.bootstrap.controller import RKEBootstrapController
 from remuda.providers.bootstrap.custom_machine import CustomMachineController
-from remuda.providers.bootstrap.registration import Registration
+from remuda.providers.bootstrap.registration import RegistrationService
 from remuda.providers.shared.manager_address import Site
 from remuda.runtime.manager import Manager
 
@@ -28,7 +28,7 @@ def add(
     *,
     settings: BootstrapSettings | None = None,
     only: Collection[str] = CONTROLLERS,
-) -> Registration:
+) -> RegistrationService:
     """Adds the controllers to a manager that has not started yet. The Registration works whether or not it leads."""
     settings = settings or BootstrapSettings()
     if controller.NAME in only:
@@ -42,4 +42,4 @@ def add(
         CustomMachineController(manager)
     if clusters.NAME in only:
         ClusterRegistrationController(manager, site)
-    return Registration(manager.client, manager.events, site)
+    return RegistrationService(manager.client, manager.events, site)

@@ -2,8 +2,8 @@
 
 A token names its purpose: `machine.<namespace/RKEBootstrap>.<secret>` grants access to one Machine's plan, and
 `cluster.<namespace/Cluster>.<secret>` registers existing hosts for a Cluster. The secret has 256 bits. A machine's
-token is stored only in its bootstrap script; an annotation of the Machine Bootstrap Secret (`Ledger`) holds its hash,
-its expiry and the host that has used it.
+token is stored only in its bootstrap script; an annotation of the Machine Bootstrap Secret (`TokenLedger`) holds its
+hash, its expiry and the host that has used it.
 
 A machine's token expires some hours after its creation, and a few minutes after its first use. In these minutes the
 host that used it may use it again, because the answer may have been lost; no other host may, ever. A token that may
@@ -38,7 +38,7 @@ Purpose = Literal["machine", "cluster"]
 Verdict = Literal["good", "unknown", "expired", "spent", "replayed"]
 
 
-class Token(msgspec.Struct, frozen=True):
+class RegistrationToken(msgspec.Struct, frozen=True):
     """Parsed token. Its claims are trusted only if its secret is correct."""
 
     purpose: Purpose
@@ -58,7 +58,7 @@ class Token(msgspec.Struct, frozen=True):
         return hashlib.sha256(self.secret.encode()).hexdigest()
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+class TokenRecord(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Record of one machine's token."""
 
     hash: str
@@ -67,17 +67,17 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defa
     used_at: str = ""
 
 
-class Ledger(msgspec.Struct, frozen=True):
+class TokenLedger(msgspec.Struct, frozen=True):
     """The tokens of one machine: the newest first, and at most one before it."""
 
-    entries: Sequence[Entry] = ()
+    entries: Sequence[TokenRecord] = ()
 
 
-def make(purpose: Purpose, about: Key) -> Token:
-    return Token(purpose, about, _encode(secrets.token_bytes(_SECRET_BYTES)))
+def make(purpose: Purpose, about: Key) -> RegistrationToken:
+    return RegistrationToken(purpose, about, _encode(secrets.token_bytes(_SECRET_BYTES)))
 
 
-def parse(text: str) -> Token | None:
+def parse(text: str) -> RegistrationToken | None:
     """Return the parsed token; None if the text is not one of our tokens."""
     if len(text) > _LONGEST or not text.isascii():
         return None
@@ -90,32 +90,32 @@ def parse(text: str) -> Token | None:
         return None
     if not (slash and namespace and name and parts[2]) or "/" in name:
         return None
-    return Token("machine" if parts[0] == "machine" else "cluster", Key(namespace, name), parts[2])
+    return RegistrationToken("machine" if parts[0] == "machine" else "cluster", Key(namespace, name), parts[2])
 
 
-def read(annotation: str) -> Ledger:
+def read(annotation: str) -> TokenLedger:
     """Return the ledger in an annotation. An unreadable one is empty: no token is valid, and a new one is made."""
     try:
-        found = msgspec.json.decode(annotation, type=Ledger) if annotation else Ledger()
+        found = msgspec.json.decode(annotation, type=TokenLedger) if annotation else TokenLedger()
         for entry in found.entries:
             clock.parse(entry.expires)
             clock.parse(entry.used_at or entry.expires)
     except (ValueError, msgspec.MsgspecError):
-        return Ledger()
+        return TokenLedger()
     return found
 
 
-def write(ledger: Ledger) -> str:
+def write(ledger: TokenLedger) -> str:
     return msgspec.json.encode(ledger).decode()
 
 
-def add(ledger: Ledger, token: Token, ttl_seconds: float) -> Ledger:
+def add(ledger: TokenLedger, token: RegistrationToken, ttl_seconds: float) -> TokenLedger:
     """Return the ledger with a new token; the newest one before stays valid until it expires."""
-    entry = Entry(hash=token.hash, expires=clock.rfc3339(clock.time() + ttl_seconds))
-    return Ledger((entry, *ledger.entries[:1]))
+    entry = TokenRecord(hash=token.hash, expires=clock.rfc3339(clock.time() + ttl_seconds))
+    return TokenLedger((entry, *ledger.entries[:1]))
 
 
-def judge(ledger: Ledger, token: Token, machine_id: str) -> Verdict:
+def judge(ledger: TokenLedger, token: RegistrationToken, machine_id: str) -> Verdict:
     """Return whether that host may use the token now, or why not. Every entry is compared, in constant time."""
     found = _find(ledger, token)
     if found is None:
@@ -130,22 +130,22 @@ def judge(ledger: Ledger, token: Token, machine_id: str) -> Verdict:
     return "good"
 
 
-def claim(ledger: Ledger, token: Token, machine_id: str) -> Ledger:
+def claim(ledger: TokenLedger, token: RegistrationToken, machine_id: str) -> TokenLedger:
     """Return the ledger with the first use of a token recorded; the same ledger if it was recorded before."""
     found = _find(ledger, token)
     if found is None or found.used_by:
         return ledger
     used = msgspec.structs.replace(found, used_by=machine_id, used_at=clock.now())
-    return Ledger(tuple(used if entry is found else entry for entry in ledger.entries))
+    return TokenLedger(tuple(used if entry is found else entry for entry in ledger.entries))
 
 
-def user(ledger: Ledger, token: Token) -> str:
+def user(ledger: TokenLedger, token: RegistrationToken) -> str:
     """Return the id of the host that used the token first."""
     found = _find(ledger, token)
     return "" if found is None else found.used_by
 
 
-def seconds_fresh(ledger: Ledger, ttl_seconds: float) -> float:
+def seconds_fresh(ledger: TokenLedger, ttl_seconds: float) -> float:
     """Return the seconds until servers started from then on need a new token. A token expires early once it is used."""
     newest = ledger.entries[0] if ledger.entries else None
     if newest is None:
@@ -161,7 +161,7 @@ def matches(given: str, known: str) -> bool:
     return hmac.compare_digest(given.encode(), known.encode())
 
 
-def _find(ledger: Ledger, token: Token) -> Entry | None:
+def _find(ledger: TokenLedger, token: RegistrationToken) -> TokenRecord | None:
     wanted = token.hash
     found = None
     # No early exit: the time that this takes must not reveal which entry matches.

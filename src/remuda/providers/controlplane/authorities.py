@@ -25,7 +25,7 @@ from remuda.kube.client import Client
 from remuda.kube.core import Secret
 from remuda.kube.objects import Key
 from remuda.kube.wait import Wait
-from remuda.providers.controlplane.referenced_objects import Held, Named
+from remuda.providers.controlplane.referenced_objects import ReferencedObject, ReferencedObjects
 from remuda.providers.controlplane.render import plan
 from remuda.providers.controlplane.render.plan import File
 from remuda.providers.shared.secrets import create_owned, owned_secret
@@ -73,7 +73,7 @@ def secret_names(cluster: str) -> list[str]:
 
 
 async def authorities(
-    client: Client, named: Named, plane: RKEControlPlane, *, delivered: bool, plans: Sequence[Secret] = ()
+    client: Client, named: ReferencedObjects, plane: RKEControlPlane, *, delivered: bool, plans: Sequence[Secret] = ()
 ) -> Authorities:
     """`plans`: the plan Secrets of servers, as wholes."""
     found = Authorities()
@@ -98,7 +98,7 @@ async def authorities(
     return found
 
 
-def _take(found: Authorities, purpose: str, held: Held, ends: float | None) -> None:
+def _take(found: Authorities, purpose: str, held: ReferencedObject, ends: float | None) -> None:
     certificate, key = held.data.get(CERTIFICATE, b""), held.data[KEY]
     if purpose == ACCOUNTS:
         found.files.update(dict.fromkeys(_ACCOUNT_KEYS, key))
@@ -113,8 +113,8 @@ def _take(found: Authorities, purpose: str, held: Held, ends: float | None) -> N
 
 
 async def _restored(
-    client: Client, named: Named, plane: RKEControlPlane, key: Key, purpose: str, plans: Sequence[Secret]
-) -> Held | None:
+    client: Client, named: ReferencedObjects, plane: RKEControlPlane, key: Key, purpose: str, plans: Sequence[Secret]
+) -> ReferencedObject | None:
     """Put a deleted Secret back as the plans of servers have it; None where they do not have it."""
     data = delivered_authority(purpose, plans)
     if data is None:
@@ -160,7 +160,9 @@ def _public(key: bytes) -> bytes:
     )
 
 
-async def _made(client: Client, named: Named, plane: RKEControlPlane, key: Key, purpose: str) -> Held:
+async def _made(
+    client: Client, named: ReferencedObjects, plane: RKEControlPlane, key: Key, purpose: str
+) -> ReferencedObject:
     private = certificates.new_key()
     if purpose == ACCOUNTS:
         data = {CERTIFICATE: _public(certificates.key_pem(private)), KEY: certificates.key_pem(private)}

@@ -17,7 +17,7 @@ import msgspec
 from remuda.capi.cluster_index import index_by_cluster
 from remuda.capi.pause import paused
 from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, Cluster
-from remuda.capi.write_rate import STATUS_SECONDS, Pace
+from remuda.capi.write_rate import STATUS_SECONDS, WriteRate
 from remuda.kube import conditions
 from remuda.kube.errors import Conflict, StatusError
 from remuda.kube.objects import Key
@@ -29,7 +29,7 @@ from remuda.providers.controlplane.gather import Gathered, Gatherer, Silence
 from remuda.providers.controlplane.installation import Lookup, Pack
 from remuda.providers.controlplane.planner.decide import decide
 from remuda.providers.controlplane.planner.decision import Decision
-from remuda.providers.controlplane.planner.observation import Observed
+from remuda.providers.controlplane.planner.observation import Observation
 from remuda.providers.shared import distros
 from remuda.providers.shared.manager_address import Site
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
@@ -45,7 +45,7 @@ UNDECIDED = step(
     "rkecontrolplane.publish-wait", "writes to the status of a control plane why the planner cannot run yet"
 )
 
-Decide = Callable[[Observed], Decision]
+Decide = Callable[[Observation], Decision]
 
 _CONCURRENCY = 20
 _FEW_HOSTS = 4  # with more hosts the planner runs in a thread, so that it does not block the event loop
@@ -79,7 +79,7 @@ class RKEControlPlaneController:
         self._bundles = installation.Bundles(pack, manager.tasks, self._controller.enqueue)
         seconds = manager.settling(STATUS_SECONDS)
         self._publisher = status_writer.Publisher(
-            manager, self._source.machines, Pace(seconds, lambda: self._controller.backlog), Pace(seconds)
+            manager, self._source.machines, WriteRate(seconds, lambda: self._controller.backlog), WriteRate(seconds)
         )
         wakeups.listen(self._controller, self._objects, self._source, manager.caches, remote)
 
@@ -146,7 +146,7 @@ class RKEControlPlaneController:
             await work.label_servers()
             await work.keep_nodes()
         kept = await self._keep_kubeconfig(plane, cluster, gathered, work)
-        judged = status.Judged(
+        judged = status.ControlPlaneStatusInputs(
             observed=gathered.observed,
             decision=decision,
             authorities=gathered.authorities,
@@ -171,14 +171,14 @@ class RKEControlPlaneController:
             raise _Undecided(Wait(reason="Deleting", on=name, missing="is being deleted"))
         return cluster
 
-    async def _decided(self, observed: Observed) -> Decision:
+    async def _decided(self, observed: Observation) -> Decision:
         if len(observed.hosts) <= _FEW_HOSTS:
             return self._decide(observed)
         return await asyncio.to_thread(self._decide, observed)
 
     async def _keep_kubeconfig(
         self, plane: RKEControlPlane, cluster: Cluster, gathered: Gathered, work: DecisionExecutor
-    ) -> kubeconfig.Kept:
+    ) -> kubeconfig.KubeconfigState:
         subject = gathered.observed.cluster
         secrets = self._source.named.secrets
         where = kubeconfig.endpoint(
@@ -193,7 +193,7 @@ class RKEControlPlaneController:
             kept = await kubeconfig.keep(self._client, secrets, plane, where, signing, proxied=self._proxied)
         except (StatusError, Retryable) as error:
             work.errors.append(error)
-            return kubeconfig.Kept()
+            return kubeconfig.KubeconfigState()
         if kept.present and cluster.status.initialization.infrastructure_provisioned:
             self._remote.want(cluster.key)
         if kept.written and self._proxied:  # no other controller watches this Secret
@@ -218,7 +218,7 @@ def _check(plane: RKEControlPlane) -> None:
         raise _Undecided(Wait(reason="InvalidSpec", on=on, missing="; ".join(wrong), then=then))
 
 
-def _next_run(decision: Decision, work: DecisionExecutor, kept: kubeconfig.Kept) -> Outcome:
+def _next_run(decision: Decision, work: DecisionExecutor, kept: kubeconfig.KubeconfigState) -> Outcome:
     looks = [decision.look_again, kept.renew_in, _HELD_SECONDS if work.held else None]
     soon = min((seconds for seconds in looks if seconds is not None), default=None)
     if decision.waits:

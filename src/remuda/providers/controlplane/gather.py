@@ -23,10 +23,17 @@ from remuda.kube.wait import Wait
 from remuda.providers.controlplane import authorities, hosts, identity, installation, references, state
 from remuda.providers.controlplane.authorities import Authorities
 from remuda.providers.controlplane.plan_secrets import Plans
-from remuda.providers.controlplane.planner.observation import Cluster as Subject
-from remuda.providers.controlplane.planner.observation import Host, Observed, Orphan, Pool, Tokens, Tunnel
+from remuda.providers.controlplane.planner.observation import (
+    ClusterFacts,
+    Observation,
+    ObservedHost,
+    Orphan,
+    Pool,
+    Tokens,
+    Tunnel,
+)
 from remuda.providers.controlplane.planner.quorum import QUORUM_LOST
-from remuda.providers.controlplane.referenced_objects import Named
+from remuda.providers.controlplane.referenced_objects import ReferencedObjects
 from remuda.providers.shared import names, secrets
 from remuda.providers.shared.distros import Distro, Version
 from remuda.providers.shared.manager_address import Site
@@ -47,7 +54,7 @@ _NO_TOKENS = Tokens("", "")
 class Gathered(msgspec.Struct, kw_only=True):
     """Objects that were read, for the code that acts on the decision."""
 
-    observed: Observed
+    observed: Observation
     authorities: Authorities
     machines: dict[str, Machine]  # by name
     bootstraps: dict[str, RKEBootstrap]  # by name of their Machine
@@ -65,7 +72,7 @@ class Gatherer:
         self._silence = silence
         self._caches = manager.caches
         self._remote = remote
-        self.named = Named(manager)
+        self.named = ReferencedObjects(manager)
         self.plans = Plans(manager.client)
         self.machines = manager.caches.of(MACHINE)
         self.clusters = manager.caches.of(CLUSTER)
@@ -99,8 +106,8 @@ class Gatherer:
         found = await references.resolve(self.named, plane)
         infrastructure = self._infrastructure(cluster)
         pause = paused(cluster, plane.metadata)
-        observed = Observed(
-            cluster=Subject(
+        observed = Observation(
+            cluster=ClusterFacts(
                 name=cluster.metadata.name,
                 namespace=cluster.metadata.namespace,
                 uid=cluster.metadata.uid,
@@ -153,7 +160,7 @@ class Gatherer:
         node: Node | None,
         distro: Distro,
         problems: list[Wait],
-    ) -> Host:
+    ) -> ObservedHost:
         name = machine.metadata.name
         try:
             return hosts.host(machine, bootstraps.get(name), plans.get(name), node, distro)
@@ -161,7 +168,7 @@ class Gatherer:
             problems.append(Wait(reason="BadAnnotation", on=f"Machine {machine.key}", missing=str(error)))
             return hosts.host(machine, bootstraps.get(name), plans.get(name), node, distro, notes=False)
 
-    def _with_silence(self, plane: RKEControlPlane, host: Host) -> Host:
+    def _with_silence(self, plane: RKEControlPlane, host: ObservedHost) -> ObservedHost:
         since = self._silence(identity.id_of(plane), host.name) if self._silence is not None else None
         return host if since is None else msgspec.structs.replace(host, silent_since=since)
 

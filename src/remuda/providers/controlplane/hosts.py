@@ -18,7 +18,15 @@ from remuda.kube.core import Secret
 from remuda.kube.objects import Condition
 from remuda.kube.wait import Wait
 from remuda.providers.controlplane import plan_secrets
-from remuda.providers.controlplane.planner.observation import Drain, Host, Node, Orphan, Pool, Report, Roles
+from remuda.providers.controlplane.planner.observation import (
+    Drain,
+    ObservedHost,
+    ObservedNode,
+    Orphan,
+    PlanReport,
+    Pool,
+    Roles,
+)
 from remuda.providers.shared import names
 from remuda.providers.shared.distros import Distro
 from remuda.providers.shared.types.bootstrap import AGENT_CONNECTED, RKE_BOOTSTRAP, RKEBootstrap
@@ -72,12 +80,12 @@ def host(
     distro: Distro,
     *,
     notes: bool = True,
-) -> Host:
+) -> ObservedHost:
     """`notes`: read what is noted on what its Node is to have. Raises BadNote."""
     metadata, status = machine.metadata, machine.status
     said = {**(bootstrap.metadata.annotations if bootstrap is not None else {}), **metadata.annotations}
     seen = bootstrap.status.conditions if bootstrap is not None else ()
-    return Host(
+    return ObservedHost(
         name=metadata.name,
         namespace=metadata.namespace,
         uid=metadata.uid,
@@ -102,7 +110,7 @@ def host(
         held=HOOK in metadata.annotations,
         force_remove=any(said.get(name) == _TRUE for name in FORCE_REMOVE),
         unsettled_since=_unsettled_since(machine),
-        report=plan_secrets.report(plan) if plan is not None else Report(),
+        report=plan_secrets.report(plan) if plan is not None else PlanReport(),
         drain=plan_secrets.drain(plan) if plan is not None else Drain(),
         node=_node(node, distro) if node is not None else None,
         waits=_waits(machine),
@@ -171,11 +179,11 @@ def _waits(machine: Machine) -> list[Wait]:
     return found
 
 
-def _node(node: WorkloadNode, distro: Distro) -> Node:
+def _node(node: WorkloadNode, distro: Distro) -> ObservedNode:
     voter = node.condition(ETCD_IS_VOTER)
     said = node.metadata.annotations
     left = f"{distro.etcd_annotation}/removed-node-name"
-    return Node(
+    return ObservedNode(
         name=node.metadata.name,
         ready=node.ready,
         kubelet_version=str(node.status.node_info.get("kubeletVersion", "")),

@@ -27,7 +27,7 @@ from remuda.kube.client import Client
 from remuda.kube.core import SECRETS
 from remuda.kube.objects import Key, Object, ObjectMeta
 from remuda.providers.controlplane.authorities import CERTIFICATE
-from remuda.providers.controlplane.planner.observation import Host
+from remuda.providers.controlplane.planner.observation import ObservedHost
 from remuda.providers.shared import names
 from remuda.providers.shared.secrets import create_owned, owned_secret
 from remuda.providers.shared.types.controlplane import RKEControlPlane
@@ -43,7 +43,7 @@ AUTHORITY = "remuda.dev/authority"
 RENEW_AT = "remuda.dev/renew-at"
 
 
-class Kept(msgspec.Struct, frozen=True):
+class KubeconfigState(msgspec.Struct, frozen=True):
     """State of the kubeconfig Secret after a reconcile."""
 
     present: bool = False
@@ -65,18 +65,18 @@ async def keep(
     signing: Mapping[str, bytes],
     *,
     proxied: bool = False,
-) -> Kept:
+) -> KubeconfigState:
     cluster = plane.spec.cluster_name
     key = Key(plane.metadata.namespace, secret_name(plane, proxied=proxied))
     seen = secrets.get(*key)
     # A user may supply this Secret: an existing kubeconfig of another owner is never overwritten.
     if seen is not None and not is_ours(seen.metadata, plane):
-        return Kept(present=True, foreign=True)
+        return KubeconfigState(present=True, foreign=True)
     if endpoint is None or not signing:
-        return Kept(present=seen is not None)
+        return KubeconfigState(present=seen is not None)
     notes = {SERVER: str(endpoint), AUTHORITY: hashlib.sha256(signing[CERTIFICATE]).hexdigest()[:16]}
     if seen is not None and (left := _seconds_good(seen.metadata.annotations, notes)) > 0:
-        return Kept(present=True, renew_in=left)
+        return KubeconfigState(present=True, renew_in=left)
     config = make_kubeconfig(cluster, endpoint.host, endpoint.port, dict(signing))
     value = yaml.safe_dump(config, sort_keys=False).encode()
     renew_at = _renew_at(base64.b64decode(config["users"][0]["user"]["client-certificate-data"]))
@@ -84,7 +84,7 @@ async def keep(
     wanted = owned_secret(plane, key.name, {capi_names.KUBECONFIG_KEY: value}, annotations=notes)
     if seen is None:
         if not await create_owned(client, plane, wanted, CREATE):
-            return Kept(present=True, renew_in=1.0)  # another writer was faster; the watch brings its Secret
+            return KubeconfigState(present=True, renew_in=1.0)  # another writer was faster; the watch brings its Secret
     else:
         version = seen.metadata.resource_version
         async with RENEW:
@@ -93,7 +93,7 @@ async def keep(
                 *key,
                 {"metadata": {"annotations": notes, "resourceVersion": version}, "data": wanted["data"]},
             )
-    return Kept(present=True, renew_in=renew_at - clock.time(), written=True)
+    return KubeconfigState(present=True, renew_in=renew_at - clock.time(), written=True)
 
 
 def present_server(secrets: Informer[Object], plane: RKEControlPlane, *, proxied: bool = False) -> str:
@@ -124,7 +124,7 @@ def _renew_at(certificate: bytes) -> float:
 
 
 def endpoint(
-    standing: Endpoint | None, told: Endpoint | None, serving: Sequence[Host], port: int, present: str
+    standing: Endpoint | None, told: Endpoint | None, serving: Sequence[ObservedHost], port: int, present: str
 ) -> Endpoint | None:
     """Return the endpoint of the API: the one in front of the servers; else the server that was used last or that the
     infrastructure names, as long as it serves; else any server that does."""
@@ -137,6 +137,6 @@ def endpoint(
     return kept or (candidates[0] if candidates else None)
 
 
-def address(host: Host) -> str:
+def address(host: ObservedHost) -> str:
     """Return the address by which clients outside the cluster reach the host; empty if it has none."""
     return next(iter((*host.external_addresses, *host.internal_addresses)), "")

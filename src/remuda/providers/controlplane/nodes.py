@@ -42,7 +42,7 @@ FORGET = step("rkecontrolplane.forget-node", "deletes a Node that is not ready a
 _PAGE = 100
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class DesiredNodeMetadata(msgspec.Struct, frozen=True):
     labels: Mapping[str, str]
     taints: Sequence[Json]
 
@@ -65,18 +65,20 @@ _decode_plan = msgspec.json.Decoder(_Plan).decode
 _decode_config = msgspec.json.Decoder(_Config).decode
 
 
-def wanted(plan: bytes) -> Wanted | None:
+def wanted(plan: bytes) -> DesiredNodeMetadata | None:
     """Return the labels and taints in a plan's config file; None if it has no such file, as in the plan of a leaving
     host."""
     for file in _decode_plan(plan).files:
         if file.path.endswith(_CONFIG):
             config = _decode_config(base64.b64decode(file.content))
             labels = (label.partition("=") for label in config.labels)
-            return Wanted({key: value for key, _, value in labels}, [_taint(text) for text in config.taints])
+            return DesiredNodeMetadata(
+                {key: value for key, _, value in labels}, [_taint(text) for text in config.taints]
+            )
     return None
 
 
-def patch_for(node: Json, wanted: Wanted) -> Json:
+def patch_for(node: Json, wanted: DesiredNodeMetadata) -> Json:
     """A merge patch; empty when the Node is as it should be."""
     metadata = node["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}

@@ -22,7 +22,7 @@ from remuda.kube import clock
 from remuda.kube.client import Client
 from remuda.kube.core import SECRET, SECRETS, Secret
 from remuda.kube.errors import NotFound
-from remuda.providers.controlplane.planner.observation import Drain, Member, PlanState, Report, UnitStatus
+from remuda.providers.controlplane.planner.observation import Drain, EtcdMember, PlanReport, PlanState, UnitStatus
 from remuda.providers.shared.secrets import APPLIED_PLAN, digest
 from remuda.runtime.steps import Step, step
 
@@ -64,11 +64,11 @@ REQUEST_UNCORDON = step("rkecontrolplane.request-uncordon", "requests the uncord
 _OUTDATED = (rules.PROBES, rules.FAILURES, rules.FAILED_CHECKSUM, rules.FAILED_OUTPUT, rules.FAILED_MESSAGE)
 
 
-def report(secret: Secret) -> Report:
+def report(secret: Secret) -> PlanReport:
     """Parse a complete plan Secret (`plans.Plans.whole`) into a report."""
     data = secret.data
     plan, outputs = data.get(rules.PLAN, b""), _outputs(data)
-    found = Report(
+    found = PlanReport(
         secret=secret.metadata.name,
         plan=plan,
         delivered=_time(secret.metadata.annotations.get(PLAN_LAST_UPDATED, "")),
@@ -174,12 +174,12 @@ def _unit(outputs: _Outputs) -> UnitStatus | None:
     return UnitStatus(said.state, "".join(sign if sign.isprintable() else " " for sign in error).strip())
 
 
-def _members(outputs: _Outputs) -> Sequence[Member] | None:
+def _members(outputs: _Outputs) -> Sequence[EtcdMember] | None:
     try:
         said = msgspec.json.decode(_stdout(outputs.etcd_members), type=_MembersOutput)
         if len(said.members) > _MOST_MEMBERS:
             return None
-        return tuple(msgspec.json.decode(one, type=Member) for one in said.members)
+        return tuple(msgspec.json.decode(one, type=EtcdMember) for one in said.members)
     except (ValueError, RecursionError):  # of base64 and of msgspec
         return None
 

@@ -27,7 +27,7 @@ CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps", Object)
 _KEPT = 256
 
 
-class Held(msgspec.Struct, frozen=True):
+class ReferencedObject(msgspec.Struct, frozen=True):
     """A referenced object with its contents."""
 
     kind: str
@@ -44,7 +44,7 @@ class Held(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.key}"
 
 
-class Named:
+class ReferencedObjects:
     def __init__(self, manager: Manager) -> None:
         self._client: Client = manager.client
         caches = manager.caches
@@ -55,15 +55,15 @@ class Named:
         self.config_maps: Informer[Object] = caches.of(
             CONFIG_MAP, label_selector=f"!{names.MACHINE_FAILURES}", metadata_only=True, transform=_head
         )
-        self._read: OrderedDict[tuple[str, Key], tuple[str, Held]] = OrderedDict()
+        self._read: OrderedDict[tuple[str, Key], tuple[str, ReferencedObject]] = OrderedDict()
 
-    async def secret(self, key: Key) -> Held | None:
+    async def secret(self, key: Key) -> ReferencedObject | None:
         return await self._get(SECRET, self.secrets, key)
 
-    async def config_map(self, key: Key) -> Held | None:
+    async def config_map(self, key: Key) -> ReferencedObject | None:
         return await self._get(CONFIG_MAP, self.config_maps, key)
 
-    async def _get(self, kind: Kind[Object], informer: Informer[Object], key: Key) -> Held | None:
+    async def _get(self, kind: Kind[Object], informer: Informer[Object], key: Key) -> ReferencedObject | None:
         """Read an object, even if the informer does not see it: its namespace or label may not be watched."""
         seen = informer.get(*key)
         place = (kind.name, key)
@@ -91,13 +91,15 @@ class _Raw(Object):
 _RAW = Kind("v1", "", "", _Raw)
 
 
-def held(kind: str, value: bytes) -> Held:
+def held(kind: str, value: bytes) -> ReferencedObject:
     raw = _RAW.decode(value)
     version = raw.metadata.resource_version
     if kind == CONFIG_MAP.name:
         plain = {name: text.encode() for name, text in raw.data.items()}
-        return Held(kind, raw.key, "", raw.metadata.annotations, {**plain, **_decoded(raw.binary_data)}, version)
-    return Held(kind, raw.key, raw.type, raw.metadata.annotations, _decoded(raw.data), version)
+        return ReferencedObject(
+            kind, raw.key, "", raw.metadata.annotations, {**plain, **_decoded(raw.binary_data)}, version
+        )
+    return ReferencedObject(kind, raw.key, raw.type, raw.metadata.annotations, _decoded(raw.data), version)
 
 
 def _decoded(values: Mapping[str, str]) -> dict[str, bytes]:

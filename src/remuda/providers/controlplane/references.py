@@ -27,9 +27,9 @@ from remuda.kube.selectors import SelectorError
 from remuda.kube.wait import Wait
 from remuda.providers import ProviderError
 from remuda.providers.controlplane.planner.observation import ExtraFile, ExtraFiles, RegistryAccess, S3Access
-from remuda.providers.controlplane.referenced_objects import CONFIG_MAP, Held, Named
+from remuda.providers.controlplane.referenced_objects import CONFIG_MAP, ReferencedObject, ReferencedObjects
 from remuda.providers.shared import author, credentials
-from remuda.providers.shared.author import Use
+from remuda.providers.shared.author import CredentialUse
 from remuda.providers.shared.credentials import BadReference
 from remuda.providers.shared.types.configuration import (
     S3,
@@ -54,7 +54,7 @@ _TLS = "kubernetes.io/tls"
 _DOCKER_KEY = ".dockerconfigjson"
 
 
-def references(spec: ClusterConfiguration, namespace: str, path: str) -> Iterator[Use]:
+def references(spec: ClusterConfiguration, namespace: str, path: str) -> Iterator[CredentialUse]:
     for host, config in spec.registries.configs.items() if spec.registries is not None else ():
         at = f"{path}.registries.configs[{host}]"
         for name, field in (
@@ -106,11 +106,11 @@ def added(
     return [one.access for one in references(after, namespace, path) if one.identity not in known]
 
 
-def _get(resource: str, key: Key, field: str, used_for: str = "") -> Use:
+def _get(resource: str, key: Key, field: str, used_for: str = "") -> CredentialUse:
     access = RequiredAccess(
         verb="get", group="", resource=resource, namespace=key.namespace, name=key.name, field=field
     )
-    return Use(access, used_for)
+    return CredentialUse(access, used_for)
 
 
 # ---- resolution ---------------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ class _Problem(ProviderError):
         self.wait = Wait(reason="MissingInput", on=on, missing=missing, then=then)
 
 
-async def resolve(named: Named, plane: RKEControlPlane) -> Resolved:
+async def resolve(named: ReferencedObjects, plane: RKEControlPlane) -> Resolved:
     found = Resolved()
     spec, namespace = plane.spec, plane.metadata.namespace
     if spec.registries is not None:
@@ -170,7 +170,7 @@ def place(kind: str, key: Key) -> str:
     return f"{kind} {key}"
 
 
-async def _required(named: Named, kind: str, key: Key, what: str) -> Held:
+async def _required(named: ReferencedObjects, kind: str, key: Key, what: str) -> ReferencedObject:
     held = await (named.secret(key) if kind == "Secret" else named.config_map(key))
     if held is None:
         raise _Problem(f"{kind} {key}", f"does not exist, but {what} names it", "create it; plans change then")
@@ -180,7 +180,7 @@ async def _required(named: Named, kind: str, key: Key, what: str) -> Held:
 # ---- registries --------------------------------------------------------------------------------------------------
 
 
-async def _registry(named: Named, namespace: str, host: str, config: RegistryConfig) -> RegistryAccess:
+async def _registry(named: ReferencedObjects, namespace: str, host: str, config: RegistryConfig) -> RegistryAccess:
     access = RegistryAccess(authority=_authority(host, config.ca_bundle))
     if config.auth_config_secret_name:
         what = f"registries.configs[{host}].authConfigSecretName"
@@ -205,7 +205,7 @@ def _authority(host: str, bundle: str) -> str:
         raise _Problem("RKEControlPlane", f"registries.configs[{host}].caBundle is not base64 of PEM") from None
 
 
-def _with_login(access: RegistryAccess, held: Held, host: str) -> RegistryAccess:
+def _with_login(access: RegistryAccess, held: ReferencedObject, host: str) -> RegistryAccess:
     if held.type == _BASIC:
         return msgspec.structs.replace(access, username=_text(held, "username"), password=_text(held, "password"))
     if held.type == _AUTH_CONFIG:
@@ -233,7 +233,7 @@ class _DockerConfig(msgspec.Struct):
     auths: dict[str, _DockerLogin] = {}
 
 
-def _from_docker(access: RegistryAccess, held: Held, host: str) -> RegistryAccess:
+def _from_docker(access: RegistryAccess, held: ReferencedObject, host: str) -> RegistryAccess:
     try:
         logins = msgspec.json.decode(held.data.get(_DOCKER_KEY, b""), type=_DockerConfig).auths
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -259,7 +259,9 @@ def _bare(host: str) -> str:
 # ---- files -------------------------------------------------------------------------------------------------------
 
 
-async def _files(named: Named, plane: RKEControlPlane, entry: SelectorFiles, problems: list[Wait]) -> ExtraFiles:
+async def _files(
+    named: ReferencedObjects, plane: RKEControlPlane, entry: SelectorFiles, problems: list[Wait]
+) -> ExtraFiles:
     files: list[ExtraFile] = []
     selector = None
     try:
@@ -277,7 +279,9 @@ async def _files(named: Named, plane: RKEControlPlane, entry: SelectorFiles, pro
     return ExtraFiles(selector, files)
 
 
-async def _files_of(named: Named, plane: RKEControlPlane, kind: str, source: FileSourceObject) -> list[ExtraFile]:
+async def _files_of(
+    named: ReferencedObjects, plane: RKEControlPlane, kind: str, source: FileSourceObject
+) -> list[ExtraFile]:
     held = await _required(named, kind, Key(plane.metadata.namespace, source.name), "machineSelectorFiles")
     _authorized(held, AUTHORIZED_FILES, plane)
     files = []
@@ -294,7 +298,7 @@ async def _files_of(named: Named, plane: RKEControlPlane, kind: str, source: Fil
     return files
 
 
-def _authorized(held: Held, annotation: str, plane: RKEControlPlane) -> None:
+def _authorized(held: ReferencedObject, annotation: str, plane: RKEControlPlane) -> None:
     # As in Rancher, the owner of an object decides which clusters may have its contents on their nodes.
     allowed = {name.strip() for name in held.annotations.get(annotation, "").split(",")}
     if not allowed & {plane.metadata.name, plane.spec.cluster_name}:
@@ -307,7 +311,7 @@ def _authorized(held: Held, annotation: str, plane: RKEControlPlane) -> None:
 # ---- config values -----------------------------------------------------------------------------------------------
 
 
-async def _config_value(named: Named, plane: RKEControlPlane, value: str) -> str:
+async def _config_value(named: ReferencedObjects, plane: RKEControlPlane, value: str) -> str:
     key = config_value_key(value)
     if key is None:
         raise _Problem(f"RKEControlPlane {plane.key}", f"{value} is not secret://namespace:name")
@@ -327,7 +331,7 @@ async def _config_value(named: Named, plane: RKEControlPlane, value: str) -> str
 # ---- snapshots ---------------------------------------------------------------------------------------------------
 
 
-async def _s3(named: Named, namespace: str, s3: S3) -> S3Access | None:
+async def _s3(named: ReferencedObjects, namespace: str, s3: S3) -> S3Access | None:
     if not any((s3.bucket, s3.endpoint, s3.folder, s3.cloud_credential_name, s3.region)):
         return None
     if not s3.cloud_credential_name:
@@ -356,7 +360,7 @@ def _with_defaults(s3: S3, known: Mapping[str, str]) -> S3:
     )
 
 
-def _text(held: Held, key: str) -> str:
+def _text(held: ReferencedObject, key: str) -> str:
     try:
         return held.data.get(key, b"").decode()
     except (UnicodeDecodeError, binascii.Error):

@@ -14,7 +14,7 @@ from remuda.kube.core import SECRETS
 from remuda.kube.objects import Key
 from remuda.kube.wait import Wait
 from remuda.providers.controlplane.planner.observation import Tokens
-from remuda.providers.controlplane.referenced_objects import Held, Named
+from remuda.providers.controlplane.referenced_objects import ReferencedObject, ReferencedObjects
 from remuda.providers.shared import names
 from remuda.providers.shared.secrets import create_owned, encoded, owned_secret
 from remuda.providers.shared.types.controlplane import RKEControlPlane
@@ -32,7 +32,7 @@ def secret_name(cluster: str) -> str:
     return names.join(cluster, "rke", "state")
 
 
-async def tokens(client: Client, named: Named, plane: RKEControlPlane, *, delivered: bool) -> Tokens | Wait:
+async def tokens(client: Client, named: ReferencedObjects, plane: RKEControlPlane, *, delivered: bool) -> Tokens | Wait:
     """`delivered`: some host has a plan, with tokens in it."""
     key = Key(plane.metadata.namespace, secret_name(plane.spec.cluster_name))
     held = await named.secret(key)
@@ -50,7 +50,7 @@ async def tokens(client: Client, named: Named, plane: RKEControlPlane, *, delive
     return _read(await _with_key(client, named, held))
 
 
-async def _with_key(client: Client, named: Named, held: Held) -> Held:
+async def _with_key(client: Client, named: ReferencedObjects, held: ReferencedObject) -> ReferencedObject:
     """Add the tunnel key to the Secret. If another writer adds one at the same time, one key wins and both read it."""
     added = encoded({TUNNEL: secrets.token_hex(32).encode()})
     async with ADD_KEY:
@@ -61,7 +61,7 @@ async def _with_key(client: Client, named: Named, held: Held) -> Held:
     return found
 
 
-def _read(held: Held) -> Tokens | Wait:
+def _read(held: ReferencedObject) -> Tokens | Wait:
     server, agent = held.data.get(SERVER, b"").decode().strip(), held.data.get(AGENT, b"").decode().strip()
     if not server or not agent:
         return _lost(held.key, f"lacks {SERVER} or {AGENT}")

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from remuda.capi import health
-from remuda.capi.health import Evidence, Verdict
+from remuda.capi.health import Evidence, HealthVerdict
 from remuda.capi.types import Machine
 from remuda.kube import conditions
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, condition
@@ -22,7 +22,7 @@ from remuda.providers.controlplane.authorities import Authorities
 from remuda.providers.controlplane.planner import membership, progress
 from remuda.providers.controlplane.planner.decision import Decision, HostStatus
 from remuda.providers.controlplane.planner.membership import Membership
-from remuda.providers.controlplane.planner.observation import Host, Observed
+from remuda.providers.controlplane.planner.observation import Observation, ObservedHost
 from remuda.providers.controlplane.planner.quorum import QUORUM_LOST
 from remuda.providers.shared.distros import BadVersion, Version, parse_version
 from remuda.providers.shared.names import STALLED
@@ -51,10 +51,10 @@ NEEDS_PERSON = frozenset({"EtcdLost", "InvalidSpec", health.MACHINE_FAILED, QUOR
 _UNTIL_NOW = (AVAILABLE, PROVISIONED, BOOTSTRAPPED, STABLE)  # kept as they were where nothing could be decided
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class ControlPlaneStatusInputs(msgspec.Struct, frozen=True, kw_only=True):
     """One run: what it is derived from."""
 
-    observed: Observed
+    observed: Observation
     decision: Decision
     authorities: Authorities
     connection: Connection = Connection()
@@ -65,17 +65,17 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""  # what went wrong with an act
 
 
-class Report(msgspec.Struct, frozen=True):
+class ControlPlaneReport(msgspec.Struct, frozen=True):
     conditions: Sequence[Condition]
     look_again: float | None = None  # in so many seconds time alone changes the answer
 
 
-def derive(seen: Judged) -> Report:
+def derive(seen: ControlPlaneStatusInputs) -> ControlPlaneReport:
     observed, decision = seen.observed, seen.decision
     available = _available(seen)
     alive = _alive(seen, available)
     ready = _ready(seen, alive)
-    return Report(
+    return ControlPlaneReport(
         [
             available,
             *_scaling(observed),
@@ -118,7 +118,7 @@ def undecided(present: Sequence[Condition], wait: Wait) -> list[Condition]:
     return [*waiting, *first, *(one for one in moving if one.type not in known)]
 
 
-def _available(seen: Judged) -> Condition:
+def _available(seen: ControlPlaneStatusInputs) -> Condition:
     """Return whether the API is served, by the reports of servers and by probes from here."""
     observed, decision = seen.observed, seen.decision
     if not (observed.initialized or decision.initialized):
@@ -135,7 +135,7 @@ def _available(seen: Judged) -> Condition:
     return condition(AVAILABLE, found.status, found.reason or AVAILABLE, found.message)
 
 
-def _alive(seen: Judged, available: Condition) -> Verdict:
+def _alive(seen: ControlPlaneStatusInputs, available: Condition) -> HealthVerdict:
     observed = seen.observed
     return health.judge(
         Evidence(
@@ -149,7 +149,7 @@ def _alive(seen: Judged, available: Condition) -> Verdict:
     )
 
 
-def serving(observed: Observed) -> list[Host]:
+def serving(observed: Observation) -> list[ObservedHost]:
     """Return the hosts whose API server answers its probe, those that stay first. A host that has died reports nothing
     new, and its last report says that it is healthy: the other etcd members' report that it is down counts more. An API
     server that outlives its unit still serves while the unit restarts."""
@@ -163,12 +163,12 @@ def serving(observed: Observed) -> list[Host]:
     return sorted((one for one in found if not _is_down(members, one)), key=lambda host: host.deleting)
 
 
-def _is_down(members: Membership, host: Host) -> bool:
+def _is_down(members: Membership, host: ObservedHost) -> bool:
     member = members.of(host)
     return member is not None and members.is_down(member)
 
 
-def _scaling(observed: Observed) -> list[Condition]:
+def _scaling(observed: Observation) -> list[Condition]:
     wanted = sum(pool.replicas for pool in observed.pools if pool.roles.server)
     pooled = [host for host in observed.hosts if host.roles.server and host.pool]
     staying = [host for host in pooled if not host.deleting]
@@ -188,7 +188,7 @@ def _scaling(observed: Observed) -> list[Condition]:
     ]
 
 
-def _rolling_out(observed: Observed, decision: Decision) -> Condition:
+def _rolling_out(observed: Observation, decision: Decision) -> Condition:
     behind = [
         host.name
         for host in observed.hosts
@@ -199,7 +199,7 @@ def _rolling_out(observed: Observed, decision: Decision) -> Condition:
     return condition(ROLLING_OUT, True, ROLLING_OUT, f"not up to date yet: {', '.join(behind)}")
 
 
-def _ready(seen: Judged, alive: Verdict) -> Condition:
+def _ready(seen: ControlPlaneStatusInputs, alive: HealthVerdict) -> Condition:
     """Alive, and as declared. The one condition that has all waits: others have the first of them."""
     decision = seen.decision
     if alive.stands and (alive.status == FALSE or not decision.waits):
@@ -217,7 +217,7 @@ def _lines(*lines: str) -> str:
     return "\n".join(filter(None, lines))
 
 
-def _missing_machines(seen: Judged) -> list[Wait]:
+def _missing_machines(seen: ControlPlaneStatusInputs) -> list[Wait]:
     """Machines that pools ask for, and Nodes of those that are there."""
     observed, found = seen.observed, []
     for pool in observed.pools:
@@ -239,7 +239,7 @@ def _reconciled(decision: Decision) -> Condition:
     return condition(RECONCILED, UNKNOWN, decision.waits[0].reason, brief(decision.waits))
 
 
-def _certificates(seen: Judged) -> Condition:
+def _certificates(seen: ControlPlaneStatusInputs) -> Condition:
     found = seen.authorities
     if found.problems:
         return condition(CERTIFICATES_AVAILABLE, False, found.problems[0].reason, _message_of(found.problems))
@@ -273,11 +273,11 @@ def _message_of(waits: Sequence[Wait]) -> str:
     return "\n".join(shown)
 
 
-def _status_of(decision: Decision, host: Host) -> HostStatus:
+def _status_of(decision: Decision, host: ObservedHost) -> HostStatus:
     return decision.hosts.get(host.name) or HostStatus(phase="waiting")
 
 
-def counts(seen: Judged) -> dict[str, Any]:
+def counts(seen: ControlPlaneStatusInputs) -> dict[str, Any]:
     """Return how many Machines the control plane has and what they run, by the fields of Cluster API's contract. What
     nobody can say now is left out: what was said of it stands."""
     servers = {host.name: host for host in seen.observed.hosts if host.roles.control_plane}
@@ -295,7 +295,7 @@ def counts(seen: Judged) -> dict[str, Any]:
     return found
 
 
-def _versions(hosts: Iterable[Host]) -> list[Version]:
+def _versions(hosts: Iterable[ObservedHost]) -> list[Version]:
     """Return what their nodes run, as far as that is known."""
     found: list[Version] = []
     for host in hosts:
@@ -310,7 +310,7 @@ def _versions(hosts: Iterable[Host]) -> list[Version]:
 # ---- of a Machine ------------------------------------------------------------------------------------------------
 
 
-def of_machine(host: Host, status: HostStatus) -> list[Condition]:
+def of_machine(host: ObservedHost, status: HostStatus) -> list[Condition]:
     """Nothing before there is a server: until then its infrastructure tells all there is."""
     if not host.infrastructure_ready:
         return []

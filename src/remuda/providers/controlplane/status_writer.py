@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from remuda.capi.pause import paused
 from remuda.capi.types import MACHINE, Cluster, Machine
-from remuda.capi.write_rate import Pace, matters
+from remuda.capi.write_rate import WriteRate, matters
 from remuda.kube import conditions
 from remuda.kube.conditions import UNKNOWN, condition
 from remuda.kube.objects import Condition, Key
@@ -37,7 +37,7 @@ _WRITTEN_AT_ONCE = (AVAILABLE, READY, STABLE, HELD, "Paused")
 
 
 class Publisher:
-    def __init__(self, manager: Manager, machines: Informer[Machine], pace: Pace, machine_pace: Pace) -> None:
+    def __init__(self, manager: Manager, machines: Informer[Machine], pace: WriteRate, machine_pace: WriteRate) -> None:
         self._client = manager.client
         self._events = manager.events
         self._machines = machines
@@ -47,7 +47,9 @@ class Publisher:
     def forget(self, key: Key) -> None:
         self._pace.forget(key)
 
-    async def publish(self, value: bytes, cluster: Cluster, gathered: Gathered, judged: status.Judged) -> Outcome:
+    async def publish(
+        self, value: bytes, cluster: Cluster, gathered: Gathered, judged: status.ControlPlaneStatusInputs
+    ) -> Outcome:
         outcomes = []
         for host in judged.observed.hosts:
             reported = judged.decision.hosts.get(host.name) or HostStatus(phase="waiting")
@@ -59,7 +61,7 @@ class Publisher:
 
     # ---- the control plane
 
-    async def _publish(self, value: bytes, cluster: Cluster, judged: status.Judged) -> Outcome:
+    async def _publish(self, value: bytes, cluster: Cluster, judged: status.ControlPlaneStatusInputs) -> Outcome:
         plane, draft = RKE_CONTROL_PLANE.decode(value), Draft(RKE_CONTROL_PLANE.target, value)
         report = status.derive(judged)
         news = [paused(cluster, plane.metadata), *report.conditions]

@@ -20,7 +20,7 @@ from remuda.kube.conditions import condition
 from remuda.kube.objects import Key
 from remuda.providers.infrastructure import endpoint, work
 from remuda.providers.infrastructure.endpoint import BEFORE
-from remuda.providers.infrastructure.scope import Scope, cluster_name
+from remuda.providers.infrastructure.scope import InfrastructureScope, cluster_name
 from remuda.providers.shared.jobs import manifests
 from remuda.providers.shared.jobs.job_context import JobContext
 from remuda.providers.shared.jobs.settings import MachineSettings
@@ -61,7 +61,7 @@ class RKEClusterController:
         value = self._objects.raw(*key)
         if value is None:
             return DONE
-        scope = Scope(self._context, value)
+        scope = InfrastructureScope(self._context, value)
         metadata = scope.obj.metadata
         if capi_names.EXTERNALLY_MANAGED in metadata.annotations:
             return DONE
@@ -79,7 +79,7 @@ class RKEClusterController:
         await self._move_copy(scope)
         return outcome
 
-    async def _advance(self, scope: Scope) -> Outcome:
+    async def _advance(self, scope: InfrastructureScope) -> Outcome:
         if scope.cluster is None:
             why = "waiting for an owner: the Cluster that names this object in spec.infrastructureRef"
             self._ready(scope, False, "WaitingForCluster", why)
@@ -95,11 +95,11 @@ class RKEClusterController:
             scope.draft.set_annotation(BEFORE, str(before) if before is not None else None)
         return DONE
 
-    def _ready(self, scope: Scope, value: bool, reason: str, message: str = "") -> None:
+    def _ready(self, scope: InfrastructureScope, value: bool, reason: str, message: str = "") -> None:
         news = condition(READY, value, reason, message)
         conditions.put(scope.draft.status, [news], generation=scope.obj.metadata.generation)
 
-    async def _move_copy(self, scope: Scope) -> None:
+    async def _move_copy(self, scope: InfrastructureScope) -> None:
         """Update the Cluster's copy of the endpoint, which Cluster API never does: see `endpoint`."""
         cluster, said = scope.cluster, scope.obj.spec.control_plane_endpoint
         if cluster is None or said is None or not endpoint.outdated(scope.obj, cluster):

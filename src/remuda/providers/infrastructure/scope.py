@@ -19,7 +19,7 @@ from remuda.providers.shared.drivers.spi import ClusterOrder
 from remuda.providers.shared.jobs import job_spec
 from remuda.providers.shared.jobs.job_context import JobContext
 from remuda.providers.shared.jobs.job_start import JobInputs, check_author, credential_fields, protect_credential
-from remuda.providers.shared.jobs.manifests import Place
+from remuda.providers.shared.jobs.manifests import JobOwner
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER, Infrastructure, InfrastructureStatus, RKECluster
 from remuda.runtime.draft import Draft, save
@@ -34,7 +34,7 @@ def cluster_name(obj: RKECluster) -> str:
     return owner.name if owner is not None else obj.metadata.labels.get(capi_names.CLUSTER_NAME, "")
 
 
-class Scope:
+class InfrastructureScope:
     def __init__(self, context: JobContext, value: bytes) -> None:
         self.context = context
         self.load(value)
@@ -61,8 +61,8 @@ class Scope:
         return members(self.context.manager.caches, MACHINE, Key(self.obj.metadata.namespace, self.cluster_name))
 
     @property
-    def place(self) -> Place:
-        return Place(RKE_CLUSTER, self.obj.metadata, self.cluster_name or self.obj.metadata.name, "cluster")
+    def place(self) -> JobOwner:
+        return JobOwner(RKE_CLUSTER, self.obj.metadata, self.cluster_name or self.obj.metadata.name, "cluster")
 
     @property
     def job(self) -> Job | None:

@@ -15,10 +15,10 @@ from remuda.kube import clock
 from remuda.kube.errors import Forbidden
 from remuda.kube.wait import Wait
 from remuda.providers.infrastructure import status
-from remuda.providers.infrastructure.scope import Scope, digest
+from remuda.providers.infrastructure.scope import InfrastructureScope, digest
 from remuda.providers.shared import drivers, names
 from remuda.providers.shared.jobs import budget, cluster_job, job_spec, job_start, manifests, results
-from remuda.providers.shared.jobs.budget import RETRY, Attempts
+from remuda.providers.shared.jobs.budget import RETRY, FailedAttempts
 from remuda.providers.shared.jobs.cluster_job import ClusterState
 from remuda.providers.shared.jobs.job_start import Missing
 from remuda.providers.shared.jobs.results import Result
@@ -37,7 +37,7 @@ FINALIZER = "remuda.dev/cluster-infrastructure"
 _LOOK_AGAIN_SECONDS = 15.0
 
 
-async def ensure(scope: Scope) -> Outcome:
+async def ensure(scope: InfrastructureScope) -> Outcome:
     if held := await _held(scope):
         return status.waits(scope.draft.status, held)
     job = scope.job
@@ -66,7 +66,7 @@ async def ensure(scope: Scope) -> Outcome:
     return await _start(scope, retry)
 
 
-async def _held(scope: Scope) -> Wait | None:
+async def _held(scope: InfrastructureScope) -> Wait | None:
     """Return a Wait for an order that admission should have denied or that cannot be carried out."""
     made_by, wanted = scope.known.driver, scope.obj.spec.infrastructure
     if wanted is None or made_by not in ("", wanted.driver):
@@ -90,9 +90,9 @@ async def _held(scope: Scope) -> Wait | None:
     return None
 
 
-def _rest(scope: Scope) -> Outcome | None:
+def _rest(scope: InfrastructureScope) -> Outcome | None:
     known, rules = scope.known, scope.context.settings.rules
-    done = Attempts(
+    done = FailedAttempts(
         failures=known.failures,
         last_failure=clock.parse(known.last_failure_time) if known.last_failure_time else 0.0,
         hopeless=known.hopeless,
@@ -104,7 +104,7 @@ def _rest(scope: Scope) -> Outcome | None:
     return Blocked("BackingOff", str(scope), known.failure_message, left) if left > 0 else None
 
 
-async def _start(scope: Scope, retry: str) -> Outcome:
+async def _start(scope: InfrastructureScope, retry: str) -> Outcome:
     try:
         if not scope.known.applied:  # a balancer that is there follows its backends, whoever has which rights
             await scope.check_author()
@@ -130,7 +130,7 @@ async def _start(scope: Scope, retry: str) -> Outcome:
     )
 
 
-async def _ended(scope: Scope, job: Job) -> None:
+async def _ended(scope: InfrastructureScope, job: Job) -> None:
     ended = await scope.context.result(job) or Result(ok=False)
     known = await _state(scope)
     if ended.ok and known.phase != "created":
@@ -146,7 +146,7 @@ async def _ended(scope: Scope, job: Job) -> None:
     await scope.save(REPORT)
 
 
-async def _failed(scope: Scope, job: Job, ended: Result, order: str) -> None:
+async def _failed(scope: InfrastructureScope, job: Job, ended: Result, order: str) -> None:
     known = scope.known
     failures = known.failures + 1 if known.failed_order == order else 1
     scope.context.events.warning(scope.obj, status.FAILED, f"attempt {failures} failed: {ended.message}")
@@ -154,7 +154,7 @@ async def _failed(scope: Scope, job: Job, ended: Result, order: str) -> None:
     await scope.save(COUNT)
 
 
-async def _state(scope: Scope) -> ClusterState:
+async def _state(scope: InfrastructureScope) -> ClusterState:
     data = await scope.context.secret(scope.obj.metadata.namespace, scope.place.state)
     try:
         return cluster_job.read(data or {})
@@ -162,7 +162,7 @@ async def _state(scope: Scope) -> ClusterState:
         return ClusterState()
 
 
-def _busy(scope: Scope, job: Job, message: str) -> Outcome:
+def _busy(scope: InfrastructureScope, job: Job, message: str) -> Outcome:
     """Wait for a Job. The status was written when the Job was created and does not change until it ends."""
     return Blocked("WaitingForJob", f"Job {job.key}", message)
 
@@ -170,7 +170,7 @@ def _busy(scope: Scope, job: Job, message: str) -> Outcome:
 # ---- the end ---------------------------------------------------------------------------------------------------------
 
 
-async def remove(scope: Scope) -> Outcome:
+async def remove(scope: InfrastructureScope) -> Outcome:
     if FINALIZER not in scope.obj.metadata.finalizers:
         return DONE
     if machines := scope.machines:
@@ -199,13 +199,13 @@ async def remove(scope: Scope) -> Outcome:
     return await _remove_again(scope, job)
 
 
-async def _remove_again(scope: Scope, job: Job | None) -> Outcome:
+async def _remove_again(scope: InfrastructureScope, job: Job | None) -> Outcome:
     known, metadata = scope.known, scope.obj.metadata
     if known.failed_order == status.REMOVAL:
         if metadata.annotations.get(names.ABANDON) == "true":
             return await _abandon(scope)
         retry = metadata.annotations.get(RETRY, "")
-        done = Attempts(failures=known.failures, last_failure=clock.parse(known.last_failure_time or clock.now()))
+        done = FailedAttempts(failures=known.failures, last_failure=clock.parse(known.last_failure_time or clock.now()))
         left = budget.rest(scope.context.settings.rules, done, clock.time(), metadata.uid)
         if left > 0 and retry in ("", known.retried):
             return Blocked(status.FAILED, str(scope), known.failure_message, left)
@@ -227,7 +227,7 @@ async def _remove_again(scope: Scope, job: Job | None) -> Outcome:
     return Blocked(status.REMOVING, f"Job {inputs.place.job_key}", "the cluster infrastructure is being removed")
 
 
-async def _cannot(scope: Scope, why: str) -> Outcome:
+async def _cannot(scope: InfrastructureScope, why: str) -> Outcome:
     """Report why the removal cannot be attempted."""
     if scope.obj.metadata.annotations.get(names.ABANDON) == "true":
         return await _abandon(scope)
@@ -237,14 +237,14 @@ async def _cannot(scope: Scope, why: str) -> Outcome:
     return status.waits(scope.draft.status, wait, _LOOK_AGAIN_SECONDS)
 
 
-async def _abandon(scope: Scope) -> Outcome:
+async def _abandon(scope: InfrastructureScope) -> Outcome:
     known = scope.known
     text = f"abandoned and possibly still running: {known.id or scope.obj.metadata.name}, driver {known.driver}"
     scope.context.events.warning(scope.obj, "InfrastructureAbandoned", f"{text}; last error: {known.failure_message}")
     return await _release(scope)
 
 
-async def _release(scope: Scope) -> Outcome:
+async def _release(scope: InfrastructureScope) -> Outcome:
     # Before the finalizer goes: objects in the manager's namespace have no owner reference that would delete them.
     await job_start.clear_all(scope.context, scope.inputs, credential=bool(scope.wanted.cloud_credential_secret_name))
     scope.draft.remove_finalizer(FINALIZER)

@@ -15,10 +15,10 @@ from remuda.kube import clock
 from remuda.kube.conditions import find
 from remuda.kube.objects import Key
 from remuda.providers.machine import status
-from remuda.providers.machine.scope import FINALIZER, Scope
+from remuda.providers.machine.scope import FINALIZER, InfraMachineScope
 from remuda.providers.shared import names
 from remuda.providers.shared.jobs import budget, job_spec, job_start
-from remuda.providers.shared.jobs.budget import Failure, Stall, Wait
+from remuda.providers.shared.jobs.budget import Failure, RetryLater, Stall
 from remuda.providers.shared.jobs.job_start import Missing
 from remuda.providers.shared.jobs.results import Result
 from remuda.providers.shared.jobs.settings import OUT_OF_REACH
@@ -38,7 +38,7 @@ RETRY = step("drivermachine.retry", "resets a machine's failure budget because a
 _SCRIPT = b"script"  # the format of bootstrap data
 
 
-async def advance(scope: Scope) -> Outcome:
+async def advance(scope: InfraMachineScope) -> Outcome:
     if scope.made:
         return await _settle(scope)
     job = scope.job
@@ -60,7 +60,7 @@ async def advance(scope: Scope) -> Outcome:
 # ---- asking for a server -------------------------------------------------------------------------------------------
 
 
-async def _attempt(scope: Scope, job: Job | None) -> Outcome:
+async def _attempt(scope: InfraMachineScope, job: Job | None) -> Outcome:
     owner = scope.owner
     if owner is None:
         return _waits(
@@ -83,7 +83,7 @@ async def _attempt(scope: Scope, job: Job | None) -> Outcome:
         return await _try(scope, owner, job)
 
 
-def _not_yet(scope: Scope, owner: Machine) -> Blocked | None:
+def _not_yet(scope: InfraMachineScope, owner: Machine) -> Blocked | None:
     namespace, cluster = owner.metadata.namespace, scope.cluster
     if owner.metadata.deleting:
         return Blocked("MachineIsDeleting", f"Machine {owner.key}", f"Machine {owner.key} is being deleted")
@@ -109,14 +109,14 @@ def _not_yet(scope: Scope, owner: Machine) -> Blocked | None:
     return None
 
 
-async def _begin_anew(scope: Scope, owner: Machine, retry: str) -> None:
+async def _begin_anew(scope: InfraMachineScope, owner: Machine, retry: str) -> None:
     """Reset the failures of machine and pool: a user who requests a retry has fixed something for the whole pool."""
     await scope.world.pools.succeeded(scope.pool, owner)
     status.begin_anew(scope.draft.status, retry)
     await scope.save(RETRY)
 
 
-async def _try(scope: Scope, owner: Machine, job: Job | None) -> Outcome:
+async def _try(scope: InfraMachineScope, owner: Machine, job: Job | None) -> Outcome:
     world, machine = scope.world, scope.machine
     trying = [name for name in world.pools.trying(scope.pool) if name != machine.metadata.name]
     pool = world.pools.look(scope.pool)
@@ -125,7 +125,7 @@ async def _try(scope: Scope, owner: Machine, job: Job | None) -> Outcome:
     )
     if isinstance(verdict, Stall):
         return _stall(scope, verdict)
-    if isinstance(verdict, Wait):
+    if isinstance(verdict, RetryLater):
         last = status.last_error(machine.status)
         reason = CREATE_ERROR if last else verdict.reason
         status.waits(scope.draft.status, reason, verdict.message + last)
@@ -142,7 +142,7 @@ async def _try(scope: Scope, owner: Machine, job: Job | None) -> Outcome:
         return _waits(scope, Blocked(missing.reason, missing.on, str(missing), missing.check_after))
 
 
-async def _start(scope: Scope, owner: Machine) -> Outcome:
+async def _start(scope: InfraMachineScope, owner: Machine) -> Outcome:
     namespace, secret = owner.metadata.namespace, owner.spec.bootstrap.data_secret_name or ""
     config = owner.spec.bootstrap.config_ref
     if config is not None and _is_ours(config) and secret != names.bootstrap_secret(config.name):
@@ -181,16 +181,16 @@ async def _start(scope: Scope, owner: Machine) -> Outcome:
     return Blocked(status.CREATING, f"Job {namespace}/{name}", "the server is being created")
 
 
-def _creates(scope: Scope, job: str) -> None:
+def _creates(scope: InfraMachineScope, job: str) -> None:
     status.creating(scope.draft.status, scope.machine.status, str(scope), job, scope.world.settings.rules)
 
 
-def _stall(scope: Scope, stall: Stall) -> Outcome:
+def _stall(scope: InfraMachineScope, stall: Stall) -> Outcome:
     status.stalled(scope.draft.status, scope.machine.status, stall)
     return Blocked("Stalled", str(scope), stall.message)
 
 
-def _bad_format(scope: Scope, secret: str, bootstrap: Mapping[str, bytes]) -> Stall | None:
+def _bad_format(scope: InfraMachineScope, secret: str, bootstrap: Mapping[str, bytes]) -> Stall | None:
     """Return a Stall if the bootstrap data is no script: a cloud-config run as a script would fail every time."""
     known = bootstrap.get("format", b"").decode("utf-8", "replace")
     if known == _SCRIPT.decode() or (not known and bootstrap["value"].startswith(b"#!")):
@@ -202,7 +202,7 @@ def _bad_format(scope: Scope, secret: str, bootstrap: Mapping[str, bytes]) -> St
     return Stall(budget.BAD_BOOTSTRAP_FORMAT, message)
 
 
-async def _protect(scope: Scope, owner: Machine, job: str) -> None:
+async def _protect(scope: InfraMachineScope, owner: Machine, job: str) -> None:
     draft = scope.draft
     draft.add_finalizer(FINALIZER)
     draft.set_label(names.CLUSTER_NAME, owner.spec.cluster_name)
@@ -224,7 +224,7 @@ async def _protect(scope: Scope, owner: Machine, job: str) -> None:
 # ---- what came of it -----------------------------------------------------------------------------------------------
 
 
-async def _fail(scope: Scope, job: Job, ended: Result) -> None:
+async def _fail(scope: InfraMachineScope, job: Job, ended: Result) -> None:
     machine, now = scope.machine, clock.now()
     failure = Failure(
         time=now,
@@ -245,7 +245,7 @@ async def _fail(scope: Scope, job: Job, ended: Result) -> None:
     await scope.save(COUNT)
 
 
-async def _succeed(scope: Scope, job: Job) -> Outcome:
+async def _succeed(scope: InfraMachineScope, job: Job) -> Outcome:
     known = await _state(scope)
     if not _exists(known):
         said = "the Job succeeded, but the machine-state Secret records no server"
@@ -256,7 +256,7 @@ async def _succeed(scope: Scope, job: Job) -> Outcome:
     return await _publish_server(scope, scope.owner, known)
 
 
-async def _state(scope: Scope) -> State:
+async def _state(scope: InfraMachineScope) -> State:
     try:
         return await scope.world.state(scope.machine) or State()
     except ValueError as error:
@@ -268,7 +268,7 @@ def _exists(known: State) -> bool:
     return known.phase == "bootstrapped" or (known.phase == "created" and known.by_user_data)
 
 
-async def _publish_server(scope: Scope, owner: Machine | None, known: State) -> Outcome:
+async def _publish_server(scope: InfraMachineScope, owner: Machine | None, known: State) -> Outcome:
     draft = scope.draft
     draft.add_finalizer(FINALIZER)
     status.not_paused(draft.status)
@@ -284,7 +284,7 @@ async def _publish_server(scope: Scope, owner: Machine | None, known: State) -> 
     return await _settle(scope)
 
 
-async def _settle(scope: Scope) -> Outcome:
+async def _settle(scope: InfraMachineScope) -> Outcome:
     """Report the server as provisioned once its agent has connected, and delete the objects that the Job needed."""
     if scope.job is not None:
         await job_start.clear(scope.inputs, credential=bool(scope.credential))
@@ -303,12 +303,12 @@ async def _settle(scope: Scope) -> Outcome:
     )
 
 
-def _config(scope: Scope) -> str:
+def _config(scope: InfraMachineScope) -> str:
     ref = scope.owner.spec.bootstrap.config_ref if scope.owner is not None else None
     return ref.name if ref is not None else ""
 
 
-def _waits(scope: Scope, blocked: Blocked) -> Blocked:
+def _waits(scope: InfraMachineScope, blocked: Blocked) -> Blocked:
     status.waits(scope.draft.status, blocked.reason, blocked.message)
     return blocked
 

@@ -4,7 +4,7 @@ They are servers without a machine, and infrastructure made for a cluster whose 
 
 A driver can only list what its options and credentials give access to, so all that are in use are tried: those of every
 Config, MachineTemplate, machine and RKECluster, each distinct set once. Servers of local drivers live on the manager's
-own machine: only the manager can look there (`Place`), and clients elsewhere ask the manager.
+own machine: only the manager can look there (`LeakSearchScope`), and clients elsewhere ask the manager.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Leak(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     addresses: Sequence[Address] = ()
 
 
-class Found(msgspec.Struct, frozen=True):
+class LeakSearchResult(msgspec.Struct, frozen=True):
     leaks: Sequence[Leak]
     unknown: Sequence[str]  # drivers that could not be searched, and why
     looked: Sequence[str] = ()  # drivers that were searched
 
 
-class Place(msgspec.Struct, frozen=True):
+class LeakSearchScope(msgspec.Struct, frozen=True):
     """Scope of a search: which drivers are asked from here, and where the servers of local ones are."""
 
     hosts: Path | None = None  # a folder of this machine; None: local drivers keep nothing here
@@ -81,7 +81,7 @@ _NO_USE = _Use("", {}, "")
 _Look = Callable[[Client, type[Driver[Any]], str, _Use, str, Path], Awaitable[list[tuple[str, Leak]]]]
 
 
-async def find(client: Client, place: Place, only: Sequence[str] = ()) -> Found:
+async def find(client: Client, place: LeakSearchScope, only: Sequence[str] = ()) -> LeakSearchResult:
     """`only`: these drivers."""
     owner = _OBJECT.decode(await client.get(NAMESPACES, "", "kube-system")).metadata.uid
     leaks: dict[tuple[str, str], Leak] = {}
@@ -126,7 +126,7 @@ async def find(client: Client, place: Place, only: Sequence[str] = ()) -> Found:
             # A machine that was created since its owners were listed may have its server already. Owners listed only
             # after the servers would miss those that were removed meanwhile, with their server.
             _drop(leaks, name, (await _in_use(client, name))[0] | (await _shared(client, name))[0])
-    return Found(in_order(leaks.values()), unknown, looked)
+    return LeakSearchResult(in_order(leaks.values()), unknown, looked)
 
 
 def _drop(leaks: dict[tuple[str, str], Leak], driver: str, owned: Collection[str]) -> None:
@@ -136,7 +136,7 @@ def _drop(leaks: dict[tuple[str, str], Leak], driver: str, owned: Collection[str
 
 async def has_local_drivers(client: Client, only: Sequence[str] = ()) -> bool:
     """Return whether any of the drivers to ask has its servers on the manager's own machine."""
-    names, _ = await _names(client, only, Place())
+    names, _ = await _names(client, only, LeakSearchScope())
     return any(drivers.find(name).local for name in names if name in drivers.names())
 
 
@@ -144,7 +144,7 @@ def in_order(leaks: Iterable[Leak]) -> list[Leak]:
     return sorted(leaks, key=lambda leak: (leak.driver, leak.name, leak.id))
 
 
-async def _names(client: Client, only: Sequence[str], place: Place) -> tuple[list[str], list[str]]:
+async def _names(client: Client, only: Sequence[str], place: LeakSearchScope) -> tuple[list[str], list[str]]:
     """Return the drivers to ask, and why not all that were asked for. One that is named is asked also while it is not
     active: it may have been."""
     listing = await list_all(client, NODE_DRIVER.target)

@@ -12,14 +12,14 @@ from remuda.capi import names as capi_names
 from remuda.capi.cluster_index import index_by_cluster, members
 from remuda.capi.pause import paused
 from remuda.capi.types import MACHINE, Cluster, Machine
-from remuda.capi.write_rate import STATUS_SECONDS, Pace, matters
+from remuda.capi.write_rate import STATUS_SECONDS, WriteRate, matters
 from remuda.jobs.types import Job
 from remuda.kube import conditions
 from remuda.kube.conditions import TRUE
 from remuda.kube.objects import Key
 from remuda.providers.machine import creation, removal, status
 from remuda.providers.machine.pools import ConfigMap
-from remuda.providers.machine.scope import FINALIZER, FoundDriver, MachineContext, Scope
+from remuda.providers.machine.scope import FINALIZER, FoundDriver, InfraMachineScope, MachineContext
 from remuda.providers.shared.jobs import manifests
 from remuda.providers.shared.types.bootstrap import AGENT_CONNECTED, RKEBootstrap
 from remuda.providers.shared.types.machine import CREATE_JOB, DELETE_JOB, READY, STALLED
@@ -45,7 +45,7 @@ class DriverMachines:
         self.name = self._kind.name.lower()
         self._informer = manager.caches.of(self._kind)
         self._controller = manager.controller(self.name, self._kind, self.reconcile, concurrency=CONCURRENCY)
-        self._pace = Pace(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
+        self._pace = WriteRate(manager.settling(STATUS_SECONDS), lambda: self._controller.backlog)
         self._controller.watch(world.machines, self._of_machine, "machine", facts=_machine_facts)
         self._controller.watch(world.clusters, self._of_cluster, "cluster", facts=_cluster_facts)
         self._controller.watch(world.jobs, self._of_job, "job")
@@ -87,7 +87,7 @@ class DriverMachines:
         if value is None:
             self._pace.forget(key)
             return DONE
-        scope = Scope(self._world, self.driver, value)
+        scope = InfraMachineScope(self._world, self.driver, value)
         hold = paused(scope.cluster, scope.machine.metadata)
         if hold.status == TRUE:
             conditions.put(scope.draft.status, [hold], generation=0)
@@ -107,13 +107,13 @@ class DriverMachines:
         )
         return soonest(outcome, held)
 
-    async def _advance(self, scope: Scope) -> Outcome:
+    async def _advance(self, scope: InfraMachineScope) -> Outcome:
         if scope.machine.metadata.deleting:
             return await removal.advance(scope)
         return await creation.advance(scope)
 
 
-def _finished(scope: Scope) -> bool:
+def _finished(scope: InfraMachineScope) -> bool:
     """Return whether a machine needs no further work, so that idle machines cost nothing."""
     machine = scope.machine
     if machine.metadata.deleting or not machine.status.initialization.provisioned:
@@ -121,7 +121,7 @@ def _finished(scope: Scope) -> bool:
     return scope.job is None and conditions.is_false(machine.status.conditions, "Paused")
 
 
-def _news(scope: Scope) -> bool:
+def _news(scope: InfraMachineScope) -> bool:
     """Return whether the machine has stalled: that is written at once."""
     return STALLED in {one["type"] for one in scope.draft.status.get("conditions", ())}
 

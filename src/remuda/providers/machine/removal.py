@@ -13,7 +13,7 @@ from remuda.kube import clock
 from remuda.kube.conditions import find
 from remuda.kube.errors import Forbidden
 from remuda.providers.machine import status
-from remuda.providers.machine.scope import FINALIZER, Scope
+from remuda.providers.machine.scope import FINALIZER, InfraMachineScope
 from remuda.providers.shared import names
 from remuda.providers.shared.jobs import budget, job_spec, job_start, results
 from remuda.providers.shared.jobs.job_start import Missing
@@ -33,7 +33,7 @@ _HINT = f'To abandon the server and delete this object anyway, annotate it with 
 _LOOK_AGAIN_SECONDS = 15.0
 
 
-async def advance(scope: Scope) -> Outcome:
+async def advance(scope: InfraMachineScope) -> Outcome:
     if FINALIZER not in scope.machine.metadata.finalizers:
         return DONE
     job = scope.job
@@ -57,7 +57,7 @@ async def advance(scope: Scope) -> Outcome:
     return await _attempt(scope, job)
 
 
-async def _end_creation(scope: Scope, job: Job) -> Outcome:
+async def _end_creation(scope: InfraMachineScope, job: Job) -> Outcome:
     """Stop the create Job. It may be requesting the server: what to remove is known only once it has ended."""
     status.stopping(scope.draft.status, job.metadata.name)
     if not job.metadata.deleting:
@@ -65,7 +65,7 @@ async def _end_creation(scope: Scope, job: Job) -> Outcome:
     return Blocked("WaitingForJob", _named(job), "stopping the Job that creates the server; the removal starts then")
 
 
-async def _attempt(scope: Scope, job: Job | None) -> Outcome:
+async def _attempt(scope: InfraMachineScope, job: Job | None) -> Outcome:
     world, machine = scope.world, scope.machine
     # The annotation counts only after a failed attempt: a server that can be removed is not left behind.
     if machine.status.failures and _abandon_wanted(scope):
@@ -91,7 +91,7 @@ async def _attempt(scope: Scope, job: Job | None) -> Outcome:
         return await _cannot(scope, f"cannot create a Job: {error.message}", f"Namespace {machine.metadata.namespace}")
 
 
-async def _start(scope: Scope) -> Outcome:
+async def _start(scope: InfraMachineScope) -> Outcome:
     fields = await scope.credential_fields()
     order = await scope.order("remove")
     owner = scope.owner.metadata.name if scope.owner is not None else ""
@@ -103,7 +103,7 @@ async def _start(scope: Scope) -> Outcome:
     return Blocked(status.REMOVING, f"Job {inputs.place.job_key}", "the server is being removed")
 
 
-async def _cannot(scope: Scope, why: str, on: str) -> Outcome:
+async def _cannot(scope: InfraMachineScope, why: str, on: str) -> Outcome:
     """Report why the removal cannot be attempted."""
     if _abandon_wanted(scope):
         return await _abandon(scope)
@@ -111,7 +111,7 @@ async def _cannot(scope: Scope, why: str, on: str) -> Outcome:
     return Blocked(DELETE_ERROR, on, why, _LOOK_AGAIN_SECONDS)
 
 
-async def _fail(scope: Scope, job: Job, ended: Result) -> None:
+async def _fail(scope: InfraMachineScope, job: Job, ended: Result) -> None:
     machine = scope.machine
     scope.world.events.warning(machine, DELETE_ERROR, ended.message)
     status.remove_failed(
@@ -125,11 +125,11 @@ async def _fail(scope: Scope, job: Job, ended: Result) -> None:
     await scope.save(COUNT)
 
 
-def _abandon_wanted(scope: Scope) -> bool:
+def _abandon_wanted(scope: InfraMachineScope) -> bool:
     return scope.machine.metadata.annotations.get(names.ABANDON) == "true"
 
 
-async def _abandon(scope: Scope) -> Outcome:
+async def _abandon(scope: InfraMachineScope) -> Outcome:
     try:
         known = await scope.world.state(scope.machine) or State()
     except ValueError:
@@ -145,12 +145,12 @@ async def _abandon(scope: Scope) -> Outcome:
     return await _release(scope)
 
 
-def _named_id(scope: Scope, known: State) -> str:
+def _named_id(scope: InfraMachineScope, known: State) -> str:
     found = known.provider_id or scope.machine.spec.provider_id
     return f", providerID {found}" if found else ""
 
 
-async def _release(scope: Scope) -> Outcome:
+async def _release(scope: InfraMachineScope) -> Outcome:
     # Before the finalizer goes: objects in the manager's namespace have no owner reference that would delete them.
     await job_start.clear_all(scope.world, scope.inputs, credential=bool(scope.credential))
     scope.draft.remove_finalizer(FINALIZER)

@@ -73,7 +73,7 @@ class MachineContext(JobContext):
         return addresses.allowed_by(NODE_DRIVER.decode(value).metadata.annotations)
 
 
-class Scope:
+class InfraMachineScope:
     def __init__(self, world: MachineContext, driver: FoundDriver, value: bytes) -> None:
         self.world = world
         self.driver = driver
@@ -118,8 +118,8 @@ class Scope:
         return JobInputs(self.world.client, self.world.settings, self.place, self.job)
 
     @property
-    def place(self) -> manifests.Place:
-        return manifests.Place(self.driver.kind, self.machine.metadata, self.cluster_name)
+    def place(self) -> manifests.JobOwner:
+        return manifests.JobOwner(self.driver.kind, self.machine.metadata, self.cluster_name)
 
     @property
     def made(self) -> bool:

@@ -16,7 +16,7 @@ from remuda.kube import clock, conditions
 from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, condition
 from remuda.kube.objects import Key, ObjectMeta
 from remuda.providers.shared.jobs import budget
-from remuda.providers.shared.jobs.budget import RETRY, Attempts, Rules, Stall
+from remuda.providers.shared.jobs.budget import RETRY, FailedAttempts, Rules, Stall
 from remuda.providers.shared.jobs.results import error_line
 from remuda.providers.shared.jobs.state import State
 from remuda.providers.shared.types.machine import (
@@ -109,10 +109,10 @@ def begin_anew(status: Json, retry: str, what: str = CREATE_JOB) -> None:
     say(status, (what, UNKNOWN, RETRYING, f"retry requested by annotation {RETRY}={retry}"), remove=(STALLED,))
 
 
-def attempts(machine: DriverMachine) -> Attempts:
+def attempts(machine: DriverMachine) -> FailedAttempts:
     status = machine.status
     found = conditions.find(status.conditions, CREATE_JOB)
-    return Attempts(
+    return FailedAttempts(
         failures=status.failures,
         last_failure=_seconds(status.last_failure_time),
         hopeless=found is not None and found.status == FALSE and found.reason == budget.BAD_OPTIONS,

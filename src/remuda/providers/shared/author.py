@@ -32,7 +32,7 @@ NO_AUTHOR = "NoAuthor"  # reason of a condition, or an event
 TAKE_OVER = f"{AUTHOR}=me --overwrite"  # for `kubectl annotate`: whoever writes it becomes the author
 
 
-class Use(NamedTuple):
+class CredentialUse(NamedTuple):
     """A credential and what it is used with."""
 
     access: RequiredAccess
@@ -43,7 +43,7 @@ class Use(NamedTuple):
         return self.access.right, self.content
 
 
-UsesOf = Callable[[Review, Json], Sequence[Use]]
+UsesOf = Callable[[Review, Json], Sequence[CredentialUse]]
 
 
 def credential(reference: str, namespace: str, field: str) -> RequiredAccess | None:
@@ -59,9 +59,9 @@ def credential(reference: str, namespace: str, field: str) -> RequiredAccess | N
     )
 
 
-def use(reference: Any, namespace: str, field: str, content: object) -> list[Use]:
+def use(reference: Any, namespace: str, field: str, content: object) -> list[CredentialUse]:
     access = credential(str(reference or ""), namespace, field)
-    return [] if access is None else [Use(access, msgspec.json.encode(content, order="sorted").decode())]
+    return [] if access is None else [CredentialUse(access, msgspec.json.encode(content, order="sorted").decode())]
 
 
 # ---- admission -------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def _is_concerned(review: Review) -> bool:
     return not value_at(review.new, "metadata", "deletionTimestamp")
 
 
-def _fresh(review: Review, uses_of: UsesOf) -> list[Use]:
+def _fresh(review: Review, uses_of: UsesOf) -> list[CredentialUse]:
     assert review.new is not None
     known = {one.identity for one in uses_of(review, review.old)} if review.old is not None else set()
     return [one for one in uses_of(review, review.new) if one.identity not in known]
@@ -199,7 +199,7 @@ def unknown(who: str) -> str:
 # ---- uses of machines and their templates ----------------------------------------------------------------------------
 
 
-def of_driver_machine(review: Review, obj: Json) -> list[Use]:
+def of_driver_machine(review: Review, obj: Json) -> list[CredentialUse]:
     """Return the uses of a <Driver>Machine or a <Driver>MachineTemplate."""
     path: tuple[str, ...] = ("spec", "template", "spec") if review.kind.endswith("Template") else ("spec",)
     spec = value_at(obj, *path)
@@ -209,7 +209,7 @@ def of_driver_machine(review: Review, obj: Json) -> list[Use]:
     return use(value_at(spec, "common", "cloudCredentialSecretName"), review.namespace, field, options_of(spec))
 
 
-def of_infrastructure(review: Review, obj: Json) -> list[Use]:
+def of_infrastructure(review: Review, obj: Json) -> list[CredentialUse]:
     """Return the uses of an RKECluster."""
     asked = value_at(obj, "spec", "infrastructure")
     if not isinstance(asked, Mapping):

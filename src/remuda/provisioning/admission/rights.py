@@ -19,7 +19,7 @@ from remuda.kube.authorization import RequiredAccess
 from remuda.kube.objects import value_at
 from remuda.providers.controlplane import references
 from remuda.providers.shared import author, names, restriction
-from remuda.providers.shared.author import Use
+from remuda.providers.shared.author import CredentialUse
 from remuda.provisioning.admission.policy import options, pools_of, refers
 from remuda.provisioning.generate import credential, takes_config
 from remuda.provisioning.types import CLUSTER, Cluster
@@ -38,12 +38,12 @@ def of_cluster(review: Review) -> list[RequiredAccess]:
     return [*_uses_drivers(review), *_refers(review), *_uses_credentials(review)]
 
 
-def credential_uses(review: Review, obj: Json) -> list[Use]:
+def credential_uses(review: Review, obj: Json) -> list[CredentialUse]:
     cluster = read(CLUSTER, obj)
     config = cluster.spec.rke_config if cluster is not None else None
     if cluster is None or config is None:
         return []
-    found: list[Use] = []
+    found: list[CredentialUse] = []
     for index, pool in enumerate(config.machine_pools):
         reference = pool.machine_config_ref
         if reference is None or not takes_config(pool):

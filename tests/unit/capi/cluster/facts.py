@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from remuda.capi import names
-from remuda.capi.cluster.scope import Look
+from remuda.capi.cluster.scope import ProviderLookup
 from remuda.capi.contract import ProviderObject
 from remuda.capi.types import (
     Cluster,
@@ -86,11 +86,11 @@ def machine_set(
     )
 
 
-def found(ref: Reference, contract: str = "v1beta2", **parts: Any) -> Look:
+def found(ref: Reference, contract: str = "v1beta2", **parts: Any) -> ProviderLookup:
     """The object a reference points to."""
     raw = {"kind": ref.kind, "metadata": {"name": ref.name, "namespace": "ns", "uid": "p"}, **parts}
     target = Target(f"{ref.api_group}/v1", ref.kind.lower() + "s")
-    return Look(ref, ProviderObject(msgspec.json.encode(raw), target, contract))
+    return ProviderLookup(ref, ProviderObject(msgspec.json.encode(raw), target, contract))
 
 
 def good(*types: str) -> Sequence[Condition]:

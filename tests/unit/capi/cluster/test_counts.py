@@ -9,7 +9,7 @@ import pytest
 
 from remuda.capi import names
 from remuda.capi.cluster.counts import control_plane_counts, worker_counts
-from remuda.capi.cluster.scope import Look, Members
+from remuda.capi.cluster.scope import ClusterMembers, ProviderLookup
 from remuda.capi.types import MachineDeployment, VersionCount
 from remuda.capi.types.shared import TemplateMetadata
 from tests.unit.capi.cluster.facts import CONTROL_PLANE, deployment, found, good, machine, machine_set
@@ -33,7 +33,7 @@ class TestControlPlane:
             "upToDateReplicas": 0,
             "versions": [{"version": "v1.31.0", "replicas": 2}, {"version": "v1.30.0", "replicas": 1}],
         }
-        machines = Members(machines=[machine("ignored", control_plane=True)])
+        machines = ClusterMembers(machines=[machine("ignored", control_plane=True)])
         assert control_plane_counts(found(CONTROL_PLANE, spec={"replicas": 3}, status=status), machines) == {
             "desiredReplicas": 3,
             "replicas": 3,
@@ -44,13 +44,13 @@ class TestControlPlane:
         }
 
     @pytest.mark.parametrize(
-        "look", [Look(CONTROL_PLANE), Look(CONTROL_PLANE, error=ValueError()), found(CONTROL_PLANE)]
+        "look", [ProviderLookup(CONTROL_PLANE), ProviderLookup(CONTROL_PLANE, error=ValueError()), found(CONTROL_PLANE)]
     )
-    def test_silent_provider_yields_no_control_plane_counts(self, look: Look) -> None:
-        assert control_plane_counts(look, Members(machines=[machine("a", control_plane=True)])) == {}
+    def test_silent_provider_yields_no_control_plane_counts(self, look: ProviderLookup) -> None:
+        assert control_plane_counts(look, ClusterMembers(machines=[machine("a", control_plane=True)])) == {}
 
     def test_non_numeric_provider_counts_are_omitted(self) -> None:
-        assert control_plane_counts(found(CONTROL_PLANE, status={"replicas": "three"}), Members()) == {}
+        assert control_plane_counts(found(CONTROL_PLANE, status={"replicas": "three"}), ClusterMembers()) == {}
 
     def test_control_plane_machines_are_counted_without_provider(self) -> None:
         machines = [
@@ -58,7 +58,7 @@ class TestControlPlane:
             machine("b", *good("Ready"), control_plane=True),
             machine("worker", *good("Ready")),
         ]
-        assert control_plane_counts(Look(), Members(machines=machines)) == {
+        assert control_plane_counts(ProviderLookup(), ClusterMembers(machines=machines)) == {
             "desiredReplicas": 2,
             "replicas": 2,
             "readyReplicas": 2,
@@ -67,18 +67,18 @@ class TestControlPlane:
         }
 
     def test_desired_replicas_fall_back_to_control_plane_deployments(self) -> None:
-        members = Members(deployments=[servers("s", replicas=3), deployment("w", replicas=2)])
+        members = ClusterMembers(deployments=[servers("s", replicas=3), deployment("w", replicas=2)])
         look = found(CONTROL_PLANE, status={"replicas": 2, "version": "v1.30.0"})
         assert control_plane_counts(look, members) == {"desiredReplicas": 3, "replicas": 2}
 
     def test_no_provider_and_no_machines_yield_no_counts(self) -> None:
-        assert control_plane_counts(Look(), Members()) == {}
+        assert control_plane_counts(ProviderLookup(), ClusterMembers()) == {}
 
 
 class TestWorkers:
     def test_worker_counts_sum_deployments_unowned_sets_and_unowned_machines(self) -> None:
         counted: dict[str, Any] = {"ready_replicas": 1, "available_replicas": 1, "up_to_date_replicas": 1}
-        members = Members(
+        members = ClusterMembers(
             deployments=[deployment("d", replicas=3)],
             sets=[machine_set("lone", replicas=2, **counted), machine_set("owned", replicas=5, owned=True, **counted)],
             machines=[
@@ -96,14 +96,14 @@ class TestWorkers:
         }
 
     def test_control_plane_deployments_are_not_counted_as_workers(self) -> None:
-        members = Members(deployments=[servers("s", replicas=3, ready_replicas=3), deployment("w", replicas=2)])
+        members = ClusterMembers(deployments=[servers("s", replicas=3, ready_replicas=3), deployment("w", replicas=2)])
         assert worker_counts(members) == {"desiredReplicas": 2}
 
     def test_cluster_without_workers_has_no_worker_counts(self) -> None:
-        assert worker_counts(Members()) == {}
+        assert worker_counts(ClusterMembers()) == {}
 
     def test_zero_worker_replicas_are_reported(self) -> None:
-        assert worker_counts(Members(deployments=[deployment("d", replicas=0, ready_replicas=0)])) == {
+        assert worker_counts(ClusterMembers(deployments=[deployment("d", replicas=0, ready_replicas=0)])) == {
             "desiredReplicas": 0,
             "readyReplicas": 0,
         }
@@ -111,7 +111,7 @@ class TestWorkers:
     def test_worker_versions_are_summed_and_sorted(self) -> None:
         one = [VersionCount(version="v1.30.10", replicas=1), VersionCount(version="v1.30.9", replicas=2)]
         other = [VersionCount(version="v1.30.10", replicas=4), VersionCount(version="odd", replicas=1)]
-        members = Members(deployments=[deployment("a", versions=one), deployment("b", versions=other)])
+        members = ClusterMembers(deployments=[deployment("a", versions=one), deployment("b", versions=other)])
         assert worker_counts(members)["versions"] == [
             {"version": "odd", "replicas": 1},
             {"version": "v1.30.9", "replicas": 2},

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.capi.cluster.deletion import plan
-from remuda.capi.cluster.scope import Look, Members
+from remuda.capi.cluster.scope import ClusterMembers, ProviderLookup
 from remuda.runtime.outcome import Retryable
 from tests.unit.capi.cluster.facts import CONTROL_PLANE, INFRASTRUCTURE, deployment, found, machine, machine_set
 
 THERE = found(INFRASTRUCTURE)
 LEADING = found(CONTROL_PLANE)
-ALL = Members([deployment("d")], [machine_set("s", owned=True)], [machine("m", owned=True)])
+ALL = ClusterMembers([deployment("d")], [machine_set("s", owned=True)], [machine("m", owned=True)])
 
 
 def names_of(members: Any) -> list[str]:
@@ -22,7 +22,7 @@ def names_of(members: Any) -> list[str]:
 
 
 def test_deletion_starts_with_workers_and_deletes_only_uncontrolled_objects() -> None:
-    members = Members(
+    members = ClusterMembers(
         [deployment("d")],
         [machine_set("s"), machine_set("owned-set", owned=True)],
         [
@@ -45,43 +45,43 @@ def test_deletion_starts_with_workers_and_deletes_only_uncontrolled_objects() ->
 
 
 def test_deletion_message_truncates_long_object_lists() -> None:
-    stage = plan(Members(machines=[machine(name) for name in "abcde"]), Look(), Look())
+    stage = plan(ClusterMembers(machines=[machine(name) for name in "abcde"]), ProviderLookup(), ProviderLookup())
     assert stage.message == "* Machines: a, b, c, ... (2 more)"
     assert len(stage.delete) == 5
 
 
 def test_control_plane_machines_are_deleted_only_without_provider() -> None:
-    members = Members(machines=[machine("cp", control_plane=True)])
+    members = ClusterMembers(machines=[machine("cp", control_plane=True)])
     assert plan(members, LEADING, THERE).delete_provider is LEADING.obj
-    assert plan(members, Look(CONTROL_PLANE), THERE).delete_provider is THERE.obj
-    stage = plan(members, Look(), THERE)
+    assert plan(members, ProviderLookup(CONTROL_PLANE), THERE).delete_provider is THERE.obj
+    stage = plan(members, ProviderLookup(), THERE)
     assert (stage.reason, names_of(stage.delete)) == ("WaitingForControlPlaneDeletion", ["cp"])
 
 
 def test_deletion_removes_control_plane_before_infrastructure() -> None:
-    stage = plan(Members(), LEADING, THERE)
+    stage = plan(ClusterMembers(), LEADING, THERE)
     assert (stage.reason, stage.on) == ("WaitingForControlPlaneDeletion", "DevControlPlane ns/c")
-    stage = plan(Members(), Look(CONTROL_PLANE), THERE)
+    stage = plan(ClusterMembers(), ProviderLookup(CONTROL_PLANE), THERE)
     assert (stage.reason, stage.message) == ("WaitingForInfrastructureDeletion", "Waiting for DevCluster to be deleted")
-    stage = plan(Members(), Look(CONTROL_PLANE), Look(INFRASTRUCTURE))
+    stage = plan(ClusterMembers(), ProviderLookup(CONTROL_PLANE), ProviderLookup(INFRASTRUCTURE))
     assert stage.completed
-    assert plan(Members(), Look(), Look()).completed
+    assert plan(ClusterMembers(), ProviderLookup(), ProviderLookup()).completed
 
 
 def test_unreadable_provider_blocks_deletion_with_its_error() -> None:
     error = Retryable("no label on devclusters")
-    stage = plan(Members(), Look(), Look(INFRASTRUCTURE, error=error))
+    stage = plan(ClusterMembers(), ProviderLookup(), ProviderLookup(INFRASTRUCTURE, error=error))
     assert (stage.reason, stage.message, stage.error) == ("InternalError", "no label on devclusters", error)
     assert not stage.completed
-    assert plan(ALL, Look(CONTROL_PLANE, error=error), THERE).error is None, "workers can go meanwhile"
+    assert plan(ALL, ProviderLookup(CONTROL_PLANE, error=error), THERE).error is None, "workers can go meanwhile"
 
 
 def test_provider_object_that_violates_contract_can_be_deleted() -> None:
     broken = THERE._replace(error=Retryable("nonsense"))
-    assert plan(Members(), Look(), broken).delete_provider is THERE.obj
+    assert plan(ClusterMembers(), ProviderLookup(), broken).delete_provider is THERE.obj
 
 
-looks = st.sampled_from([Look(), Look(CONTROL_PLANE), LEADING])
+looks = st.sampled_from([ProviderLookup(), ProviderLookup(CONTROL_PLANE), LEADING])
 machines = st.lists(
     st.builds(
         machine, st.text("abc", min_size=1), control_plane=st.booleans(), owned=st.booleans(), deleting=st.booleans()
@@ -91,9 +91,9 @@ machines = st.lists(
 
 @given(machines, looks, looks)
 def test_later_deletion_stages_wait_for_earlier_stages(
-    some: list[Any], control_plane: Look, infrastructure: Look
+    some: list[Any], control_plane: ProviderLookup, infrastructure: ProviderLookup
 ) -> None:
-    members = Members(machines=some)
+    members = ClusterMembers(machines=some)
     stage = plan(members, control_plane, infrastructure)
     if members.workers:
         assert not any(obj in members.control_plane for _, obj in stage.delete)

@@ -9,7 +9,7 @@ import pytest
 
 from remuda.capi import names
 from remuda.capi.cluster.handoff import take_control_plane, take_infrastructure
-from remuda.capi.cluster.scope import Look, Members, Scope
+from remuda.capi.cluster.scope import ClusterMembers, ClusterScope, ProviderLookup
 from remuda.capi.types import Machine
 from remuda.kube.client import Client
 from remuda.runtime.outcome import DONE, Blocked, Outcome, Retryable
@@ -17,7 +17,7 @@ from remuda.runtime.remote import Connection
 from tests.unit.capi.cluster.facts import CONTROL_PLANE, INFRASTRUCTURE, JUST_NOW, found, machine
 
 NO_CLIENT = cast(Client, None)
-NOTHING = Look()
+NOTHING = ProviderLookup()
 OWNED = {
     "name": "c",
     "namespace": "ns",
@@ -26,10 +26,14 @@ OWNED = {
 }
 
 
-def scope(infrastructure: Look = NOTHING, control_plane: Look = NOTHING, **parts: Any) -> Scope:
+def scope(
+    infrastructure: ProviderLookup = NOTHING, control_plane: ProviderLookup = NOTHING, **parts: Any
+) -> ClusterScope:
     machines: list[Machine] = parts.pop("machines", [])
     raw = {"metadata": {"name": "c", "namespace": "ns", "uid": "u", "resourceVersion": "1"}, "spec": {}, **parts}
-    return Scope(msgspec.json.encode(raw), infrastructure, control_plane, Members(machines=machines), Connection())
+    return ClusterScope(
+        msgspec.json.encode(raw), infrastructure, control_plane, ClusterMembers(machines=machines), Connection()
+    )
 
 
 def blocked(outcome: Outcome) -> tuple[str, str, str]:
@@ -38,7 +42,7 @@ def blocked(outcome: Outcome) -> tuple[str, str, str]:
 
 
 async def test_missing_infrastructure_blocks_with_object_does_not_exist() -> None:
-    seen = scope(Look(INFRASTRUCTURE))
+    seen = scope(ProviderLookup(INFRASTRUCTURE))
     assert blocked(await take_infrastructure(NO_CLIENT, seen)) == (
         "ObjectDoesNotExist",
         "DevCluster c",
@@ -48,13 +52,13 @@ async def test_missing_infrastructure_blocks_with_object_does_not_exist() -> Non
 
 
 async def test_deleted_infrastructure_blocks_with_object_deleted() -> None:
-    seen = scope(Look(INFRASTRUCTURE), status={"initialization": {"infrastructureProvisioned": True}})
+    seen = scope(ProviderLookup(INFRASTRUCTURE), status={"initialization": {"infrastructureProvisioned": True}})
     assert blocked(await take_infrastructure(NO_CLIENT, seen))[0] == "ObjectDeleted"
 
 
 async def test_unreadable_infrastructure_raises_its_error() -> None:
     with pytest.raises(Retryable, match="no definition"):
-        await take_infrastructure(NO_CLIENT, scope(Look(INFRASTRUCTURE, error=Retryable("no definition"))))
+        await take_infrastructure(NO_CLIENT, scope(ProviderLookup(INFRASTRUCTURE, error=Retryable("no definition"))))
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.capi.cluster.deletion import Stage
-from remuda.capi.cluster.scope import Look, Members
-from remuda.capi.cluster.status import Observed, Report, derive
+from remuda.capi.cluster.deletion import ClusterDeletionStage
+from remuda.capi.cluster.scope import ClusterMembers, ProviderLookup
+from remuda.capi.cluster.status import ClusterReport, ObservedCluster, derive
 from remuda.capi.types import Cluster, ConditionGate
 from remuda.kube import conditions as kube_conditions
 from remuda.kube.conditions import condition, find
@@ -50,7 +50,7 @@ CONNECTED = Connection(connected=True, last_success=NOW - 3, error="")
 BOTH: dict[str, Any] = {"infrastructure_ref": INFRASTRUCTURE, "control_plane_ref": CONTROL_PLANE}
 
 
-def observed(seen: Cluster | None = None, **facts: Any) -> Observed:
+def observed(seen: Cluster | None = None, **facts: Any) -> ObservedCluster:
     """A healthy cluster with both providers, unless `facts` say otherwise."""
     healthy: dict[str, Any] = {
         "cluster": seen or cluster(**BOTH),
@@ -62,7 +62,7 @@ def observed(seen: Cluster | None = None, **facts: Any) -> Observed:
         "control_plane": found(CONTROL_PLANE),
         "connection": CONNECTED,
     }
-    return Observed(**healthy | facts)
+    return ObservedCluster(**healthy | facts)
 
 
 def condition_fields(type: str, seen: Cluster | None = None, **facts: Any) -> tuple[str, str, str]:
@@ -160,24 +160,24 @@ class TestInfrastructureReady:
         self, deleting: bool, provisioned: bool, reason: str, message: str
     ) -> None:
         seen = cluster(deleting=deleting, **BOTH)
-        facts = {"infrastructure": Look(INFRASTRUCTURE), "provisioned": provisioned}
+        facts = {"infrastructure": ProviderLookup(INFRASTRUCTURE), "provisioned": provisioned}
         assert condition_fields(self.TYPE, seen, **facts) == ("False", reason, message)
 
     def test_only_known_error_messages_are_shown(self) -> None:
-        known = Look(INFRASTRUCTURE, error=Retryable("no definition"))
+        known = ProviderLookup(INFRASTRUCTURE, error=Retryable("no definition"))
         assert condition_fields(self.TYPE, infrastructure=known) == ("Unknown", "InternalError", "no definition")
-        unknown = Look(INFRASTRUCTURE, error=RuntimeError("secret detail"))
+        unknown = ProviderLookup(INFRASTRUCTURE, error=RuntimeError("secret detail"))
         assert condition_fields(self.TYPE, infrastructure=unknown)[2] == "Please check controller logs for errors"
 
     def test_infrastructure_is_ready_without_reference(self) -> None:
-        assert condition_fields(self.TYPE, cluster(), infrastructure=Look()) == ("True", "Ready", "")
+        assert condition_fields(self.TYPE, cluster(), infrastructure=ProviderLookup()) == ("True", "Ready", "")
 
     def test_topology_without_infrastructure_reference_is_not_ready(self) -> None:
         topology = {"topology": {"version": "v1.35.0"}}
-        status, reason, message = condition_fields(self.TYPE, cluster(**topology), infrastructure=Look())
+        status, reason, message = condition_fields(self.TYPE, cluster(**topology), infrastructure=ProviderLookup())
         assert (status, reason) == ("False", "ObjectDoesNotExist")
         assert "topology" in message
-        assert condition_fields(self.TYPE, cluster(deleting=True, **topology), infrastructure=Look())[2] == ""
+        assert condition_fields(self.TYPE, cluster(deleting=True, **topology), infrastructure=ProviderLookup())[2] == ""
 
 
 class TestControlPlane:
@@ -197,9 +197,12 @@ class TestControlPlane:
 
     def test_first_node_decides_availability_without_provider(self) -> None:
         seen = cluster(infrastructure_ref=INFRASTRUCTURE)
-        assert condition_fields("ControlPlaneAvailable", seen, control_plane=Look())[:2] == ("True", "Available")
+        assert condition_fields("ControlPlaneAvailable", seen, control_plane=ProviderLookup())[:2] == (
+            "True",
+            "Available",
+        )
         status, reason, message = condition_fields(
-            "ControlPlaneAvailable", seen, control_plane=Look(), initialized=False
+            "ControlPlaneAvailable", seen, control_plane=ProviderLookup(), initialized=False
         )
         assert (status, reason) == ("False", "NotAvailable")
         assert "first control plane Machine" in message
@@ -208,13 +211,16 @@ class TestControlPlane:
         ("look", "expected"),
         [
             (found(CONTROL_PLANE), ("False", "NotInitialized", "Control plane not yet initialized")),
-            (Look(CONTROL_PLANE), ("Unknown", "ObjectDoesNotExist", "DevControlPlane does not exist")),
-            (Look(CONTROL_PLANE, error=Retryable("why")), ("Unknown", "InternalError", "why")),
-            (Look(), ("False", "NotInitialized", "Waiting for the first control plane Machine to have a Node")),
+            (ProviderLookup(CONTROL_PLANE), ("Unknown", "ObjectDoesNotExist", "DevControlPlane does not exist")),
+            (ProviderLookup(CONTROL_PLANE, error=Retryable("why")), ("Unknown", "InternalError", "why")),
+            (
+                ProviderLookup(),
+                ("False", "NotInitialized", "Waiting for the first control plane Machine to have a Node"),
+            ),
         ],
     )
     def test_uninitialized_control_plane_is_reported_with_reason(
-        self, look: Look, expected: tuple[str, str, str]
+        self, look: ProviderLookup, expected: tuple[str, str, str]
     ) -> None:
         assert condition_fields("ControlPlaneInitialized", control_plane=look, initialized=False) == expected
         assert condition_fields("ControlPlaneInitialized", control_plane=look)[0] == "True"
@@ -222,13 +228,15 @@ class TestControlPlane:
     def test_control_plane_initialized_condition_never_reverts(self) -> None:
         before = cluster(condition("ControlPlaneInitialized", True, "Initialized"), **BOTH)
         after = condition_fields(
-            "ControlPlaneInitialized", before, control_plane=Look(CONTROL_PLANE), initialized=False
+            "ControlPlaneInitialized", before, control_plane=ProviderLookup(CONTROL_PLANE), initialized=False
         )
         assert after == ("True", "Initialized", "")
 
     def test_control_plane_initialized_is_unknown_while_topology_is_pending(self) -> None:
         seen = cluster(topology={"version": "v1.35.0"})
-        status, reason, _ = condition_fields("ControlPlaneInitialized", seen, control_plane=Look(), initialized=False)
+        status, reason, _ = condition_fields(
+            "ControlPlaneInitialized", seen, control_plane=ProviderLookup(), initialized=False
+        )
         assert (status, reason) == ("Unknown", "ObjectDoesNotExist")
 
 
@@ -282,7 +290,7 @@ class TestRemoteConnectionProbe:
 class TestMachines:
     def test_control_plane_and_worker_machines_are_summarized_separately(self) -> None:
         ill = condition("Ready", False, "NotReady", "no power")
-        members = Members(machines=[machine("cp", *good("Ready"), control_plane=True), machine("w", ill)])
+        members = ClusterMembers(machines=[machine("cp", *good("Ready"), control_plane=True), machine("w", ill)])
         assert condition_fields("ControlPlaneMachinesReady", members=members) == ("True", "Ready", "")
         assert condition_fields("WorkerMachinesReady", members=members) == (
             "False",
@@ -294,21 +302,21 @@ class TestMachines:
         young = machine("young", *good("Ready"), created=JUST_NOW)
         old = machine("old", *good("Ready"))
         sure = machine("sure", *good("Ready", "UpToDate"), created=JUST_NOW)
-        assert condition_fields("WorkerMachinesUpToDate", members=Members(machines=[young])) == (
+        assert condition_fields("WorkerMachinesUpToDate", members=ClusterMembers(machines=[young])) == (
             "True",
             "NoReplicas",
             "",
         )
-        assert derive(observed(members=Members(machines=[young, sure]))).look_again == 6.0
-        assert derive(observed(members=Members(machines=[sure, old]))).look_again is None
+        assert derive(observed(members=ClusterMembers(machines=[young, sure]))).look_again == 6.0
+        assert derive(observed(members=ClusterMembers(machines=[sure, old]))).look_again is None
         status, reason, message = condition_fields(
-            "WorkerMachinesUpToDate", members=Members(machines=[young, old, sure])
+            "WorkerMachinesUpToDate", members=ClusterMembers(machines=[young, old, sure])
         )
         assert (status, reason, message) == ("Unknown", "UpToDateUnknown", "* Machine old: Condition not yet reported")
 
     def test_remediating_condition_names_the_machine(self) -> None:
         waiting = condition("OwnerRemediated", False, "WaitingForRemediation", "soon")
-        members = Members(machines=[machine("w", waiting)])
+        members = ClusterMembers(machines=[machine("w", waiting)])
         assert condition_fields("Remediating", members=members) == ("True", "Remediating", "* Machine w: soon")
 
 
@@ -318,8 +326,12 @@ class TestWorkers:
             deployment("a", *good("Available")),
             deployment("b", condition("Available", False, "NotAvailable", "1 of 2")),
         )
-        assert condition_fields("WorkersAvailable", members=Members(deployments=[one])) == ("True", "Available", "")
-        status, reason, message = condition_fields("WorkersAvailable", members=Members(deployments=[one, other]))
+        assert condition_fields("WorkersAvailable", members=ClusterMembers(deployments=[one])) == (
+            "True",
+            "Available",
+            "",
+        )
+        status, reason, message = condition_fields("WorkersAvailable", members=ClusterMembers(deployments=[one, other]))
         assert (status, reason, message) == ("False", "NotAvailable", "* MachineDeployment b: 1 of 2")
 
     @pytest.mark.parametrize("type", ["RollingOut", "ScalingUp", "ScalingDown"])
@@ -327,7 +339,7 @@ class TestWorkers:
         moving, still = condition(type, True, type, "1 of 2"), condition(type, False, f"Not{type}")
         leading = found(CONTROL_PLANE, status={"conditions": [{"type": type, "status": "True", "message": "1 of 2"}]})
         sets = [machine_set("lone", moving), machine_set("owned", moving, owned=True)]
-        members = Members(deployments=[deployment("a", moving), deployment("b", still)], sets=sets)
+        members = ClusterMembers(deployments=[deployment("a", moving), deployment("b", still)], sets=sets)
         status, reason, message = condition_fields(type, members=members, control_plane=leading)
         assert (status, reason) == ("True", type)
         lines = ["* DevControlPlane c: 1 of 2", "* MachineDeployment a: 1 of 2"]
@@ -335,11 +347,11 @@ class TestWorkers:
 
     @pytest.mark.parametrize("type", ["RollingOut", "ScalingUp", "ScalingDown"])
     def test_movement_condition_is_unknown_without_reports(self, type: str) -> None:
-        assert condition_fields(type, members=Members(deployments=[deployment("a")]))[:2] == (
+        assert condition_fields(type, members=ClusterMembers(deployments=[deployment("a")]))[:2] == (
             "Unknown",
             f"{type}Unknown",
         )
-        unreadable = Look(CONTROL_PLANE, error=Retryable("why"))
+        unreadable = ProviderLookup(CONTROL_PLANE, error=Retryable("why"))
         assert condition_fields(type, control_plane=unreadable) == ("Unknown", "InternalError", "why")
 
     def test_control_plane_without_scaling_condition_is_ignored(self) -> None:
@@ -348,12 +360,12 @@ class TestWorkers:
 
 class TestAvailable:
     def test_available_message_lists_failed_conditions_in_order(self) -> None:
-        members = Members(deployments=[deployment("d", condition("Available", False, "NotAvailable", "0 of 1"))])
+        members = ClusterMembers(deployments=[deployment("d", condition("Available", False, "NotAvailable", "0 of 1"))])
         status, reason, message = condition_fields(
             "Available",
             connection=Connection(),
-            infrastructure=Look(INFRASTRUCTURE),
-            control_plane=Look(CONTROL_PLANE),
+            infrastructure=ProviderLookup(INFRASTRUCTURE),
+            control_plane=ProviderLookup(CONTROL_PLANE),
             members=members,
         )
         assert (status, reason) == ("False", "NotAvailable")
@@ -367,11 +379,11 @@ class TestAvailable:
 
     def test_unready_machine_does_not_make_cluster_unavailable(self) -> None:
         ill = machine("w", condition("Ready", False, "NotReady", "no power"))
-        assert condition_fields("Available", members=Members(machines=[ill]))[0] == "True"
+        assert condition_fields("Available", members=ClusterMembers(machines=[ill]))[0] == "True"
 
     def test_dead_node_makes_cluster_unavailable(self) -> None:
         dead = machine("w", condition("NodeReady", "Unknown", "NodeReadyUnknown", "* Node.Ready: silent"), node="n")
-        members = Members(machines=[dead], deployments=[deployment("d", *good("Available"))])
+        members = ClusterMembers(machines=[dead], deployments=[deployment("d", *good("Available"))])
         assert condition_fields("Available", members=members) == (
             "False",
             "NodeNotReady",
@@ -380,7 +392,7 @@ class TestAvailable:
 
     def test_unresponsive_api_makes_availability_unknown(self) -> None:
         silent = Connection(last_success=NOW - 600, failures=9, error="no route")
-        members = Members(deployments=[deployment("d", condition("Available", False, "NotAvailable", "0 of 2"))])
+        members = ClusterMembers(deployments=[deployment("d", condition("Available", False, "NotAvailable", "0 of 2"))])
         assert condition_fields("Available", connection=silent, members=members) == (
             "Unknown",
             "APISilent",
@@ -422,7 +434,7 @@ class TestAvailable:
 
 
 class TestDeleting:
-    STAGE = Stage("WaitingForWorkersDeletion", "* Machine: m")
+    STAGE = ClusterDeletionStage("WaitingForWorkersDeletion", "* Machine: m")
 
     def test_deleting_condition_reports_the_stage(self) -> None:
         seen = cluster(deleting=True, **BOTH)
@@ -438,8 +450,8 @@ class TestDeleting:
             "Available",
             cluster(deleting=True, **BOTH),
             stage=self.STAGE,
-            infrastructure=Look(INFRASTRUCTURE),
-            control_plane=Look(CONTROL_PLANE),
+            infrastructure=ProviderLookup(INFRASTRUCTURE),
+            control_plane=ProviderLookup(CONTROL_PLANE),
         )
         assert (status, message) == ("False", "* Deleting:\n  * Machine: m")
 
@@ -447,7 +459,7 @@ class TestDeleting:
 class TestWriting:
     def test_empty_counts_are_removed_from_status(self) -> None:
         status: dict[str, Any] = {"workers": {"replicas": 1}, "controlPlane": {"replicas": 1}, "other": 1}
-        Report([], "Pending", {}, {"replicas": 2}).write(status)
+        ClusterReport([], "Pending", {}, {"replicas": 2}).write(status)
         assert status == {"phase": "Pending", "workers": {"replicas": 2}, "other": 1}
 
     @given(
@@ -471,7 +483,7 @@ class TestWriting:
     )
     def test_status_is_independent_of_machine_order(self, machines: list[Any], random: Any) -> None:
         def written(some: list[Any], seen: Cluster, status: dict[str, Any]) -> dict[str, Any]:
-            report = derive(observed(seen, members=Members(machines=some)))
+            report = derive(observed(seen, members=ClusterMembers(machines=some)))
             report.write(status)
             kube_conditions.put(status, report.conditions, generation=1, now=JUST_NOW)
             return status

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from remuda.capi import names
 from remuda.capi.machine.deletion import (
     MEANING,
-    Facts,
-    Stage,
+    DeletionFacts,
+    MachineDeletionStage,
     awaits_last_hooks,
     deadline,
     drain_deadline,
@@ -29,36 +29,40 @@ HOOK = f"{names.PRE_DRAIN_HOOK}/backup"
 LAST_HOOK = f"{names.PRE_TERMINATE_HOOK}/etcd"
 
 
-def facts(annotations: dict[str, str] | None = None, **changes: Any) -> Facts:
+def facts(annotations: dict[str, str] | None = None, **changes: Any) -> DeletionFacts:
     machine = deleting(
         meta={"annotations": annotations or {}}, status=changes.pop("status", {}), **changes.pop("spec", {})
     )
-    return Facts(**{"machine": machine, "now": NOW, "node": "n-1", **changes})
+    return DeletionFacts(**{"machine": machine, "now": NOW, "node": "n-1", **changes})
 
 
-def stages(found: Facts) -> list[Stage]:
-    return [stage for stage in Stage if not skipped(stage, found)]
+def stages(found: DeletionFacts) -> list[MachineDeletionStage]:
+    return [stage for stage in MachineDeletionStage if not skipped(stage, found)]
 
 
 def test_every_deletion_stage_has_a_description() -> None:
-    assert set(MEANING) == set(Stage)
+    assert set(MEANING) == set(MachineDeletionStage)
 
 
 def test_machine_is_drained_before_infrastructure_is_deleted() -> None:
     assert stages(facts()) == [
-        Stage.DRAIN,
-        Stage.VOLUMES,
-        Stage.INFRASTRUCTURE,
-        Stage.BOOTSTRAP,
-        Stage.NODE,
-        Stage.COMPLETED,
+        MachineDeletionStage.DRAIN,
+        MachineDeletionStage.VOLUMES,
+        MachineDeletionStage.INFRASTRUCTURE,
+        MachineDeletionStage.BOOTSTRAP,
+        MachineDeletionStage.NODE,
+        MachineDeletionStage.COMPLETED,
     ]
 
 
 def test_deletion_hooks_precede_their_stages() -> None:
     found = stages(facts({HOOK: "", LAST_HOOK: ""}))
-    assert found.index(Stage.PRE_DRAIN_HOOK) < found.index(Stage.DRAIN)
-    assert found.index(Stage.VOLUMES) < found.index(Stage.PRE_TERMINATE_HOOK) < found.index(Stage.INFRASTRUCTURE)
+    assert found.index(MachineDeletionStage.PRE_DRAIN_HOOK) < found.index(MachineDeletionStage.DRAIN)
+    assert (
+        found.index(MachineDeletionStage.VOLUMES)
+        < found.index(MachineDeletionStage.PRE_TERMINATE_HOOK)
+        < found.index(MachineDeletionStage.INFRASTRUCTURE)
+    )
 
 
 def test_deletion_hooks_are_found_with_and_without_suffix() -> None:
@@ -79,7 +83,12 @@ def test_deletion_hooks_are_found_with_and_without_suffix() -> None:
 def test_unneeded_or_unreachable_node_stages_are_skipped(changes: dict[str, Any], why: str) -> None:
     found = facts({HOOK: "", LAST_HOOK: ""}, **changes)
     assert why in node_kept(found)
-    assert stages(found) == [Stage.PRE_TERMINATE_HOOK, Stage.INFRASTRUCTURE, Stage.BOOTSTRAP, Stage.COMPLETED]
+    assert stages(found) == [
+        MachineDeletionStage.PRE_TERMINATE_HOOK,
+        MachineDeletionStage.INFRASTRUCTURE,
+        MachineDeletionStage.BOOTSTRAP,
+        MachineDeletionStage.COMPLETED,
+    ]
 
 
 def test_external_control_plane_allows_node_deletion_without_machines() -> None:
@@ -92,20 +101,23 @@ def test_missing_control_plane_object_allows_node_deletion() -> None:
 
 @pytest.mark.parametrize(
     ("stage", "annotation"),
-    [(Stage.DRAIN, names.EXCLUDE_NODE_DRAINING), (Stage.VOLUMES, names.EXCLUDE_WAIT_FOR_VOLUME_DETACH)],
+    [
+        (MachineDeletionStage.DRAIN, names.EXCLUDE_NODE_DRAINING),
+        (MachineDeletionStage.VOLUMES, names.EXCLUDE_WAIT_FOR_VOLUME_DETACH),
+    ],
 )
-def test_exclude_annotation_skips_only_its_stage(stage: Stage, annotation: str) -> None:
+def test_exclude_annotation_skips_only_its_stage(stage: MachineDeletionStage, annotation: str) -> None:
     assert set(stages(facts())) - set(stages(facts({annotation: ""}))) == {stage}
 
 
 @pytest.mark.parametrize(
     ("stage", "limit", "began"),
     [
-        (Stage.DRAIN, "nodeDrainTimeoutSeconds", "nodeDrainStartTime"),
-        (Stage.VOLUMES, "nodeVolumeDetachTimeoutSeconds", "waitForNodeVolumeDetachStartTime"),
+        (MachineDeletionStage.DRAIN, "nodeDrainTimeoutSeconds", "nodeDrainStartTime"),
+        (MachineDeletionStage.VOLUMES, "nodeVolumeDetachTimeoutSeconds", "waitForNodeVolumeDetachStartTime"),
     ],
 )
-def test_deletion_stage_is_skipped_after_its_timeout(stage: Stage, limit: str, began: str) -> None:
+def test_deletion_stage_is_skipped_after_its_timeout(stage: MachineDeletionStage, limit: str, began: str) -> None:
     def at(seconds: float, limit_seconds: int | None = 60, *, started: bool = True) -> bool:
         spec = {} if limit_seconds is None else {"deletion": {limit: limit_seconds}}
         status = {"deletion": {began: rfc3339(NOW)}} if started else {}
@@ -120,7 +132,7 @@ def test_deletion_stage_is_skipped_after_its_timeout(stage: Stage, limit: str, b
 
 def test_drain_is_skipped_once_pre_terminate_hooks_have_started() -> None:
     found = facts({LAST_HOOK: ""}, status={"deletion": {"waitForPreTerminateHookStartTime": rfc3339(NOW)}})
-    assert stages(found)[0] == Stage.PRE_TERMINATE_HOOK
+    assert stages(found)[0] == MachineDeletionStage.PRE_TERMINATE_HOOK
 
 
 @pytest.mark.parametrize(
@@ -138,12 +150,12 @@ def test_awaited_pre_terminate_hooks_are_read_from_status(status: dict[str, Any]
 
 
 def test_drain_is_skipped_while_infrastructure_is_deleting() -> None:
-    assert stages(facts(infrastructure_going=True))[0] == Stage.INFRASTRUCTURE
+    assert stages(facts(infrastructure_going=True))[0] == MachineDeletionStage.INFRASTRUCTURE
 
 
 def test_unreachable_node_skips_volume_detach_wait() -> None:
-    assert skipped(Stage.VOLUMES, facts(node_unreachable=True))
-    assert not skipped(Stage.DRAIN, facts(node_unreachable=True))
+    assert skipped(MachineDeletionStage.VOLUMES, facts(node_unreachable=True))
+    assert not skipped(MachineDeletionStage.DRAIN, facts(node_unreachable=True))
 
 
 def test_stage_deadlines_require_start_time_and_limit() -> None:
@@ -178,14 +190,21 @@ any_facts = st.builds(
 
 
 @given(any_facts)
-def test_every_deletion_state_leads_to_completion(found: Facts) -> None:
+def test_every_deletion_state_leads_to_completion(found: DeletionFacts) -> None:
     order = stages(found)
-    assert [stage for stage in order if stage in (Stage.INFRASTRUCTURE, Stage.BOOTSTRAP)] == [
-        Stage.INFRASTRUCTURE,
-        Stage.BOOTSTRAP,
+    assert [
+        stage for stage in order if stage in (MachineDeletionStage.INFRASTRUCTURE, MachineDeletionStage.BOOTSTRAP)
+    ] == [
+        MachineDeletionStage.INFRASTRUCTURE,
+        MachineDeletionStage.BOOTSTRAP,
     ]
-    assert order[-1] == Stage.COMPLETED
+    assert order[-1] == MachineDeletionStage.COMPLETED
     asked = LAST_HOOK in found.machine.metadata.annotations
-    assert (Stage.PRE_TERMINATE_HOOK in order) == asked
-    touches_node = {Stage.PRE_DRAIN_HOOK, Stage.DRAIN, Stage.VOLUMES, Stage.NODE} & set(order)
+    assert (MachineDeletionStage.PRE_TERMINATE_HOOK in order) == asked
+    touches_node = {
+        MachineDeletionStage.PRE_DRAIN_HOOK,
+        MachineDeletionStage.DRAIN,
+        MachineDeletionStage.VOLUMES,
+        MachineDeletionStage.NODE,
+    } & set(order)
     assert not (touches_node and node_kept(found))

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.capi.machine import drain_rules
-from remuda.capi.machine.drain_rules import BadRule, DrainFacts, Refusal, listed, message, plan, rules_for, verdict
+from remuda.capi.machine.drain_rules import (
+    BadRule,
+    DrainFacts,
+    EvictionRefusal,
+    listed,
+    message,
+    plan,
+    rules_for,
+    verdict,
+)
 from remuda.capi.machine.workload import MIRROR_POD, Pod
 from remuda.capi.names import POD_DRAIN
 from remuda.kube.clock import rfc3339
@@ -170,7 +179,7 @@ def test_drain_message_names_pods_budgets_and_next_evictions() -> None:
         pod("job", labels={POD_DRAIN: "wait-completed"}),
         pod("db", labels={"app": "db"}),
     ]
-    refusal = Refusal(pods[1], "The disruption budget web needs 1 healthy pods and has 1 currently")
+    refusal = EvictionRefusal(pods[1], "The disruption budget web needs 1 healthy pods and has 1 currently")
     assert message(plan(pods, around(rules=rules)), [refusal]).split("\n") == [
         "* Pods default/granted, default/leaving: deletionTimestamp set, but still not removed from the Node",
         "* Pod default/guarded: The disruption budget web needs 1 healthy pods and has 1 currently",
@@ -198,7 +207,7 @@ def test_drain_message_truncates_long_lists() -> None:
     pods = [pod(f"p-{i}") for i in range(7)]
     assert listed(pods[:3]) == "Pods default/p-0, default/p-1, default/p-2"
     assert listed(pods) == "Pods default/p-0, default/p-1, default/p-2, ... (4 more)"
-    refusals = [Refusal(one, f"reason {i}") for i, one in enumerate(pods)]
+    refusals = [EvictionRefusal(one, f"reason {i}") for i, one in enumerate(pods)]
     assert len(message(plan(pods[:5], around()), refusals[:5]).split("\n")) == 5
     assert "more reasons" not in message(plan(pods[:5], around()), refusals[:5])
     lines = message(plan(pods, around()), refusals).split("\n")

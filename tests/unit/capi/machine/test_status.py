@@ -9,22 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.capi.machine.deletion import Stage
+from remuda.capi.machine.deletion import MachineDeletionStage
 from remuda.capi.machine.node_health import Link, NodeView
-from remuda.capi.machine.status import Deleting, Observed, Seen, Verdict, derive, publish
+from remuda.capi.machine.status import Deleting, MachineReport, ObservedMachine, ProviderState, derive, publish
 from remuda.capi.types import Machine
 from remuda.kube.clock import rfc3339
 from remuda.kube.objects import Condition
 from tests.unit.capi.machine.objects import EPOCH, HEALTHY, NOW, cluster, deleting, machine, node
 
-CONFIG = Seen("TestConfig", present=True, flag="status.initialization.dataSecretCreated")
-SERVER = Seen("TestMachine", present=True, flag="status.initialization.provisioned")
+CONFIG = ProviderState("TestConfig", present=True, flag="status.initialization.dataSecretCreated")
+SERVER = ProviderState("TestMachine", present=True, flag="status.initialization.provisioned")
 DONE = {"initialization": {"infrastructureProvisioned": True, "bootstrapDataSecretCreated": True}}
 RUNNING = {**DONE, "nodeRef": {"name": "n-1"}}
 NODE = NodeView(Link(connected=True, last_success=NOW), node(**HEALTHY))
 
 
-def observed(mine: Machine | None = None, **changes: Any) -> Observed:
+def observed(mine: Machine | None = None, **changes: Any) -> ObservedMachine:
     given: dict[str, Any] = {
         "machine": mine or machine(),
         "cluster": cluster(),
@@ -35,18 +35,18 @@ def observed(mine: Machine | None = None, **changes: Any) -> Observed:
         "generation": 1,
         **changes,
     }
-    return Observed(**given)
+    return ObservedMachine(**given)
 
 
-def running(mine: Machine | None = None, **changes: Any) -> Observed:
+def running(mine: Machine | None = None, **changes: Any) -> ObservedMachine:
     return observed(mine or machine(status=RUNNING), **{"node": NODE, **changes})
 
 
-def find(verdict: Verdict, type: str) -> Condition:
+def find(verdict: MachineReport, type: str) -> Condition:
     return next(one for one in verdict.conditions if one.type == type)
 
 
-def said(verdict: Verdict, type: str) -> tuple[str, str, str]:
+def said(verdict: MachineReport, type: str) -> tuple[str, str, str]:
     one = find(verdict, type)
     return one.status, one.reason, one.message
 
@@ -110,7 +110,7 @@ def test_provider_condition_is_copied_with_transition_time() -> None:
 
 
 def test_missing_and_deleted_provider_objects_are_distinguished() -> None:
-    missing = Seen("TestMachine")
+    missing = ProviderState("TestMachine")
     assert said(derive(observed(infrastructure=missing)), "InfrastructureReady")[1] == "ObjectDoesNotExist"
     gone = said(derive(running(infrastructure=missing)), "InfrastructureReady")
     assert gone[1:] == ("ObjectDeleted", "TestMachine has been deleted while the Machine still exists")
@@ -121,7 +121,7 @@ def test_missing_and_deleted_provider_objects_are_distinguished() -> None:
 def test_malformed_condition_and_lookup_error_are_reported() -> None:
     odd = derive(observed(bootstrap=CONFIG._replace(malformed="conditions is no list")))
     assert said(odd, "BootstrapConfigReady") == ("Unknown", "InvalidConditionReported", "conditions is no list")
-    failed = derive(observed(bootstrap=Seen("TestConfig", error="no CRD testconfigs.bootstrap.test")))
+    failed = derive(observed(bootstrap=ProviderState("TestConfig", error="no CRD testconfigs.bootstrap.test")))
     assert said(failed, "BootstrapConfigReady") == ("Unknown", "InternalError", "no CRD testconfigs.bootstrap.test")
 
 
@@ -183,25 +183,27 @@ def test_min_ready_seconds_count_from_ready_transition() -> None:
 def test_deleting_condition_reports_stage_and_error() -> None:
     assert said(derive(running()), "Deleting") == ("False", "NotDeleting", "")
     assert said(derive(observed(deleting())), "Deleting") == ("True", "Deleting", "")
-    drained = derive(observed(deleting(), deleting=Deleting(Stage.DRAIN, "* Pod a/b: refused")))
+    drained = derive(observed(deleting(), deleting=Deleting(MachineDeletionStage.DRAIN, "* Pod a/b: refused")))
     assert said(drained, "Deleting") == ("True", "DrainingNode", "* Pod a/b: refused")
     failed = derive(observed(deleting(), deleting=Deleting(error="no such kind")))
     assert said(failed, "Deleting") == ("True", "InternalError", "no such kind")
 
 
 def test_ready_message_of_deleting_machine_names_only_stage() -> None:
-    verdict = derive(running(deleting(status=RUNNING), deleting=Deleting(Stage.DRAIN, "* Pod a/b: a long story")))
+    verdict = derive(
+        running(deleting(status=RUNNING), deleting=Deleting(MachineDeletionStage.DRAIN, "* Pod a/b: a long story"))
+    )
     assert said(verdict, "Ready")[2] == "* Deleting: Machine deletion in progress, stage: DrainingNode"
 
 
 def test_ready_message_reports_delayed_deletion() -> None:
     began = {**RUNNING, "deletion": {"nodeDrainStartTime": EPOCH}}
     deleted = deleting(status=began)
-    five = derive(running(deleted, deleting=Deleting(Stage.DRAIN, "x"), now=NOW + 301))
+    five = derive(running(deleted, deleting=Deleting(MachineDeletionStage.DRAIN, "x"), now=NOW + 301))
     assert said(five, "Ready")[2].endswith(
         ", delayed by Pods that do not leave the Node; the Deleting condition names them"
     )
-    fifteen = derive(running(deleted, deleting=Deleting(Stage.INFRASTRUCTURE, "x"), now=NOW + 901))
+    fifteen = derive(running(deleted, deleting=Deleting(MachineDeletionStage.INFRASTRUCTURE, "x"), now=NOW + 901))
     assert said(fifteen, "Ready")[2] == (
         "* Deleting: Machine deletion in progress since more than 15m, stage: WaitingForInfrastructureDeletion"
     )
@@ -233,7 +235,7 @@ def test_up_to_date_message_lists_differences() -> None:
 
 
 def test_kubelet_of_other_version_reports_updating() -> None:
-    def with_kubelet(version: str) -> Verdict:
+    def with_kubelet(version: str) -> MachineReport:
         mine = machine(status={**RUNNING, "nodeInfo": {"kubeletVersion": version}}, version="v1.35.0")
         return derive(running(mine, outdated=[]))
 
@@ -261,14 +263,14 @@ def test_failed_reconcile_does_not_set_observed_generation() -> None:
     assert "observedGeneration" not in status
 
 
-_providers = st.sampled_from([SERVER, Seen("TestMachine"), Seen("TestMachine", error="x")])
+_providers = st.sampled_from([SERVER, ProviderState("TestMachine"), ProviderState("TestMachine", error="x")])
 _views = st.sampled_from([NODE, NodeView(Link()), NodeView(Link(connected=True)), NodeView(Link(failures=9))])
 _statuses = st.sampled_from([{}, DONE, RUNNING])
 
 
 @given(_providers, _views, _statuses, st.booleans(), st.sampled_from([None, [], ["x"]]), st.integers(0, 10_000))
 def test_status_derivation_is_idempotent(
-    provider: Seen, view: NodeView, status: dict[str, Any], gone: bool, outdated: list[str] | None, later: int
+    provider: ProviderState, view: NodeView, status: dict[str, Any], gone: bool, outdated: list[str] | None, later: int
 ) -> None:
     def look(raw: dict[str, Any], now: float) -> dict[str, Any]:
         result: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(raw))

@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from remuda.capi import names
 from remuda.capi.machinedeployment import rollout
-from remuda.capi.machinedeployment.rollout import Counts, Limits
+from remuda.capi.machinedeployment.rollout import MachineSetCounts, RolloutLimits
 from remuda.capi.machineset import members
 from remuda.capi.types import Machine, MachineStatus, NodeReference
 from remuda.kube import clock
@@ -114,7 +114,7 @@ class Rollouts(RuleBasedStateMachine):
         self.servers: list[Server] = []
         self.sets: dict[str, Set] = {}
         self.template = 0
-        self.in_force: list[tuple[int, Limits]] = []
+        self.in_force: list[tuple[int, RolloutLimits]] = []
 
     @initialize(replicas=st.integers(0, 5), surge=SMALL, unavailable=SMALL, order=st.sampled_from(["Oldest", "Newest"]))
     def begin(self, replicas: int, surge: int, unavailable: int, order: str) -> None:
@@ -124,7 +124,7 @@ class Rollouts(RuleBasedStateMachine):
     # The user.
 
     def set_limits(self, replicas: int, surge: int, unavailable: int) -> None:
-        self.limits = Limits(replicas, surge, unavailable if surge or unavailable else 1)
+        self.limits = RolloutLimits(replicas, surge, unavailable if surge or unavailable else 1)
         self.in_force.append((self.tick(), self.limits))
 
     @rule(replicas=st.integers(0, 6))
@@ -176,7 +176,7 @@ class Rollouts(RuleBasedStateMachine):
         seen = list(self.sets.values())
         new = next((one for one in seen if one.template == self.template), None)
         counts = {one.name: _counts(one) for one in seen}
-        new_counts = counts[new.name] if new else Counts("none", 0)
+        new_counts = counts[new.name] if new else MachineSetCounts("none", 0)
         old = [counts[one.name] for one in seen if one is not new]
         plan = rollout.rolling(new_counts, old, self.limits)
         self.judge_plan(plan, new_counts, old)
@@ -185,7 +185,7 @@ class Rollouts(RuleBasedStateMachine):
             for one in self.sets.values():
                 one.stored.order.given = self.tick()
 
-    def write(self, plan: rollout.Plan, new: Set | None, writes: int) -> bool:
+    def write(self, plan: rollout.RolloutPlan, new: Set | None, writes: int) -> bool:
         for name, size in plan.sizes.items():
             one = self.sets.get(name)
             if one is not None and size == one.seen.order.wanted:
@@ -322,7 +322,7 @@ class Rollouts(RuleBasedStateMachine):
             return True
         return not server.taken_by_us and server.fell > order.knowledge.get(server.of, -1)
 
-    def judge_plan(self, plan: rollout.Plan, new: Counts, old: list[Counts]) -> None:
+    def judge_plan(self, plan: rollout.RolloutPlan, new: MachineSetCounts, old: list[MachineSetCounts]) -> None:
         takes_available = any(plan.sizes[one.name] < min(one.wanted, one.available) for one in old)
         if takes_available:
             left = [one.name for one in old if plan.sizes[one.name] > one.available]
@@ -381,7 +381,7 @@ class Rollouts(RuleBasedStateMachine):
             server.fell = self.tick()
         server.up = False
 
-    def limits_since(self, moment: int) -> list[Limits]:
+    def limits_since(self, moment: int) -> list[RolloutLimits]:
         later = [limits for at, limits in self.in_force if at >= moment]
         before = [limits for at, limits in self.in_force if at < moment]
         return [*before[-1:], *later]
@@ -391,9 +391,11 @@ class Rollouts(RuleBasedStateMachine):
         return self.now
 
 
-def _counts(one: Set) -> Counts:
+def _counts(one: Set) -> MachineSetCounts:
     order, report = one.seen.order, one.seen.report
-    return Counts(one.name, order.wanted, report.existing, report.available, report.generation == order.generation)
+    return MachineSetCounts(
+        one.name, order.wanted, report.existing, report.available, report.generation == order.generation
+    )
 
 
 TestRollouts = Rollouts.TestCase

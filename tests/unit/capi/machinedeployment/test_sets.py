@@ -6,14 +6,14 @@ import msgspec
 
 from remuda.capi import names
 from remuda.capi.machinedeployment import sets
-from remuda.capi.machinedeployment.rollout import Limits
+from remuda.capi.machinedeployment.rollout import RolloutLimits
 from remuda.capi.propagation import Keys
-from remuda.capi.revisions import Identity
+from remuda.capi.revisions import MachineSetRevision
 from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_SET, MachineDeployment
 from remuda.runtime.draft import Draft
 
 Json = dict[str, Any]
-IDENTITY = Identity("md-abcde", "123-abcde")
+IDENTITY = MachineSetRevision("md-abcde", "123-abcde")
 
 
 def raw(metadata: Json | None = None, template: Json | None = None, **spec: Any) -> Json:
@@ -34,7 +34,7 @@ def typed(obj: Json) -> MachineDeployment:
 
 
 def made(obj: Json, size: int = 2) -> Json:
-    return sets.made(typed(obj), obj, IDENTITY, size, Limits(3, 1), 4)
+    return sets.made(typed(obj), obj, IDENTITY, size, RolloutLimits(3, 1), 4)
 
 
 def draft_of(machine_set: Json) -> Draft:
@@ -106,7 +106,7 @@ class TestRenew:
         obj = raw({"annotations": {"team": "blue"}})
         draft = draft_of(made(obj))
         sets.renew(draft, typed(obj), obj, 4, Keys())
-        sets.resize(draft, 2, Limits(3, 1))
+        sets.resize(draft, 2, RolloutLimits(3, 1))
         assert draft.patches() == ({}, {})
 
     def test_renew_propagates_in_place_changes(self) -> None:
@@ -160,12 +160,12 @@ class TestRetire:
 class TestResize:
     def test_resize_records_desired_and_max_replicas(self) -> None:
         draft = draft_of(made(raw()))
-        sets.resize(draft, 5, Limits(6, 2))
+        sets.resize(draft, 5, RolloutLimits(6, 2))
         patch, _ = draft.patches()
         assert patch["spec"] == {"replicas": 5}
         assert patch["metadata"]["annotations"] == {names.DESIRED_REPLICAS: "6", names.MAX_REPLICAS: "8"}
 
     def test_resize_leaves_empty_machine_set_unchanged(self) -> None:
         draft = draft_of(made(raw(), size=0))
-        sets.resize(draft, 0, Limits(6, 2))
+        sets.resize(draft, 0, RolloutLimits(6, 2))
         assert draft.patches() == ({}, {})

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from remuda.capi.machinedeployment import status
-from remuda.capi.machinedeployment.rollout import Limits
-from remuda.capi.machinedeployment.status import Observed
+from remuda.capi.machinedeployment.rollout import RolloutLimits
+from remuda.capi.machinedeployment.status import ObservedMachineDeployment
 from remuda.capi.types import (
     Machine,
     MachineDeployment,
@@ -52,12 +52,12 @@ def machine_set(
 def seen(
     *sets: MachineSet,
     machines: Sequence[Machine] = (),
-    limits: Limits | None = Limits(3, 1, 1),  # noqa: B008
+    limits: RolloutLimits | None = RolloutLimits(3, 1, 1),  # noqa: B008
     deleted: bool = False,
     **facts: Any,
-) -> Observed:
+) -> ObservedMachineDeployment:
     """The last set is the new one."""
-    return Observed(
+    return ObservedMachineDeployment(
         deployment=deployment(deleted),
         new=sets[-1] if sets else None,
         sets=sets,
@@ -87,14 +87,16 @@ def test_deployment_counters_sum_machine_sets() -> None:
 @pytest.mark.parametrize(
     ("have", "limits", "deleted", "phase"),
     [
-        (2, Limits(3), False, "ScalingUp"),
-        (3, Limits(3), False, "Running"),
-        (4, Limits(3), False, "ScalingDown"),
-        (3, Limits(3), True, "ScalingDown"),
+        (2, RolloutLimits(3), False, "ScalingUp"),
+        (3, RolloutLimits(3), False, "Running"),
+        (4, RolloutLimits(3), False, "ScalingDown"),
+        (3, RolloutLimits(3), True, "ScalingDown"),
         (3, None, False, "Unknown"),
     ],
 )
-def test_deployment_phase_follows_replica_counts(have: int, limits: Limits | None, deleted: bool, phase: str) -> None:
+def test_deployment_phase_follows_replica_counts(
+    have: int, limits: RolloutLimits | None, deleted: bool, phase: str
+) -> None:
     assert status.phase(seen(machine_set("new", have), limits=limits, deleted=deleted)) == phase
 
 
@@ -110,7 +112,7 @@ class TestAvailable:
             "NotAvailable",
             "1 available replicas, at least 2 required (maxUnavailable is 1, spec.replicas is 3)",
         )
-        strict = status.available(seen(machine_set("new", 3, 1), limits=Limits(3, 1, 0)))
+        strict = status.available(seen(machine_set("new", 3, 1), limits=RolloutLimits(3, 1, 0)))
         assert strict.message == "1 available replicas, at least 3 required"
 
     def test_available_is_false_while_deleting(self) -> None:
@@ -214,7 +216,7 @@ class TestPublish:
 
     def test_invalid_selector_is_omitted_from_status(self) -> None:
         nonsense = Selector(match_expressions=[SelectorRequirement(key="a", operator="Near")])
-        observed = Observed(
+        observed = ObservedMachineDeployment(
             deployment=deployment(selector=nonsense), new=None, sets=(), machines=(), limits=None, now=NOW
         )
         raw: Json = {"selector": "old"}

@@ -8,7 +8,7 @@ import pytest
 from remuda.capi import names
 from remuda.capi.contract import ContractError, ProviderObject
 from remuda.capi.machineset import creation
-from remuda.capi.machineset.scope import Scope
+from remuda.capi.machineset.scope import MachineSetScope
 from remuda.capi.templates import Templates
 from remuda.capi.types import MACHINE_SET, Bootstrap, Machine, MachineInitialization, MachineStatus, Reference
 from remuda.kube.client import Target
@@ -23,7 +23,7 @@ def template(kind: str) -> ProviderObject:
     return ProviderObject(msgspec.json.encode(obj), Target("infra.io/v1", "things"), "v1beta2")
 
 
-def scope(**spec: Any) -> Scope:
+def scope(**spec: Any) -> MachineSetScope:
     obj = {
         "metadata": {"name": "ms", "namespace": "ns", "uid": "u", "resourceVersion": "1"},
         "spec": {
@@ -37,7 +37,7 @@ def scope(**spec: Any) -> Scope:
     value = msgspec.json.encode(obj)
     machine_set = MACHINE_SET.decode(value)
     draft = Draft(MACHINE_SET.target, value)
-    return Scope(draft=draft, machine_set=machine_set, cluster=None, deployment=None, machines=[])
+    return MachineSetScope(draft=draft, machine_set=machine_set, cluster=None, deployment=None, machines=[])
 
 
 class TestMachine:

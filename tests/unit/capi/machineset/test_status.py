@@ -6,7 +6,7 @@ import pytest
 
 from remuda.capi import conditions
 from remuda.capi.machineset import status
-from remuda.capi.machineset.status import Observed
+from remuda.capi.machineset.status import ObservedMachineSet
 from remuda.capi.types import Machine, MachineSet, MachineSetSpec, Selector, SelectorRequirement
 from remuda.kube import clock
 from remuda.kube.conditions import condition
@@ -30,8 +30,8 @@ def seen(
     obstacles: tuple[str, ...] = (),
     failed_checks: tuple[str, ...] = (),
     **facts: Any,
-) -> Observed:
-    return Observed(
+) -> ObservedMachineSet:
+    return ObservedMachineSet(
         machine_set=machine_set(**facts), machines=machines, now=now, obstacles=obstacles, failed_checks=failed_checks
     )
 
@@ -150,7 +150,7 @@ class TestDeleting:
         assert status.deleting(seen(deleted=True)).reason == "DeletionCompleted"
 
 
-def by_type(observed: Observed) -> dict[str, Condition]:
+def by_type(observed: ObservedMachineSet) -> dict[str, Condition]:
     return {found.type: found for found in status.all_conditions(observed)}
 
 

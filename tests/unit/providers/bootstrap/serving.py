@@ -16,7 +16,7 @@ from remuda.apiserver.http.listener import Listener
 from remuda.kube import certificates
 from remuda.kube.http.tls import client_context, load_pair
 from remuda.providers.bootstrap.endpoints import Endpoints
-from remuda.providers.bootstrap.registration import ConnectionInfo, Refusal
+from remuda.providers.bootstrap.registration import ConnectionInfo, HostRefused
 from remuda.providers.shared.manager_address import Site
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -27,7 +27,7 @@ class Registrar:
     """Knows one token. `refusals` are said first, one at a time."""
 
     def __init__(self) -> None:
-        self.refusals: list[Refusal] = []
+        self.refusals: list[HostRefused] = []
         self.asked: list[tuple[str, Mapping[str, str]]] = []
 
     async def connect(self, token: str, headers: Mapping[str, str]) -> ConnectionInfo:
@@ -35,7 +35,7 @@ class Registrar:
         if self.refusals:
             raise self.refusals.pop(0)
         if token != TOKEN:
-            raise Refusal(401, "this token is not known here")
+            raise HostRefused(401, "this token is not known here")
         return ConnectionInfo("kubeconfig text", "default", "a-machine-plan")
 
 

@@ -17,7 +17,7 @@ from remuda.providers.shared import names
 CLUSTER = Cluster(metadata=ObjectMeta(name="c", namespace="ns", uid="1"))
 
 
-def said(**headers: str) -> custom.Request:
+def said(**headers: str) -> custom.HostDescription:
     values = {f"x-cattle-{name.replace('_', '-')}": value for name, value in ({"id": "h"} | headers).items()}
     return custom.decode(msgspec.json.encode(custom.collect(values)))
 

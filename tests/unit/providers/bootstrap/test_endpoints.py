@@ -11,7 +11,7 @@ import pytest
 
 from remuda.kube.errors import StatusError
 from remuda.providers.bootstrap import assets
-from remuda.providers.bootstrap.registration import Refusal
+from remuda.providers.bootstrap.registration import HostRefused
 from tests.unit.providers.bootstrap.serving import TOKEN, serving
 
 CONNECT = "/v3/connect/agent"
@@ -80,11 +80,13 @@ async def test_token_is_exchanged_for_connection_info() -> None:
 @pytest.mark.parametrize(
     ("refusal", "code", "again"),
     [
-        (Refusal(401, "this token has expired"), 401, None),
-        (Refusal(503, "its plan is not there yet", 4.2), 503, "5"),
+        (HostRefused(401, "this token has expired"), 401, None),
+        (HostRefused(503, "its plan is not there yet", 4.2), 503, "5"),
     ],
 )
-async def test_refusal_is_returned_with_message_and_retry_after(refusal: Refusal, code: int, again: str | None) -> None:
+async def test_refusal_is_returned_with_message_and_retry_after(
+    refusal: HostRefused, code: int, again: str | None
+) -> None:
     async with serving() as served:
         served.registrar.refusals = [refusal]
         answer = await served.ask(CONNECT, headers=bearer(TOKEN))

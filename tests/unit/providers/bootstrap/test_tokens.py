@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 from remuda.kube import clock
 from remuda.kube.objects import Key
 from remuda.providers.bootstrap import tokens
-from remuda.providers.bootstrap.tokens import AFTER_USE_SECONDS, Ledger, Token
+from remuda.providers.bootstrap.tokens import AFTER_USE_SECONDS, RegistrationToken, TokenLedger
 
 ABOUT = Key("ns", "b")
 HOUR = 3600.0
@@ -33,9 +33,9 @@ def watch() -> Iterator[Watch]:
     clock.use(None)
 
 
-def made() -> tuple[Token, Ledger]:
+def made() -> tuple[RegistrationToken, TokenLedger]:
     token = tokens.make("machine", ABOUT)
-    return token, tokens.add(Ledger(), token, 2 * HOUR)
+    return token, tokens.add(TokenLedger(), token, 2 * HOUR)
 
 
 def test_token_encodes_purpose_and_has_256_random_bits() -> None:

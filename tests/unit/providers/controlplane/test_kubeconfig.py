@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from remuda.capi.types import Endpoint
 from remuda.providers.controlplane.kubeconfig import endpoint
-from remuda.providers.controlplane.planner.observation import Host, Roles
+from remuda.providers.controlplane.planner.observation import ObservedHost, Roles
 
 A, B = (
-    Host(
+    ObservedHost(
         name=name,
         namespace="n",
         uid=name,

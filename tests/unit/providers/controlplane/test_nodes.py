@@ -18,7 +18,7 @@ def plan(labels: list[str], taints: list[str]) -> bytes:
     return json.dumps({"files": [{"path": "/etc/other"}, {"path": path, "content": config}]}).encode()
 
 
-def wanted(labels: list[str], taints: list[str] = []) -> nodes.Wanted:  # noqa: B006
+def wanted(labels: list[str], taints: list[str] = []) -> nodes.DesiredNodeMetadata:  # noqa: B006
     found = nodes.wanted(plan(labels, taints))
     assert found is not None
     return found

@@ -14,7 +14,7 @@ from remuda.agent import formats, rules
 from remuda.kube.core import Secret
 from remuda.kube.objects import ObjectMeta
 from remuda.providers.controlplane.plan_secrets import facts, report
-from remuda.providers.controlplane.planner.observation import Member, UnitStatus
+from remuda.providers.controlplane.planner.observation import EtcdMember, UnitStatus
 
 PLAN = b'{"probes":{"kubelet":{}}}'
 NOW = 1_800_000_000.0
@@ -66,7 +66,7 @@ def members(stdout: bytes, code: int = 0) -> bytes:
 def test_etcd_members_are_read_from_periodic_output() -> None:
     listed = {"members": [{"name": "a-1", "address": "10.0.0.1", "learner": True, "healthy": False}]}
     told = report(secret(plan=PLAN, applied_periodic_output=members(json.dumps(listed).encode())))
-    assert told.members == (Member(name="a-1", address="10.0.0.1", learner=True, healthy=False),)
+    assert told.members == (EtcdMember(name="a-1", address="10.0.0.1", learner=True, healthy=False),)
     for bad in (members(b"{}"), members(b"["), members(json.dumps(listed).encode(), 1), b"nonsense"):
         assert report(secret(plan=PLAN, applied_periodic_output=bad)).members is None
 

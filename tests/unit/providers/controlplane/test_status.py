@@ -14,8 +14,16 @@ from remuda.kube.wait import Wait
 from remuda.providers.controlplane import kubeconfig, status
 from remuda.providers.controlplane.authorities import Authorities
 from remuda.providers.controlplane.planner.decision import Decision, HostStatus
-from remuda.providers.controlplane.planner.observation import Host, Member, Node, Observed, Pool, Report, Roles
-from remuda.providers.controlplane.status import Judged
+from remuda.providers.controlplane.planner.observation import (
+    EtcdMember,
+    Observation,
+    ObservedHost,
+    ObservedNode,
+    PlanReport,
+    Pool,
+    Roles,
+)
+from remuda.providers.controlplane.status import ControlPlaneStatusInputs
 from remuda.runtime.remote import Connection
 from tests.unit.providers.controlplane.planner import plans, scene
 
@@ -24,21 +32,21 @@ NAMES = ("one", "two", "three")
 
 def server(
     name: str, *, dead: Sequence[str] = (), members: Sequence[str] = NAMES, well: bool = True, deleting: bool = False
-) -> Host:
+) -> ObservedHost:
     """That calls those dead."""
-    view = [Member(f"{one}-1a2b3c4d", f"10.0.0.{NAMES.index(one) + 1}", healthy=one not in dead) for one in members]
-    return Host(
+    view = [EtcdMember(f"{one}-1a2b3c4d", f"10.0.0.{NAMES.index(one) + 1}", healthy=one not in dead) for one in members]
+    return ObservedHost(
         name=name, namespace="d", uid=name, created=0, roles=Roles(etcd=True, control_plane=True), node_name=name,
         internal_addresses=[f"10.0.0.{NAMES.index(name) + 1}"], deleting_since=1.0 if deleting else None,
-        report=Report(plan=b"p", applied=b"p", probes={"kube-apiserver": well}, members=view),
+        report=PlanReport(plan=b"p", applied=b"p", probes={"kube-apiserver": well}, members=view),
     )  # fmt: skip
 
 
-def of(hosts: Sequence[Host], version: str = plans.VERSION) -> Observed:
-    return Observed(cluster=plans.cluster(version=version), hosts=hosts, now=0.0)
+def of(hosts: Sequence[ObservedHost], version: str = plans.VERSION) -> Observation:
+    return Observation(cluster=plans.cluster(version=version), hosts=hosts, now=0.0)
 
 
-def names(hosts: Sequence[Host]) -> list[str]:
+def names(hosts: Sequence[ObservedHost]) -> list[str]:
     return [host.name for host in status.serving(of(hosts))]
 
 
@@ -101,10 +109,10 @@ def judged(
     before: Sequence[Condition] = (),
     lost: Wait | None = None,
     pools: Sequence[Pool] = (),
-) -> Judged:
+) -> ControlPlaneStatusInputs:
     hosts = [server(name) for name in NAMES]
-    return Judged(
-        observed=Observed(
+    return ControlPlaneStatusInputs(
+        observed=Observation(
             cluster=scene.three_servers().cluster, hosts=hosts, pools=pools, now=NOW, initialized=True, reachable=True
         ),
         decision=Decision(
@@ -121,7 +129,7 @@ def judged(
     )
 
 
-def said(seen: Judged, type: str = "Ready") -> tuple[str, str, str]:
+def said(seen: ControlPlaneStatusInputs, type: str = "Ready") -> tuple[str, str, str]:
     found = conditions.find(status.derive(seen).conditions, type)
     assert found is not None
     return found.status, found.reason, found.message
@@ -224,7 +232,7 @@ def test_status_lists_node_versions_lowest_first() -> None:
     seen = judged()
     running = ("v1.36.4+k3s1", "v1.36.10+k3s1", "v1.36.10+k3s1")
     hosts = [
-        msgspec.structs.replace(host, node=Node(name=host.name, kubelet_version=version))
+        msgspec.structs.replace(host, node=ObservedNode(name=host.name, kubelet_version=version))
         for host, version in zip(seen.observed.hosts, running, strict=True)
     ]
     seen = msgspec.structs.replace(seen, observed=msgspec.structs.replace(seen.observed, hosts=hosts))

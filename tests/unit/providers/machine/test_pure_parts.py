@@ -85,7 +85,7 @@ def test_annotations_override_known_driver_facts() -> None:
     found = known_drivers.facts("digitalocean", said)
     assert found.private == ("token", "other")
     assert found.files == {"userdata": "user-data-file"}
-    assert known_drivers.facts("nobody", {}) == known_drivers.Facts()
+    assert known_drivers.facts("nobody", {}) == known_drivers.DriverFacts()
 
 
 # ---- how a Job ended

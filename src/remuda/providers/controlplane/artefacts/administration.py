@@ -112,12 +112,12 @@ class Uploads:
 # ---- requests -----------------------------------------------------------------------------------------------------
 
 
-class Keep(msgspec.Struct):
+class StoreUploads(msgspec.Struct):
     files: dict[str, str]  # checksums of what was uploaded, by the names they are to have in the store
     replace: bool = False
 
 
-class Kept(msgspec.Struct, frozen=True):
+class StoredArtefact(msgspec.Struct, frozen=True):
     """One artefact as it is listed."""
 
     distro: str
@@ -133,7 +133,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 class Listing(msgspec.Struct, frozen=True):
     directory: str
-    items: list[Kept]
+    items: list[StoredArtefact]
 
 
 def check_version(distro: str, version: str) -> None:
@@ -183,7 +183,7 @@ class ArtefactAdministration:
     def _list(self) -> Listing:
         return Listing(str(self._artefacts.directory), [self._shown(one) for one in self._artefacts.every()])
 
-    def _found(self, distro: str, version: str) -> list[Kept]:
+    def _found(self, distro: str, version: str) -> list[StoredArtefact]:
         return [self._shown(one) for one in self._artefacts.every() if (one.distro, one.version) == (distro, version)]
 
     def _verify(self, distro: str, version: str, arch: str, name: str) -> dict[str, str]:
@@ -192,7 +192,7 @@ class ArtefactAdministration:
             raise BadArtefact(f"there is no {distro} {version} {arch} {name}")
         return {"problem": self._artefacts.verify(Artefact(distro, version, arch, name, checksum))}
 
-    def _keep(self, distro: str, version: str, arch: str, wanted: Keep) -> list[Kept]:
+    def _keep(self, distro: str, version: str, arch: str, wanted: StoreUploads) -> list[StoredArtefact]:
         check_version(distro, version)
         for name in wanted.files:
             file_names.check_stored(distro, name)
@@ -208,12 +208,12 @@ class ArtefactAdministration:
         self._remove(wanted)
         return [self._shown(one) for one in added]
 
-    def _remove(self, wanted: Keep) -> None:
+    def _remove(self, wanted: StoreUploads) -> None:
         for checksum in wanted.files.values():
             self._uploads.remove(checksum)
 
-    def _shown(self, one: Artefact) -> Kept:
-        return Kept(one.distro, one.version, one.arch, one.name, one.sha256, self._artefacts.size(one))
+    def _shown(self, one: Artefact) -> StoredArtefact:
+        return StoredArtefact(one.distro, one.version, one.arch, one.name, one.sha256, self._artefacts.size(one))
 
 
 def _number(text: str) -> int:
@@ -222,8 +222,8 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _decoded(body: bytes) -> Keep:
+def _decoded(body: bytes) -> StoreUploads:
     try:
-        return msgspec.json.decode(body, type=Keep)
+        return msgspec.json.decode(body, type=StoreUploads)
     except msgspec.DecodeError as error:
         raise bad_request(str(error)) from None

@@ -37,12 +37,12 @@ class Unknown(ValueError):
     """In words."""
 
 
-class Named(NamedTuple):
+class ArtefactName(NamedTuple):
     name: str  # in the store
     arch: str  # empty: the name does not say
 
 
-def named(distro: str, file: str) -> Named:
+def named(distro: str, file: str) -> ArtefactName:
     """Raises Unknown."""
     patterns = _PATTERNS.get(distro)
     if patterns is None:
@@ -51,7 +51,7 @@ def named(distro: str, file: str) -> Named:
         match = re.fullmatch(pattern, file)
         if match:
             found = match["arch"]
-            return Named(name, _ARCHITECTURES[found] if found else "")
+            return ArtefactName(name, _ARCHITECTURES[found] if found else "")
     raise Unknown(f"{file} is not a known artefact of {distro}: its name must be {_possible(distro)}")
 
 

@@ -17,7 +17,7 @@ from remuda.providers.controlplane.planner import (
     rollout_order,
 )
 from remuda.providers.controlplane.planner.decision import Decision, HostStatus, Mark, Phase, Release, Tier
-from remuda.providers.controlplane.planner.observation import Host, Observed
+from remuda.providers.controlplane.planner.observation import Observation, ObservedHost
 from remuda.providers.controlplane.planner.rollout_order import RolloutOrder
 from remuda.providers.controlplane.planner.run import Compare, Explain, PlanFunctions, Render, Retire, Run
 from remuda.providers.controlplane.render import consequence
@@ -34,7 +34,7 @@ _VERBS: tuple[tuple[Phase, str], ...] = (
 
 
 def decide(
-    observed: Observed,
+    observed: Observation,
     *,
     render: Render = rendering.render,
     compare: Compare = rendering.compare,
@@ -64,7 +64,7 @@ def decide(
     return _answer(run, order, lost)
 
 
-def _release_all(observed: Observed) -> Decision:
+def _release_all(observed: Observation) -> Decision:
     """Release all Machines: the whole cluster is deleted, so no member has to leave etcd first."""
     acts = [Release(host.name, "the whole cluster is being deleted") for host in observed.hosts if host.held]
     waits = [_wait(observed, "Deleting", "is being deleted", then="its machines are released")]
@@ -72,7 +72,7 @@ def _release_all(observed: Observed) -> Decision:
     return Decision(acts=acts, hosts=statuses, waits=waits, stage="deleting", initialized=observed.initialized)
 
 
-def _nothing(observed: Observed, wait: Wait) -> Decision:
+def _nothing(observed: Observation, wait: Wait) -> Decision:
     initialized, provisioned = observed.initialized, election.roles_are_held(observed)
     return Decision(
         waits=[wait], stage=wait.missing, initialized=initialized, bootstrapped=initialized, provisioned=provisioned
@@ -165,7 +165,7 @@ def _place_mark(run: Run, lost: Wait | None) -> None:
 
 
 def _configure(run: Run) -> RolloutOrder:
-    by_tier: dict[Tier, list[Host]] = {tier: [] for tier in rollout_order.ORDER}
+    by_tier: dict[Tier, list[ObservedHost]] = {tier: [] for tier in rollout_order.ORDER}
     for host in run.observed.hosts:
         tier = rollout_order.tier_of(host, run.init)
         if host.deleting:
@@ -184,13 +184,13 @@ def _configure(run: Run) -> RolloutOrder:
     return order
 
 
-def _no_role(host: Host) -> Wait:
+def _no_role(host: ObservedHost) -> Wait:
     labels = ", ".join((names.ETCD_ROLE, names.CONTROL_PLANE_ROLE, names.WORKER_ROLE))
     missing = f'has no role: its owner must set one or more of the labels {labels}, with the value "true"'
     return Wait(reason="NoRole", on=str(host), missing=missing, then="it gets no plan until then")
 
 
-def _place(observed: Observed, host: Host) -> tuple[bool, float, str]:
+def _place(observed: Observation, host: ObservedHost) -> tuple[bool, float, str]:
     """Return the sort key of a host: hosts that are out of service first, then the oldest."""
     return not host.planned or progress.is_settled(observed, host), host.created, host.name
 
@@ -217,7 +217,7 @@ def _answer(run: Run, order: RolloutOrder, lost: Wait | None) -> Decision:
     )
 
 
-def _wait(observed: Observed, reason: str, missing: str, *, then: str = "") -> Wait:
+def _wait(observed: Observation, reason: str, missing: str, *, then: str = "") -> Wait:
     cluster = observed.cluster
     on = f"RKEControlPlane {cluster.namespace}/{cluster.name}"
     return Wait(reason=reason, on=on, missing=missing, since=cluster.created, then=then)

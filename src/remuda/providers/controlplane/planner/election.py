@@ -18,13 +18,13 @@ from remuda.kube import clock
 from remuda.kube.wait import Wait
 from remuda.providers.controlplane.planner import progress
 from remuda.providers.controlplane.planner.membership import Membership
-from remuda.providers.controlplane.planner.observation import Host, Observed, Pool
+from remuda.providers.controlplane.planner.observation import Observation, ObservedHost, Pool
 
 GRACE_SECONDS = 600.0  # from when the first etcd host is ready
 
 
 class Election(msgspec.Struct, frozen=True):
-    chosen: Host | None
+    chosen: ObservedHost | None
     why: str = ""
     rejected: Mapping[str, str] = {}  # candidates, and why it is none of them
 
@@ -34,7 +34,7 @@ class Election(msgspec.Struct, frozen=True):
         return self.chosen is not None and not self.chosen.init
 
 
-def elect(observed: Observed, membership: Membership) -> Election:
+def elect(observed: Observation, membership: Membership) -> Election:
     candidates = [host for host in observed.hosts if host.roles.etcd]
     marked = [host for host in candidates if host.init]
     begun = is_begun(observed, membership)
@@ -56,14 +56,14 @@ def elect(observed: Observed, membership: Membership) -> Election:
     )
 
 
-def is_begun(observed: Observed, membership: Membership) -> bool:
+def is_begun(observed: Observation, membership: Membership) -> bool:
     """Return whether the cluster exists, or may begin to exist at any moment."""
     return observed.initialized or any(
         host.roles.etcd and host.planned and (host.init or membership.of(host) is not None) for host in observed.hosts
     )
 
 
-def unready(host: Host) -> str:
+def unready(host: ObservedHost) -> str:
     """Return why a host cannot be given a plan yet; empty if it can."""
     if host.deleting:
         return "is being deleted"
@@ -76,7 +76,7 @@ def unready(host: Host) -> str:
     return "" if host.report.secret else "it has no plan Secret yet"
 
 
-def wait_for_candidate(observed: Observed, membership: Membership, election: Election) -> Wait:
+def wait_for_candidate(observed: Observation, membership: Membership, election: Election) -> Wait:
     begun = is_begun(observed, membership)
     each = "; ".join(f"{name}: {why}" for name, why in sorted(election.rejected.items()))
     cluster = observed.cluster
@@ -90,7 +90,7 @@ def wait_for_candidate(observed: Observed, membership: Membership, election: Ele
     )
 
 
-def _against(host: Host, begun: bool, observed: Observed, membership: Membership) -> str:
+def _against(host: ObservedHost, begun: bool, observed: Observation, membership: Membership) -> str:
     if why := unready(host):
         return why
     if not begun or membership.votes(host):
@@ -100,7 +100,7 @@ def _against(host: Host, begun: bool, observed: Observed, membership: Membership
     return "is not a voting member of the existing cluster: it would begin a second one"
 
 
-def _keeps(host: Host, begun: bool, membership: Membership) -> bool:
+def _keeps(host: ObservedHost, begun: bool, membership: Membership) -> bool:
     """Return whether a marked host keeps the mark. Once it has its plan, it loses the mark only if it is deleted, has
     failed, or the other members do not list it."""
     if host.deleting or host.failed:
@@ -110,19 +110,19 @@ def _keeps(host: Host, begun: bool, membership: Membership) -> bool:
     return not membership.views or membership.of(host) is not None
 
 
-def _best(hosts: Sequence[Host], membership: Membership) -> Host:
-    def place(host: Host) -> tuple[bool, bool, float, str]:
+def _best(hosts: Sequence[ObservedHost], membership: Membership) -> ObservedHost:
+    def place(host: ObservedHost) -> tuple[bool, bool, float, str]:
         member = membership.of(host)
         return member is None or not membership.is_sound(member), not host.init, host.created, host.name
 
     return min(hosts, key=place)
 
 
-def _designated(machine_id: str, candidates: Sequence[Host]) -> Host | None:
+def _designated(machine_id: str, candidates: Sequence[ObservedHost]) -> ObservedHost | None:
     return next((host for host in candidates if host.machine_id == machine_id), None)
 
 
-def _only(machine_id: str, designated: Host | None, rejected: Mapping[str, str]) -> Mapping[str, str]:
+def _only(machine_id: str, designated: ObservedHost | None, rejected: Mapping[str, str]) -> Mapping[str, str]:
     if designated is None:
         return {f"machine id {machine_id}": "the user chose it, but no etcd machine has this id"}
     return {designated.name: rejected[designated.name]}
@@ -143,7 +143,7 @@ class InitialMachines(msgspec.Struct, frozen=True):
     until: float | None = None  # when it begins in any case
 
 
-def initial_machines_ready(observed: Observed) -> InitialMachines:
+def initial_machines_ready(observed: Observation) -> InitialMachines:
     lacking = [role for role, held in _roles(observed) if not held]
     if lacking:
         return InitialMachines(
@@ -163,18 +163,18 @@ def initial_machines_ready(observed: Observed) -> InitialMachines:
     return InitialMachines(wait, missing, until)
 
 
-def roles_are_held(observed: Observed) -> bool:
+def roles_are_held(observed: Observation) -> bool:
     """Return whether each role has at least one Machine that is not being deleted."""
     staying = [host.roles for host in observed.hosts if not host.deleting]
     return all(any(getattr(roles, role) for roles in staying) for role in ("etcd", "control_plane", "worker"))
 
 
-def _roles(observed: Observed) -> list[tuple[str, bool]]:
+def _roles(observed: Observation) -> list[tuple[str, bool]]:
     staying = [host.roles for host in observed.hosts if not host.deleting]
     return [("etcd", any(r.etcd for r in staying)), ("control plane", any(r.control_plane for r in staying))]
 
 
-def _missing(observed: Observed, pool: Pool) -> str:
+def _missing(observed: Observation, pool: Pool) -> str:
     hosts = [host for host in observed.hosts if host.pool == pool.name and not host.deleting]
     waiting = [f"{host.name}: {why}" for host in hosts if (why := unready(host))]
     unmade = max(pool.replicas - len(hosts), 0)
@@ -185,7 +185,7 @@ def _missing(observed: Observed, pool: Pool) -> str:
 
 
 def _machines_wait(
-    observed: Observed, reason: str, missing: str, *, then: str = "", until: float | None = None
+    observed: Observation, reason: str, missing: str, *, then: str = "", until: float | None = None
 ) -> Wait:
     cluster = observed.cluster
     if until is not None:

@@ -11,7 +11,7 @@ from remuda.kube.wait import Wait
 from remuda.providers.controlplane.planner import membership, progress
 from remuda.providers.controlplane.planner.decision import Deliver, Expel, Forget, Hold, HostStatus, Leave, Release
 from remuda.providers.controlplane.planner.membership import Membership
-from remuda.providers.controlplane.planner.observation import Host
+from remuda.providers.controlplane.planner.observation import ObservedHost
 from remuda.providers.controlplane.planner.run import Run
 
 _FORCE = "or set the annotation rke.cattle.io/etcd-force-remove on its RKEBootstrap, if its data may be lost"
@@ -56,12 +56,12 @@ def forget(run: Run) -> None:
             run.acts.append(Forget(orphan.node))
 
 
-def _place(run: Run, host: Host) -> tuple[bool, float, str]:
+def _place(run: Run, host: ObservedHost) -> tuple[bool, float, str]:
     member = run.membership.of(host)
     return member is not None and run.guard.is_well(member), host.deleting_since or 0.0, host.name
 
 
-def _next(run: Run, host: Host) -> Wait | None:
+def _next(run: Run, host: ObservedHost) -> Wait | None:
     if not host.roles.etcd:
         return _release(run, host, "it has no etcd role")
     if host.force_remove:
@@ -85,7 +85,7 @@ def _next(run: Run, host: Host) -> Wait | None:
     return _leave(run, host) or _stop(run, host)
 
 
-def _leave(run: Run, host: Host) -> Wait | None:
+def _leave(run: Run, host: ObservedHost) -> Wait | None:
     """Return what the host waits for before it has left etcd; None if it is not a member."""
     others = membership.gather(run.observed.hosts, ignored={*run.retired, host.name})
     seen = others if others.views else run.membership  # what it says itself counts only where nobody else says anything
@@ -136,7 +136,7 @@ def _leave(run: Run, host: Host) -> Wait | None:
     return _wait(host, "LeavingEtcd", "its etcd member is asked to leave", "the planner then stops its services")
 
 
-def _against_stopping_a_joiner(run: Run, host: Host, others: Membership) -> Wait | None:
+def _against_stopping_a_joiner(run: Run, host: ObservedHost, others: Membership) -> Wait | None:
     """Return why a host that is not listed as a member may not be stopped yet: it may become a member at any moment,
     and stopping it then could cost the majority."""
     unknown = not others.views and run.observed.initialized and progress.was_ever_applied(host)
@@ -159,7 +159,7 @@ def _against_stopping_a_joiner(run: Run, host: Host, others: Membership) -> Wait
     return run.hold(wait)
 
 
-def _stop(run: Run, host: Host) -> Wait | None:
+def _stop(run: Run, host: ObservedHost) -> Wait | None:
     retirement = run.retirements[host.name]
     if host.name not in run.retired:
         if not (host.node is not None and host.node.left):
@@ -180,11 +180,11 @@ def _stop(run: Run, host: Host) -> Wait | None:
     )
 
 
-def _release(run: Run, host: Host, why: str) -> Wait | None:
+def _release(run: Run, host: ObservedHost, why: str) -> Wait | None:
     if host.held:
         run.acts.append(Release(host.name, why))
     return None
 
 
-def _wait(host: Host, reason: str, missing: str, then: str) -> Wait:
+def _wait(host: ObservedHost, reason: str, missing: str, then: str) -> Wait:
     return Wait(reason=reason, on=str(host), missing=missing, since=host.deleting_since, then=then)

@@ -25,14 +25,14 @@ from remuda.providers.controlplane.planner.decision import (
     Tier,
 )
 from remuda.providers.controlplane.planner.election import unready
-from remuda.providers.controlplane.planner.observation import Host, Roles
+from remuda.providers.controlplane.planner.observation import ObservedHost, Roles
 from remuda.providers.controlplane.planner.rollout_order import RolloutOrder
 from remuda.providers.controlplane.planner.run import Run
 from remuda.providers.controlplane.render import Change
 from remuda.providers.shared.types.configuration import DrainOptions, UpgradeStrategy
 
 
-def configure(run: Run, order: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
+def configure(run: Run, order: RolloutOrder, host: ObservedHost, tier: Tier) -> HostStatus:
     if host.failed:
         wait = _wait(
             host,
@@ -63,7 +63,7 @@ def configure(run: Run, order: RolloutOrder, host: Host, tier: Tier) -> HostStat
 # ---- the first plan
 
 
-def _begin(run: Run, order: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
+def _begin(run: Run, order: RolloutOrder, host: ObservedHost, tier: Tier) -> HostStatus:
     if why := unready(host):
         wait = (
             host.waits[0]
@@ -96,7 +96,7 @@ def _begin(run: Run, order: RolloutOrder, host: Host, tier: Tier) -> HostStatus:
 # ---- a change
 
 
-def _against_change(run: Run, order: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
+def _against_change(run: Run, order: RolloutOrder, host: ObservedHost, tier: Tier, change: Change) -> HostStatus | None:
     if (status := _against_joining_again(run, host, tier)) is not None:
         return status
     if change == "minor":
@@ -116,7 +116,7 @@ def _against_change(run: Run, order: RolloutOrder, host: Host, tier: Tier, chang
     return None if out else _drain(run, order, host, tier, change)
 
 
-def _against_stopping(run: Run, host: Host) -> Wait | None:
+def _against_stopping(run: Run, host: ObservedHost) -> Wait | None:
     """Return why etcd forbids restarting the host; None if it may restart. A host that is out of service loses nothing
     by a restart, but a voter that answers the other members is in service."""
     if not host.roles.etcd:
@@ -127,7 +127,7 @@ def _against_stopping(run: Run, host: Host) -> Wait | None:
     return run.hold(wait) if wait is not None else None
 
 
-def _against_joining_again(run: Run, host: Host, tier: Tier) -> HostStatus | None:
+def _against_joining_again(run: Run, host: ObservedHost, tier: Tier) -> HostStatus | None:
     """Return why a host that failed to join etcd may not retry yet: it may when no other host is joining."""
     if tier != "etcd" or run.membership.of(host) is not None:
         return None
@@ -143,7 +143,7 @@ def _against_joining_again(run: Run, host: Host, tier: Tier) -> HostStatus | Non
     return None
 
 
-def _drain(run: Run, order: RolloutOrder, host: Host, tier: Tier, change: Change) -> HostStatus | None:
+def _drain(run: Run, order: RolloutOrder, host: ObservedHost, tier: Tier, change: Change) -> HostStatus | None:
     """Return the status of a host whose node has to be drained first; None if there is no need to, or it is done."""
     options = drain_options_for(run.cluster.spec.upgrade_strategy, host.roles)
     if change != "drain" or not is_drain_wanted(options) or len(run.observed.hosts) < 2:
@@ -169,7 +169,7 @@ def _drain(run: Run, order: RolloutOrder, host: Host, tier: Tier, change: Change
 # ---- no change
 
 
-def _carry_on(run: Run, host: Host, tier: Tier) -> HostStatus:
+def _carry_on(run: Run, host: ObservedHost, tier: Tier) -> HostStatus:
     if progress.is_failing(host):
         return _retry(run, host, tier)
     if not progress.is_applied(host):
@@ -191,17 +191,17 @@ def _carry_on(run: Run, host: Host, tier: Tier) -> HostStatus:
     return HostStatus(phase="ready", tier=tier, up_to_date=True)
 
 
-def _for_unit(run: Run, tier: Tier, host: Host, reason: str, missing: str) -> HostStatus:
+def _for_unit(run: Run, tier: Tier, host: ObservedHost, reason: str, missing: str) -> HostStatus:
     """Return a wait for something that needs a running unit. If the unit does not run, the wait names its error."""
     trouble = progress.unit_trouble(run.cluster, host)
     return _status(run, "configuring", tier, host, reason, f"{missing}; {trouble}" if trouble else missing)
 
 
-def _votes(run: Run, host: Host) -> bool:
+def _votes(run: Run, host: ObservedHost) -> bool:
     return run.membership.votes(host) and not (host.node is not None and host.node.voter is False)
 
 
-def _retry(run: Run, host: Host, tier: Tier) -> HostStatus:
+def _retry(run: Run, host: ObservedHost, tier: Tier) -> HostStatus:
     attempt = max(host.report.failures, 1)
     failed = (
         f"failure while applying plan (attempt {attempt}): {host.report.failed_message or 'its agent reports no cause'}"
@@ -224,7 +224,7 @@ def _retry(run: Run, host: Host, tier: Tier) -> HostStatus:
     return _status(run, "failing", tier, host, "PlanFailed", failed, since=host.report.delivered, then=then)
 
 
-def _may_restart(run: Run, host: Host) -> bool:
+def _may_restart(run: Run, host: ObservedHost) -> bool:
     return run.outstanding(host) in progress.RESTARTING
 
 
@@ -235,7 +235,7 @@ def _status(
     run: Run,
     phase: Phase,
     tier: Tier,
-    host: Host,
+    host: ObservedHost,
     reason: str,
     missing: str,
     *,
@@ -247,7 +247,7 @@ def _status(
     return HostStatus(phase=phase, tier=tier, wait=wait, up_to_date=up_to_date)
 
 
-def _since(run: Run, host: Host) -> float:
+def _since(run: Run, host: ObservedHost) -> float:
     """Return when a state began that leaves no trace of its own: after the last plan was applied, and not while the
     Machine was still reconciled. When the plan was delivered says nothing of it: that may be days ago."""
     if host.unsettled_since is None:
@@ -256,7 +256,7 @@ def _since(run: Run, host: Host) -> float:
 
 
 def _wait(
-    host: Host, reason: str, missing: str, then: str = "", *, since: float | None = None, agent: bool = True
+    host: ObservedHost, reason: str, missing: str, then: str = "", *, since: float | None = None, agent: bool = True
 ) -> Wait:
     log = f"remuda machine logs {host.name} -n {host.namespace}" + (" --agent" if agent else "")
     return Wait(reason=reason, on=str(host), missing=missing, since=since, then=then, log=log)
@@ -294,5 +294,5 @@ def is_drain_wanted(options: DrainOptions) -> bool:
     return options.enabled or bool(options.pre_drain_hooks) or bool(options.post_drain_hooks)
 
 
-def is_drain_over(host: Host) -> bool:
+def is_drain_over(host: ObservedHost) -> bool:
     return bool(host.drain.requested) and host.drain.done == host.drain.requested

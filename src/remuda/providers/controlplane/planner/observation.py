@@ -40,7 +40,7 @@ class Roles(msgspec.Struct, frozen=True):
         return ", ".join(name for name, held in named if held) or "no role"
 
 
-class Member(msgspec.Struct, frozen=True):
+class EtcdMember(msgspec.Struct, frozen=True):
     """Member of etcd, as one of the members sees it."""
 
     name: str  # etcd's name of it: the node's name and a suffix
@@ -56,7 +56,7 @@ class UnitStatus(msgspec.Struct, frozen=True):
     error: str = ""  # the last error that its program logged
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
     """Contents of a host's plan Secret: the plan it was given, and the results it has reported."""
 
     secret: str = ""  # its name; empty: there is none yet
@@ -69,7 +69,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     failed_message: str = ""
     last_apply: float | None = None
     probes: Mapping[str, bool] = {}  # of this plan, as far as reported: whether healthy
-    members: Sequence[Member] | None = None  # of etcd, as this host sees them; None: it has not said
+    members: Sequence[EtcdMember] | None = None  # of etcd, as this host sees them; None: it has not said
     unit: UnitStatus | None = None  # None: it is active, or nothing is known of it
 
 
@@ -82,7 +82,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedNode(msgspec.Struct, frozen=True, kw_only=True):
     """As the cluster's own API shows it."""
 
     name: str
@@ -93,7 +93,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     left: bool = False  # its etcd member has left
 
 
-class Host(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedHost(msgspec.Struct, frozen=True, kw_only=True):
     name: str  # of the Machine
     namespace: str
     uid: str
@@ -118,9 +118,9 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     held: bool = False  # its deletion waits for us
     force_remove: bool = False
     unsettled_since: float | None = None  # when its Machine ceased to be reconciled; None: it is, or nothing is known
-    report: Report = Report()
+    report: PlanReport = PlanReport()
     drain: Drain = Drain()
-    node: Node | None = None  # None: not there, or the API cannot be asked
+    node: ObservedNode | None = None  # None: not there, or the API cannot be asked
     silent_since: float | None = None  # when its tunnel ended; None: it is open, or nothing is known of it
     waits: Sequence[Wait] = ()  # what its infrastructure and bootstrap wait for
 
@@ -209,7 +209,7 @@ class S3Access(msgspec.Struct, frozen=True, kw_only=True):
         return "<S3Access>"
 
 
-class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that concern all hosts. Objects that a spec only names are included with their contents."""
 
     name: str
@@ -236,9 +236,9 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Cluster {self.namespace}/{self.name}>"
 
 
-class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    cluster: Cluster
-    hosts: Sequence[Host]  # by name
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    cluster: ClusterFacts
+    hosts: Sequence[ObservedHost]  # by name
     pools: Sequence[Pool] = ()  # as asked for
     now: float
     initialized: bool = False

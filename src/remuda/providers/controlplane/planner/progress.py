@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.providers.controlplane.planner.observation import Cluster, Host, Observed
+from remuda.providers.controlplane.planner.observation import ClusterFacts, Observation, ObservedHost
 from remuda.providers.controlplane.render import Change
 
 RESTARTING: tuple[Change, ...] = ("restart", "drain")
@@ -29,50 +29,50 @@ class _Plan(msgspec.Struct):
 _PLAN = msgspec.json.Decoder(_Plan)
 
 
-def is_applied(host: Host) -> bool:
+def is_applied(host: ObservedHost) -> bool:
     report = host.report
     return report.state == "succeeded" or (report.state == "" and host.planned and report.plan == report.applied)
 
 
-def was_ever_applied(host: Host) -> bool:
+def was_ever_applied(host: ObservedHost) -> bool:
     """Return whether the host has ever applied one of our plans."""
     return bool(host.report.applied) or host.report.state == "succeeded"
 
 
-def is_failing(host: Host) -> bool:
+def is_failing(host: ObservedHost) -> bool:
     return host.report.state == "failed"
 
 
-def unhealthy_probes(observed: Observed, host: Host) -> list[str]:
+def unhealthy_probes(observed: Observation, host: ObservedHost) -> list[str]:
     if not host.planned:
         return []
     probes, unit = host.report.probes, unawaited_probe(observed, host)
     return sorted(name for name in _PLAN.decode(host.report.plan).probes if name != unit and not probes.get(name))
 
 
-def reports_failure(observed: Observed, host: Host) -> bool:
+def reports_failure(observed: Observation, host: ObservedHost) -> bool:
     """Return whether the host itself says that a probe fails; one it has not reported yet does not count."""
     unit = unawaited_probe(observed, host)
     return not all(healthy for name, healthy in host.report.probes.items() if name != unit)
 
 
-def unawaited_probe(observed: Observed, host: Host) -> str:
+def unawaited_probe(observed: Observation, host: ObservedHost) -> str:
     """Return the probe of the unit where nobody may wait for it: RKE2 on a host with etcd alone calls itself ready
     only when there is an API server, and that waits for etcd. Empty: all probes count."""
     return unit_probe(observed.cluster) if host.roles.only_etcd and not observed.initialized else ""
 
 
-def unit_probe(cluster: Cluster) -> str:
+def unit_probe(cluster: ClusterFacts) -> str:
     """Return the name of the probe that tells a unit from the components of the unit before; empty: there is none."""
     return cluster.distro.server_unit if cluster.distro.components_outlive_unit else ""
 
 
-def is_settled(observed: Observed, host: Host) -> bool:
+def is_settled(observed: Observation, host: ObservedHost) -> bool:
     """Return whether the host has applied its plan and all its probes are healthy."""
     return is_applied(host) and not unhealthy_probes(observed, host)
 
 
-def unit_trouble(cluster: Cluster, host: Host) -> str:
+def unit_trouble(cluster: ClusterFacts, host: ObservedHost) -> str:
     """Return why the distribution's unit does not run, in the program's own words; empty: nothing is known of that."""
     unit = host.report.unit
     if unit is None:
@@ -80,7 +80,7 @@ def unit_trouble(cluster: Cluster, host: Host) -> str:
     return f"{cluster.distro.unit(host.roles.server)} is {unit.state}" + (f": {unit.error}" if unit.error else "")
 
 
-def runs_version(cluster: Cluster, host: Host) -> bool | None:
+def runs_version(cluster: ClusterFacts, host: ObservedHost) -> bool | None:
     """None: nobody can say."""
     if host.node is None or not host.node.kubelet_version:
         return None
@@ -90,7 +90,7 @@ def runs_version(cluster: Cluster, host: Host) -> bool | None:
 # ---- retries ------------------------------------------------------------------------------------------------------
 
 
-def next_attempt(host: Host, now: float) -> float:
+def next_attempt(host: ObservedHost, now: float) -> float:
     """Return the time from which a host whose plan has failed may be asked to retry."""
     report = host.report
     failures = max(report.failures, 1)
@@ -103,7 +103,7 @@ def delay(failures: int) -> float:
     return min(FIRST * 2.0 ** min(failures - 1, 10), LONGEST)
 
 
-def asked_at(host: Host, now: float) -> float:
+def asked_at(host: ObservedHost, now: float) -> float:
     """Return when the host was given its current work: its plan, or the request to retry it."""
     report = host.report
     times = [report.delivered or host.created]
@@ -114,5 +114,5 @@ def asked_at(host: Host, now: float) -> float:
     return max(times)
 
 
-def is_unanswered(host: Host, now: float) -> bool:
+def is_unanswered(host: ObservedHost, now: float) -> bool:
     return host.report.state == "pending" and now - asked_at(host, now) >= UNANSWERED

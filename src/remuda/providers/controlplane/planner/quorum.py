@@ -18,7 +18,7 @@ from remuda.kube.wait import Wait
 from remuda.providers.controlplane.planner import membership as members
 from remuda.providers.controlplane.planner import progress
 from remuda.providers.controlplane.planner.membership import Membership, name_of
-from remuda.providers.controlplane.planner.observation import Host, Member, Observed
+from remuda.providers.controlplane.planner.observation import EtcdMember, Observation, ObservedHost
 
 QUORUM_LOST = "QuorumLost"
 DEAD_SECONDS = 30.0  # a host, or an API, that has not been heard of for so long counts as dead
@@ -40,18 +40,18 @@ class Guard:
         """Return the same guard, judging by another membership."""
         return Guard(membership, disturbed=self._disturbed, restarting=self._restarting, unwell=self._unwell)
 
-    def disturb(self, host: Host) -> None:
+    def disturb(self, host: ObservedHost) -> None:
         self._disturbed.add(host.name)
         self._restarting.add(host.name)
 
-    def is_well(self, member: Member) -> bool:
+    def is_well(self, member: EtcdMember) -> bool:
         host = self.membership.host_of(member)
         if host is None or host.name in self._disturbed:
             return False
         contradicted = host.node is not None and host.node.voter is False
         return self.membership.is_sound(member) and not contradicted
 
-    def against_stopping(self, host: Host, *, joining: bool) -> Wait | None:
+    def against_stopping(self, host: ObservedHost, *, joining: bool) -> Wait | None:
         """Return why the host may not be stopped; None if it may. `joining`: it may begin to vote at any moment."""
         member = self.membership.of(host)
         if not self.membership.views:
@@ -69,7 +69,7 @@ class Guard:
             host, f"cannot be stopped: without it only {well} of {voters} members are known to be healthy", voters
         )
 
-    def against_leaving(self, host: Host) -> Wait | None:
+    def against_leaving(self, host: ObservedHost) -> Wait | None:
         member = self.membership.of(host)
         if not self.membership.known:
             return self._unknown(host)
@@ -87,7 +87,7 @@ class Guard:
             host, f"cannot leave etcd: without it only {well} of {voters} members are known to be healthy", voters
         )
 
-    def _against_stopping_a_joiner(self, host: Host) -> Wait | None:
+    def _against_stopping_a_joiner(self, host: ObservedHost) -> Wait | None:
         voters = len(self.membership.voters) + 1
         well = sum(self.is_well(voter) for voter in self.membership.voters)
         if well >= voters // 2 + 1:
@@ -99,12 +99,12 @@ class Guard:
             "the planner continues when it has joined or failed to join",
         )
 
-    def _others(self, member: Member) -> tuple[int, int]:
+    def _others(self, member: EtcdMember) -> tuple[int, int]:
         """Return the number of voters, and how many of the others are surely healthy."""
         voters = self.membership.voters
         return len(voters), sum(self.is_well(voter) for voter in voters if voter is not member)
 
-    def _held(self, host: Host, missing: str, voters: int) -> Wait:
+    def _held(self, host: ObservedHost, missing: str, voters: int) -> Wait:
         unwell = sorted(name_of(voter) for voter in self.membership.voters if not self.is_well(voter))
         missing += f", and {voters // 2 + 1} are needed"
         told = f" (not known to be healthy: {', '.join(unwell)})" if unwell else ""
@@ -113,7 +113,7 @@ class Guard:
             then = "with two members neither can stop: add an etcd machine, or remove one"
         return _hold(host, "QuorumAtRisk", missing + told, then)
 
-    def _against_the_unknown(self, host: Host) -> Wait | None:
+    def _against_the_unknown(self, host: ObservedHost) -> Wait | None:
         """Return why the host may not be stopped while no host reports the members. A host that never applied a plan,
         or whose own probes are unhealthy, may be stopped nevertheless, if no other host is restarting."""
         others = [h for h in self.membership.hosts.values() if h is not host and h.planned]
@@ -122,7 +122,7 @@ class Guard:
             return None
         return self._unknown(host)
 
-    def _unknown(self, host: Host) -> Wait:
+    def _unknown(self, host: ObservedHost) -> Wait:
         if self.membership.views:
             who = ", ".join(sorted(self.membership.views))
             return _hold(
@@ -131,7 +131,7 @@ class Guard:
         return _hold(host, "EtcdMembersUnknown", "waiting for a host to report the members of etcd", "")
 
 
-def _hold(host: Host, reason: str, missing: str, then: str) -> Wait:
+def _hold(host: ObservedHost, reason: str, missing: str, then: str) -> Wait:
     return Wait(reason=reason, on=str(host), missing=missing, since=host.deleting_since, then=then)
 
 
@@ -143,7 +143,7 @@ class Loss(msgspec.Struct, frozen=True):
     look_at: float | None = None  # when silence that goes on may tell more
 
 
-def loss(observed: Observed, retired: Collection[str]) -> Loss:
+def loss(observed: Observation, retired: Collection[str]) -> Loss:
     """Return whether the majority of etcd's members is dead.
 
     Without a majority etcd answers nobody, so no member can list the others. What is left: the API is silent, the
@@ -158,7 +158,7 @@ def loss(observed: Observed, retired: Collection[str]) -> Loss:
     return Loss(Wait(reason=QUORUM_LOST, on=on, missing=rest))
 
 
-def _loss(observed: Observed, retired: Collection[str]) -> Loss:
+def _loss(observed: Observation, retired: Collection[str]) -> Loss:
     since = observed.unanswered_since
     if not observed.initialized or since is None:
         return Loss()
@@ -176,35 +176,37 @@ def _loss(observed: Observed, retired: Collection[str]) -> Loss:
     return Loss(_lost(observed, voters, dead, unwell))
 
 
-def _was_member(host: Host, listed: Membership) -> bool:
+def _was_member(host: ObservedHost, listed: Membership) -> bool:
     """Return whether it was a member when somebody listed them last."""
     if not host.roles.etcd or not progress.was_ever_applied(host):
         return False
     return not listed.views or listed.of(host) is not None
 
 
-def _is_unwell(observed: Observed, host: Host) -> bool:
+def _is_unwell(observed: Observation, host: ObservedHost) -> bool:
     """Return whether it says so itself, and not because of a plan that it is applying."""
     return progress.is_applied(host) and bool(_failing(observed, host))
 
 
-def _failing(observed: Observed, host: Host) -> list[str]:
+def _failing(observed: Observation, host: ObservedHost) -> list[str]:
     """Return the failing probes of components. The probe of the unit does not count: a member that outlives its unit
     still votes."""
     unit = progress.unit_probe(observed.cluster)
     return [name for name in progress.unhealthy_probes(observed, host) if name != unit]
 
 
-def _is_dead(host: Host, now: float) -> bool:
+def _is_dead(host: ObservedHost, now: float) -> bool:
     return host.silent_since is not None and now - host.silent_since >= DEAD_SECONDS
 
 
-def _next_death(voters: Sequence[Host], now: float) -> float | None:
+def _next_death(voters: Sequence[ObservedHost], now: float) -> float | None:
     ends = [host.silent_since + DEAD_SECONDS for host in voters if host.silent_since is not None]
     return min((at for at in ends if at > now), default=None)
 
 
-def _lost(observed: Observed, voters: Sequence[Host], dead: Sequence[Host], unwell: Sequence[Host]) -> Wait:
+def _lost(
+    observed: Observation, voters: Sequence[ObservedHost], dead: Sequence[ObservedHost], unwell: Sequence[ObservedHost]
+) -> Wait:
     needed = len(voters) // 2 + 1
     gone = [f"{host.name} silent since {clock.rfc3339(host.silent_since)}" for host in dead if host.silent_since]
     ill = [f"{host.name} reports failing probes: {', '.join(_failing(observed, host))}" for host in unwell]

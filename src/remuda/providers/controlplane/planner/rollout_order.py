@@ -14,14 +14,14 @@ from collections.abc import Mapping
 from remuda.capi import amounts
 from remuda.providers.controlplane.planner import progress
 from remuda.providers.controlplane.planner.decision import HostStatus, Tier
-from remuda.providers.controlplane.planner.observation import Host
+from remuda.providers.controlplane.planner.observation import ObservedHost
 from remuda.providers.controlplane.planner.run import Run
 from remuda.providers.shared.types.configuration import UpgradeStrategy
 
 ORDER: tuple[Tier, ...] = ("bootstrap", "etcd", "control plane", "worker")
 
 
-def tier_of(host: Host, init: Host | None) -> Tier | None:
+def tier_of(host: ObservedHost, init: ObservedHost | None) -> Tier | None:
     if host.roles.etcd:
         return "bootstrap" if init is not None and host.name == init.name else "etcd"
     if host.roles.control_plane:
@@ -45,7 +45,7 @@ def at_a_time(strategy: UpgradeStrategy, tier: Tier, count: int) -> int:
 
 
 class RolloutOrder:
-    def __init__(self, run: Run, by_tier: Mapping[Tier, list[Host]]) -> None:
+    def __init__(self, run: Run, by_tier: Mapping[Tier, list[ObservedHost]]) -> None:
         self._run = run
         self._sizes: dict[Tier, int] = {}
         self._out: dict[Tier, set[str]] = {}
@@ -56,10 +56,10 @@ class RolloutOrder:
         self._behind: list[str] = []  # hosts of earlier tiers that are not done
         self._etcd, self._control_plane = False, False  # whether one is done
 
-    def take(self, host: Host, tier: Tier) -> None:
+    def take(self, host: ObservedHost, tier: Tier) -> None:
         self._out.setdefault(group_of(tier), set()).add(host.name)
 
-    def record(self, host: Host, status: HostStatus) -> None:
+    def record(self, host: ObservedHost, status: HostStatus) -> None:
         """Record the status of a host; all hosts of a tier are recorded before the next tier asks."""
         self._etcd |= status.up_to_date and host.roles.etcd
         self._control_plane |= status.up_to_date and host.roles.control_plane
@@ -70,7 +70,7 @@ class RolloutOrder:
     def control_plane_is_there(self) -> bool:
         return self._control_plane
 
-    def against_beginning(self, host: Host, tier: Tier) -> str | None:
+    def against_beginning(self, host: ObservedHost, tier: Tier) -> str | None:
         """Return why a host cannot have its first plan yet, in the wording users know; None if it can."""
         if tier == "bootstrap":
             return None
@@ -81,7 +81,7 @@ class RolloutOrder:
             return None
         return "waiting for bootstrap etcd to be available" if tier == "etcd" else "waiting for etcd to be available"
 
-    def against(self, host: Host, tier: Tier) -> str | None:
+    def against(self, host: ObservedHost, tier: Tier) -> str | None:
         """Return why a host that is in service may not change now; None if it may."""
         if (before := self.against_overtaking(tier)) is not None:
             return before
@@ -98,7 +98,7 @@ class RolloutOrder:
             return f"waiting for its turn: first {', '.join(self._behind[:3])}"
         return None
 
-    def _is_out(self, host: Host) -> bool:
+    def _is_out(self, host: ObservedHost) -> bool:
         """Return whether a step of ours took the host out of service. A host with its first plan was never in it."""
         if host.failed or not progress.was_ever_applied(host) or self._run.is_unanswered(host):
             return False
@@ -108,14 +108,14 @@ class RolloutOrder:
             return self._run.outstanding(host) in progress.RESTARTING
         return bool(progress.unhealthy_probes(self._run.observed, host))
 
-    def _is_passed_over(self, host: Host, status: HostStatus) -> bool:
+    def _is_passed_over(self, host: ObservedHost, status: HostStatus) -> bool:
         if self._run.is_unanswered(host):
             return self._run.observed.reachable and not self._serves_another_version(host)
         held = status.wait is not None and status.wait in self._run.held
         stuck = progress.is_failing(host) or held
         return stuck and self._run.observed.reachable and bool(progress.runs_version(self._run.cluster, host))
 
-    def _serves_another_version(self, host: Host) -> bool:
+    def _serves_another_version(self, host: ObservedHost) -> bool:
         """Return whether the Node is ready with another version: the agent is silent, but its services run."""
         ready = host.node is not None and host.node.ready
         return ready and progress.runs_version(self._run.cluster, host) is False

@@ -18,14 +18,16 @@ from remuda.providers.controlplane.planner import membership, progress
 from remuda.providers.controlplane.planner.changes import Changes
 from remuda.providers.controlplane.planner.decision import Act, HostStatus
 from remuda.providers.controlplane.planner.membership import Membership
-from remuda.providers.controlplane.planner.observation import Cluster, Host, Observed
+from remuda.providers.controlplane.planner.observation import ClusterFacts, Observation, ObservedHost
 from remuda.providers.controlplane.planner.quorum import Guard
 from remuda.providers.controlplane.render import Change, Placement
 from remuda.providers.shared.distros import Distro
 
 
 class Render(Protocol):
-    def __call__(self, cluster: Cluster, host: Host, placement: Placement, *, before: bytes = b"") -> bytes: ...
+    def __call__(
+        self, cluster: ClusterFacts, host: ObservedHost, placement: Placement, *, before: bytes = b""
+    ) -> bytes: ...
 
 
 class Compare(Protocol):
@@ -33,7 +35,7 @@ class Compare(Protocol):
 
 
 class Retire(Protocol):
-    def __call__(self, cluster: Cluster, host: Host) -> bytes: ...
+    def __call__(self, cluster: ClusterFacts, host: ObservedHost) -> bytes: ...
 
 
 class Explain(Protocol):
@@ -50,7 +52,7 @@ class PlanFunctions(msgspec.Struct, frozen=True):
 
 
 class Run:
-    def __init__(self, observed: Observed, functions: PlanFunctions) -> None:
+    def __init__(self, observed: Observation, functions: PlanFunctions) -> None:
         self.observed = observed
         self.cluster = observed.cluster
         self.now = observed.now
@@ -70,7 +72,7 @@ class Run:
             unwell={h.name for h in etcd if progress.unhealthy_probes(observed, h)},
         )
         self.changes = Changes(self.guard, observed.hosts, self.retired, observed.now)
-        self.init: Host | None = None
+        self.init: ObservedHost | None = None
         self.frozen = False  # no plan changes now
         self.acts: list[Act] = []
         self.statuses: dict[str, HostStatus] = {}
@@ -82,7 +84,7 @@ class Run:
 
     # ---- plans
 
-    def desired(self, host: Host) -> bytes:
+    def desired(self, host: ObservedHost) -> bytes:
         init = self.init is not None and self.init.name == host.name
         servers = () if init else join_servers(self.cluster.distro, self.observed.hosts, self.membership, host)
         return self._functions.render(self.cluster, host, Placement(init, servers), before=host.report.plan)
@@ -90,10 +92,10 @@ class Run:
     def compare(self, before: bytes, after: bytes) -> Change:
         return "none" if before == after else self._functions.compare(before, after)
 
-    def explain(self, host: Host, after: bytes) -> str:
+    def explain(self, host: ObservedHost, after: bytes) -> str:
         return self._functions.explain(host.report.plan, after)
 
-    def outstanding(self, host: Host) -> Change:
+    def outstanding(self, host: ObservedHost) -> Change:
         """Return the change that the host's latest plan makes, as long as the host has not applied that plan."""
         if host.name not in self._changes:
             report = host.report
@@ -106,18 +108,18 @@ class Run:
             self._changes[host.name] = change
         return self._changes[host.name]
 
-    def is_disturbed(self, host: Host) -> bool:
+    def is_disturbed(self, host: ObservedHost) -> bool:
         """Return whether a step of ours may stop the host's services, or has stopped them and they are not back yet."""
         if progress.is_applied(host) or progress.is_failing(host):
             return bool(progress.unhealthy_probes(self.observed, host))
         return self.outstanding(host) in progress.RESTARTING
 
-    def _is_restarting(self, host: Host) -> bool:
+    def _is_restarting(self, host: ObservedHost) -> bool:
         """Return whether the host is working on a plan that stops its services."""
         at_it = host.report.state in ("pending", "in-progress") and not progress.is_unanswered(host, self.now)
         return at_it and self.outstanding(host) in progress.RESTARTING
 
-    def is_out_of_service(self, host: Host) -> bool:
+    def is_out_of_service(self, host: ObservedHost) -> bool:
         """Return whether the host is out of service for sure, so that the next step there loses nothing more."""
         if progress.is_applied(host):
             return progress.reports_failure(self.observed, host)
@@ -137,7 +139,7 @@ class Run:
     def look_again(self) -> float | None:
         return min(self._look_at) - self.now if self._look_at else None
 
-    def is_unanswered(self, host: Host) -> bool:
+    def is_unanswered(self, host: ObservedHost) -> bool:
         if host.report.state == "pending":
             self.look_at(progress.asked_at(host, self.now) + progress.UNANSWERED)
         return progress.is_unanswered(host, self.now)
@@ -146,7 +148,9 @@ class Run:
 # ---- servers to join by -------------------------------------------------------------------------------------------
 
 
-def join_servers(distro: Distro, hosts: Sequence[Host], membership: Membership, joiner: Host) -> tuple[str, ...]:
+def join_servers(
+    distro: Distro, hosts: Sequence[ObservedHost], membership: Membership, joiner: ObservedHost
+) -> tuple[str, ...]:
     # All servers, not one: with a single join server, its failure blocks new nodes (rancher/rancher#41375).
     listed = [host for host in hosts if host.name != joiner.name and _address(host) and _serves(host, joiner)]
     staying = [host for host in listed if not host.deleting]
@@ -156,21 +160,21 @@ def join_servers(distro: Distro, hosts: Sequence[Host], membership: Membership, 
     return tuple(_url(distro, host) for host in staying)
 
 
-def _serves(host: Host, joiner: Host) -> bool:
+def _serves(host: ObservedHost, joiner: ObservedHost) -> bool:
     return host.roles.etcd if joiner.roles.server else host.roles.control_plane
 
 
-def _has_joined(host: Host, membership: Membership) -> bool:
+def _has_joined(host: ObservedHost, membership: Membership) -> bool:
     """Return whether the host itself has joined, so that others can join by it."""
     if host.roles.etcd and membership.views:
         return membership.of(host) is not None
     return progress.was_ever_applied(host)
 
 
-def _address(host: Host) -> str:
+def _address(host: ObservedHost) -> str:
     return next(iter((*host.internal_addresses, *host.external_addresses)), "")
 
 
-def _url(distro: Distro, host: Host) -> str:
+def _url(distro: Distro, host: ObservedHost) -> str:
     name = _address(host)
     return f"https://{f'[{name}]' if ':' in name else name}:{distro.supervisor_port}"

@@ -1,7 +1,7 @@
 """From a cluster and a host to the plan that makes the host what it shall be. Pure, and stable to the byte.
 
-The same intent gives the same bytes for ever: how plans are written has a version (`Cluster.renderer`), and a version
-never changes once it has been released. Golden files in the tests hold it to that. The scripts and the tool in
+The same intent gives the same bytes for ever: how plans are written has a version (`ClusterFacts.renderer`), and a
+version never changes once it has been released. Golden files in the tests hold it to that. The scripts and the tool in
 `distros/` are part of it.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from remuda.providers.controlplane.planner.observation import Cluster, Host
+from remuda.providers.controlplane.planner.observation import ClusterFacts, ObservedHost
 from remuda.providers.controlplane.render import instructions, layout, tunnel
 from remuda.providers.controlplane.render.config import configure
 from remuda.providers.controlplane.render.consequence import Change, compare, stamps
@@ -32,7 +32,7 @@ class Placement(msgspec.Struct, frozen=True):
     servers: Sequence[str] = ()  # https://10.0.0.5:9345: tried in this order
 
 
-def render(cluster: Cluster, host: Host, placement: Placement, *, before: bytes = b"") -> bytes:
+def render(cluster: ClusterFacts, host: ObservedHost, placement: Placement, *, before: bytes = b"") -> bytes:
     """The plan. `before`: the one the host has; files that were in it and are in this one no more are taken away."""
     _check(cluster)
     configuration = configure(cluster, host)
@@ -54,17 +54,17 @@ def render(cluster: Cluster, host: Host, placement: Placement, *, before: bytes 
     return write(plan)
 
 
-def retire(cluster: Cluster, host: Host) -> bytes:
+def retire(cluster: ClusterFacts, host: ObservedHost) -> bytes:
     """The plan of a host that leaves: its services end, and do not start again."""
     _check(cluster)
     return write(Plan(instructions=[*tunnel.retire(cluster, host), instructions.retire(cluster, host)]))
 
 
-def dropped(cluster: Cluster, host: Host) -> list[str]:
+def dropped(cluster: ClusterFacts, host: ObservedHost) -> list[str]:
     """Return the user's settings that this host will not have, each with the reason: sentences for warnings."""
     return configure(cluster, host).kept_back
 
 
-def _check(cluster: Cluster) -> None:
+def _check(cluster: ClusterFacts) -> None:
     if cluster.renderer != CURRENT:
         raise ValueError(f"this release cannot write plans of renderer {cluster.renderer}, only of renderer {CURRENT}")

@@ -11,7 +11,7 @@ import msgspec
 
 from remuda.capi.types.shared import Selector
 from remuda.kube.selectors import SelectorError
-from remuda.providers.controlplane.planner.observation import Cluster, Host
+from remuda.providers.controlplane.planner.observation import ClusterFacts, ObservedHost
 from remuda.providers.shared.distros import ArgumentType, Distro, Version
 from remuda.providers.shared.distros.contract import listed, refusals, text
 
@@ -44,12 +44,12 @@ OURS = {
 GLOBAL = "machineGlobalConfig"
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class RenderedArguments(msgspec.Struct, frozen=True):
     values: dict[str, Any]
     kept_back: list[str]  # sentences
 
 
-def wanted(cluster: Cluster, host: Host) -> Wanted:
+def wanted(cluster: ClusterFacts, host: ObservedHost) -> RenderedArguments:
     """Defaults, then the config of all machines, then of those that match; later ones win, `key+` adds to a list."""
     values: dict[str, Any] = {}
     kept_back: list[str] = []
@@ -66,14 +66,14 @@ def wanted(cluster: Cluster, host: Host) -> Wanted:
             if refusal:
                 kept_back.append(f"{source}: {key}: {refusal}")
     values = {key: value for key, value in values.items() if value not in (None, "", [])}
-    return Wanted(values, kept_back + _take_away_what_is_refused(cluster, values))
+    return RenderedArguments(values, kept_back + _take_away_what_is_refused(cluster, values))
 
 
 def is_path(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("/") and ".." not in value.split("/") and "\n" not in value
 
 
-def _sources(cluster: Cluster, host: Host) -> Iterable[tuple[str, Mapping[str, Any]]]:
+def _sources(cluster: ClusterFacts, host: ObservedHost) -> Iterable[tuple[str, Mapping[str, Any]]]:
     yield "defaults", cluster.distro.defaults
     yield GLOBAL, cluster.spec.machine_global_config
     for index, entry in enumerate(cluster.spec.machine_selector_config):
@@ -81,14 +81,14 @@ def _sources(cluster: Cluster, host: Host) -> Iterable[tuple[str, Mapping[str, A
             yield f"machineSelectorConfig[{index}]", entry.config
 
 
-def _matches(selector: Selector | None, host: Host) -> bool:
+def _matches(selector: Selector | None, host: ObservedHost) -> bool:
     try:
         return selector is None or selector.compile().matches(host.labels)
     except SelectorError:
         return False  # refused at admission
 
 
-def _data_directory(cluster: Cluster, source: str, name: str, value: Any) -> str:
+def _data_directory(cluster: ClusterFacts, source: str, name: str, value: Any) -> str:
     """Return why this data-dir is left out; empty if allowed. It must be the same on all machines: see `layout`."""
     if name != "data-dir" or value in (None, ""):
         return ""
@@ -97,7 +97,7 @@ def _data_directory(cluster: Cluster, source: str, name: str, value: Any) -> str
     return "" if is_path(value) else "is not an absolute path"
 
 
-def _judged(cluster: Cluster, known: Mapping[str, ArgumentType], name: str) -> tuple[ArgumentType | None, str]:
+def _judged(cluster: ClusterFacts, known: Mapping[str, ArgumentType], name: str) -> tuple[ArgumentType | None, str]:
     """Return the key's type on this host, if the key is allowed there, and the message to report. A server's key that
     is left out on an agent is not reported: that way one config serves all hosts."""
     if name in OURS:
@@ -116,7 +116,7 @@ def absence(distro: Distro, version: Version | None, name: str) -> str:
     return f"{distro.name} has no such key"
 
 
-def _take_away_what_is_refused(cluster: Cluster, values: dict[str, Any]) -> list[str]:
+def _take_away_what_is_refused(cluster: ClusterFacts, values: dict[str, Any]) -> list[str]:
     """Leave out what the program would not start with, or would kill a component for. Admission refuses it; what was
     admitted by an older release, or comes together from several selectors, gets here."""
     found = refusals(cluster.distro.contract, cluster.version, values)

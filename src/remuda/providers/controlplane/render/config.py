@@ -21,7 +21,7 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from remuda.providers.controlplane.planner.observation import Cluster, Host, S3Access
+from remuda.providers.controlplane.planner.observation import ClusterFacts, ObservedHost, S3Access
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.arguments import absence, wanted
 from remuda.providers.controlplane.render.plan import File
@@ -61,7 +61,7 @@ class Configuration(msgspec.Struct, frozen=True):
     kept_back: list[str]
 
 
-def configure(cluster: Cluster, host: Host) -> Configuration:
+def configure(cluster: ClusterFacts, host: ObservedHost) -> Configuration:
     found = wanted(cluster, host)
     values, kept_back = dict(found.values), list(found.kept_back)
     place = layout.of(cluster)
@@ -100,13 +100,13 @@ def argument(values: dict[str, Any], component: str, flag: str) -> str:
     return next((value for name, _, value in reversed(list(pairs)) if name.lstrip("-") == flag), "")
 
 
-def _roles(host: Host) -> dict[str, Any]:
+def _roles(host: ObservedHost) -> dict[str, Any]:
     if not host.roles.control_plane:
         return dict.fromkeys(("disable-apiserver", "disable-controller-manager", "disable-scheduler"), True)
     return {} if host.roles.etcd else {"disable-etcd": True}
 
 
-def _serve_verifiably(values: dict[str, Any], place: layout.Layout, component: str) -> None:
+def _serve_verifiably(values: dict[str, Any], place: layout.HostLayout, component: str) -> None:
     """Make a component serve a certificate that a probe can verify. By default it signs one for itself, for one year,
     and nobody renews it: a probe that trusts it fails a year later (rancher/rancher#41125). It serves the API server's
     certificate instead, which the cluster's CA has signed and the distribution renews. A user's own choice counts."""
@@ -122,7 +122,7 @@ def _serve_verifiably(values: dict[str, Any], place: layout.Layout, component: s
 # ---- addresses ---------------------------------------------------------------------------------------------------
 
 
-def _addresses(cluster: Cluster, host: Host, values: dict[str, Any]) -> None:
+def _addresses(cluster: ClusterFacts, host: ObservedHost, values: dict[str, Any]) -> None:
     ipv6_first = ":" in next(iter(listed(values.get("service-cidr"))), "").partition(",")[0]
     inside = sorted(_usable(host.internal_addresses), key=lambda address: (":" in address) != ipv6_first)
     outside = [address for address in _usable(host.external_addresses) if address not in inside]
@@ -136,7 +136,7 @@ def _addresses(cluster: Cluster, host: Host, values: dict[str, Any]) -> None:
         values["tls-san"] = list(dict.fromkeys([*listed(values.get("tls-san")), *endpoint, *inside, *outside]))
 
 
-def _takes_external_addresses(cluster: Cluster, values: dict[str, Any]) -> bool:
+def _takes_external_addresses(cluster: ClusterFacts, values: dict[str, Any]) -> bool:
     """RKE2 does not start with them beside a cloud provider, which finds them out itself."""
     found = refusals(cluster.distro.contract, cluster.version, values | {_EXTERNAL: "0.0.0.0"})  # noqa: S104
     return all(refusal.key != _EXTERNAL for refusal in found)
@@ -157,7 +157,7 @@ def _usable(addresses: Sequence[str]) -> list[str]:
 # ---- labels and taints -------------------------------------------------------------------------------------------
 
 
-def _labels(cluster: Cluster, host: Host, values: dict[str, Any]) -> list[str]:
+def _labels(cluster: ClusterFacts, host: ObservedHost, values: dict[str, Any]) -> list[str]:
     refused = sorted(name for name in host.node_labels if not _may_be_label(name))
     ours = {
         names.NODE_MACHINE: host.uid,
@@ -185,7 +185,7 @@ def _is_below(domain: str, parents: Sequence[str]) -> bool:
     return any(domain == parent or domain.endswith(f".{parent}") for parent in parents)
 
 
-def _taints(cluster: Cluster, host: Host, values: dict[str, Any]) -> None:
+def _taints(cluster: ClusterFacts, host: ObservedHost, values: dict[str, Any]) -> None:
     roles, found = host.roles, {str(taint) for taint in host.node_taints}
     if not roles.worker:
         if roles.control_plane:
@@ -198,7 +198,9 @@ def _taints(cluster: Cluster, host: Host, values: dict[str, Any]) -> None:
 # ---- values that are files ---------------------------------------------------------------------------------------
 
 
-def _file_arguments(cluster: Cluster, place: layout.Layout, values: dict[str, Any], kept_back: list[str]) -> list[File]:
+def _file_arguments(
+    cluster: ClusterFacts, place: layout.HostLayout, values: dict[str, Any], kept_back: list[str]
+) -> list[File]:
     files = []
     for name in FILE_ARGUMENTS:
         value = values.get(name)
@@ -217,7 +219,7 @@ def _file_arguments(cluster: Cluster, place: layout.Layout, values: dict[str, An
 # ---- tokens -------------------------------------------------------------------------------------------------------
 
 
-def _token_settings(cluster: Cluster, host: Host) -> dict[str, Any]:
+def _token_settings(cluster: ClusterFacts, host: ObservedHost) -> dict[str, Any]:
     if host.roles.server:
         return {"token": cluster.tokens.server, "agent-token": cluster.tokens.agent}
     authority = cluster.authorities.get(SERVER_AUTHORITY, b"")
@@ -241,7 +243,7 @@ def fingerprint(authority: bytes) -> str:
 # ---- snapshots ----------------------------------------------------------------------------------------------------
 
 
-def _snapshot_settings(cluster: Cluster) -> dict[str, Any]:
+def _snapshot_settings(cluster: ClusterFacts) -> dict[str, Any]:
     found: dict[str, Any] = {}
     etcd = cluster.spec.etcd
     if etcd is not None:
@@ -256,7 +258,7 @@ def _snapshot_settings(cluster: Cluster) -> dict[str, Any]:
     return found
 
 
-def _snapshot_files(cluster: Cluster) -> list[File]:
+def _snapshot_files(cluster: ClusterFacts) -> list[File]:
     """The authority of the service, unless it is a file of the host already."""
     if cluster.s3 is None or not _is_s3_enabled(cluster.s3):
         return []
@@ -269,7 +271,7 @@ def _is_s3_enabled(access: S3Access) -> bool:
     return any((s3.bucket, s3.endpoint, s3.folder, s3.region, s3.cloud_credential_name))
 
 
-def _s3_settings(cluster: Cluster, access: S3Access) -> dict[str, Any]:
+def _s3_settings(cluster: ClusterFacts, access: S3Access) -> dict[str, Any]:
     s3 = access.s3
     found = {
         "etcd-s3": True,
@@ -286,7 +288,7 @@ def _s3_settings(cluster: Cluster, access: S3Access) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value not in (None, "")}
 
 
-def _s3_authority(cluster: Cluster, access: S3Access) -> tuple[bytes, str]:
+def _s3_authority(cluster: ClusterFacts, access: S3Access) -> tuple[bytes, str]:
     """Return the content of the endpoint's CA file, if it is to be written, and the path of that file."""
     given = access.s3.endpoint_ca
     if not given or (given.endswith(".crt") and "\n" not in given):

@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from remuda.providers.controlplane.planner.observation import Cluster
+from remuda.providers.controlplane.planner.observation import ClusterFacts
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.instructions import MEMBERS, RETIRE, UNIT_STATUS, source, user_environment
 from remuda.providers.controlplane.render.layout import AGENT_REGISTRIES
@@ -43,7 +43,7 @@ _WORDS: dict[Change, str] = {
 }
 
 
-def stamps(cluster: Cluster, files: Sequence[File]) -> dict[str, str]:
+def stamps(cluster: ClusterFacts, files: Sequence[File]) -> dict[str, str]:
     settings = layout.of(cluster).settings
     lasting = [file for file in files if not file.dynamic]
 
@@ -56,7 +56,7 @@ def stamps(cluster: Cluster, files: Sequence[File]) -> dict[str, str]:
     }
 
 
-def _stamp(cluster: Cluster, files: Sequence[File]) -> str:
+def _stamp(cluster: ClusterFacts, files: Sequence[File]) -> str:
     parts: list[Any] = [
         cluster.spec.provision_generation,
         source(cluster),

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from remuda.providers.controlplane.planner.observation import Cluster, ExtraFile, Host, RegistryAccess
+from remuda.providers.controlplane.planner.observation import ClusterFacts, ExtraFile, ObservedHost, RegistryAccess
 from remuda.providers.controlplane.render import layout, tunnel
 from remuda.providers.controlplane.render.config import SERVER_AUTHORITY, Configuration
 from remuda.providers.controlplane.render.plan import DELETE, File, Plan, compact, indented
@@ -39,7 +39,9 @@ _REMEMBERED = (
 )
 
 
-def files(cluster: Cluster, host: Host, configuration: Configuration, servers: Sequence[str]) -> list[File]:
+def files(
+    cluster: ClusterFacts, host: ObservedHost, configuration: Configuration, servers: Sequence[str]
+) -> list[File]:
     place = layout.of(cluster)
     found = [
         *_registry_files(cluster),
@@ -56,7 +58,7 @@ def files(cluster: Cluster, host: Host, configuration: Configuration, servers: S
     return list({file.path: file for file in found}.values())  # of two files at one path, the last one wins
 
 
-def vanished(before: Plan, now: Sequence[File], place: layout.Layout) -> list[File]:
+def vanished(before: Plan, now: Sequence[File], place: layout.HostLayout) -> list[File]:
     """Return deletions of the files that the previous plan wrote or deleted and the new one lacks. Files below the
     server's own directory and the CA directory are never deleted: certificates and manifests outlive their delivery."""
     present = {file.path for file in now}
@@ -68,7 +70,7 @@ def vanished(before: Plan, now: Sequence[File], place: layout.Layout) -> list[Fi
     ]
 
 
-def _extra(cluster: Cluster, host: Host) -> list[File]:
+def _extra(cluster: ClusterFacts, host: ObservedHost) -> list[File]:
     chosen = (entry for entry in cluster.files if entry.selector is None or entry.selector.matches(host.labels))
     return [_written(file) for entry in chosen for file in entry.files]
 
@@ -78,7 +80,7 @@ def _written(file: ExtraFile) -> File:
     return File(path=file.path, content=file.content, permissions=digits.rjust(4, "0"), dynamic=file.dynamic)
 
 
-def _authorities(cluster: Cluster, host: Host, place: layout.Layout) -> list[File]:
+def _authorities(cluster: ClusterFacts, host: ObservedHost, place: layout.HostLayout) -> list[File]:
     """Servers get the cluster's authorities before their first start; everybody else only whom to trust.
 
     They are staged: an agent resets owner and mode of the files it writes, and RKE2 gives some of these to user etcd.
@@ -97,7 +99,7 @@ def _authorities(cluster: Cluster, host: Host, place: layout.Layout) -> list[Fil
     ]
 
 
-def _manager(cluster: Cluster, place: layout.Layout) -> list[File]:
+def _manager(cluster: ClusterFacts, place: layout.HostLayout) -> list[File]:
     """Return a file with all CAs of the manager, while there are several: hosts that registered with one CA stay
     connected when another CA signs the manager's certificate."""
     at = cluster.tunnel
@@ -115,7 +117,7 @@ def _tool() -> bytes:
 # ---- registries ---------------------------------------------------------------------------------------------------
 
 
-def _registry_files(cluster: Cluster) -> list[File]:
+def _registry_files(cluster: ClusterFacts) -> list[File]:
     """The distribution's file is there even if it says nothing: what it says is read at a start, never in between."""
     place = layout.of(cluster)
     content, certificates = _registry_config(cluster, place)
@@ -125,7 +127,7 @@ def _registry_files(cluster: Cluster) -> list[File]:
     return [*found[:-1], *certificates, found[-1]]
 
 
-def _registry_config(cluster: Cluster, place: layout.Layout) -> tuple[dict[str, Any], list[File]]:
+def _registry_config(cluster: ClusterFacts, place: layout.HostLayout) -> tuple[dict[str, Any], list[File]]:
     wanted = cluster.spec.registries
     if wanted is None or not (wanted.mirrors or wanted.configs):
         return {}, []
@@ -179,7 +181,7 @@ def _bundle(config: RegistryConfig) -> str:
 # ---- manifests ----------------------------------------------------------------------------------------------------
 
 
-def _manifest_files(cluster: Cluster, host: Host) -> list[File]:
+def _manifest_files(cluster: ClusterFacts, host: ObservedHost) -> list[File]:
     folder = layout.of(cluster).manifests
     found = []
     if host.roles.control_plane:
@@ -193,7 +195,7 @@ def _manifest_files(cluster: Cluster, host: Host) -> list[File]:
     return found
 
 
-def _charts(cluster: Cluster) -> bytes:
+def _charts(cluster: ClusterFacts) -> bytes:
     return b"".join(
         compact(
             {
@@ -208,7 +210,7 @@ def _charts(cluster: Cluster) -> bytes:
     )
 
 
-def _with_cluster(cluster: Cluster, values: Any) -> dict[str, Any]:
+def _with_cluster(cluster: ClusterFacts, values: Any) -> dict[str, Any]:
     """Charts are told which cluster they are in, as upstream tells them."""
     known = dict(values) if isinstance(values, dict) else {}
     if cluster.spec.management_cluster_name:
@@ -224,7 +226,7 @@ def _part(values: dict[str, Any], key: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _metadata(cluster: Cluster, name: str) -> bytes:
+def _metadata(cluster: ClusterFacts, name: str) -> bytes:
     """The distribution copies it into each snapshot: what the cluster was to be when that was taken."""
     spec = msgspec.to_builtins(cluster.spec)
     kept = {key: spec[key] if key in _USERS_MAPS else _without_nothing(spec[key]) for key in _REMEMBERED if key in spec}

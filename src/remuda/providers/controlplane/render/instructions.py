@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files as resources
 from typing import Any
 
-from remuda.providers.controlplane.planner.observation import Cluster, Host
+from remuda.providers.controlplane.planner.observation import ClusterFacts, ObservedHost
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.config import SECURE_PORTS, argument
 from remuda.providers.controlplane.render.plan import INSTALL, Instruction, Probe, compact
@@ -34,7 +34,7 @@ _UNIT_STATUS = (
 )
 
 
-def install(cluster: Cluster, host: Host, stamps: Mapping[str, str], profile: str) -> Instruction:
+def install(cluster: ClusterFacts, host: ObservedHost, stamps: Mapping[str, str], profile: str) -> Instruction:
     """Return the installation. Variables of the user never replace ours. `profile`: that of the config file, for which
     the host may have to be prepared; empty: none."""
     ours = dict(stamps) | _environment(cluster, host) | ({"REMUDA_PROFILE": profile} if profile else {})
@@ -47,7 +47,7 @@ def install(cluster: Cluster, host: Host, stamps: Mapping[str, str], profile: st
     )
 
 
-def members(cluster: Cluster, host: Host) -> Instruction:
+def members(cluster: ClusterFacts, host: ObservedHost) -> Instruction:
     place = layout.of(cluster)
     environment = {
         "REMUDA_DATA_DIR": place.data,
@@ -63,7 +63,7 @@ def members(cluster: Cluster, host: Host) -> Instruction:
     )
 
 
-def unit_status(cluster: Cluster, host: Host) -> Instruction:
+def unit_status(cluster: ClusterFacts, host: ObservedHost) -> Instruction:
     """Behind all others: those of etcd give a server that has just been started a moment, so that a start that goes
     well is not reported."""
     place = layout.of(cluster)
@@ -80,7 +80,7 @@ def unit_status(cluster: Cluster, host: Host) -> Instruction:
     )
 
 
-def retire(cluster: Cluster, host: Host) -> Instruction:
+def retire(cluster: ClusterFacts, host: ObservedHost) -> Instruction:
     distro, data = cluster.distro, layout.of(cluster).data
     environment = {
         "REMUDA_DATA_DIR": data,
@@ -96,20 +96,20 @@ def retire(cluster: Cluster, host: Host) -> Instruction:
     )
 
 
-def user_environment(cluster: Cluster) -> dict[str, str]:
+def user_environment(cluster: ClusterFacts) -> dict[str, str]:
     """Return the user's environment variables, without the agent's directory: only dataDirectories sets that."""
     found = {variable.name: variable.value for variable in cluster.spec.agent_env_vars if variable.value}
     found.pop("CATTLE_AGENT_VAR_DIR", None)
     return found
 
 
-def source(cluster: Cluster) -> str:
+def source(cluster: ClusterFacts) -> str:
     """Return the source of this version as one string: another source is another installation."""
     installer = cluster.installer
     return _artefacts(cluster) or installer.image or installer.version or cluster.version.text
 
 
-def _environment(cluster: Cluster, host: Host) -> dict[str, str]:
+def _environment(cluster: ClusterFacts, host: ObservedHost) -> dict[str, str]:
     distro, place = cluster.distro, layout.of(cluster)
     role = "server" if host.roles.server else "agent"
     return {
@@ -129,13 +129,13 @@ def _environment(cluster: Cluster, host: Host) -> dict[str, str]:
     }
 
 
-def _active_file(cluster: Cluster, host: Host) -> dict[str, str]:
+def _active_file(cluster: ClusterFacts, host: ObservedHost) -> dict[str, str]:
     if not (cluster.distro.components_outlive_unit and host.roles.server):
         return {}
     return {"REMUDA_ACTIVE_FILE": layout.of(cluster).active_file(cluster.distro.server_unit)}
 
 
-def _artefacts(cluster: Cluster) -> str:
+def _artefacts(cluster: ClusterFacts) -> str:
     return "\n".join(
         f"{architecture} {name} {checksum}"
         for architecture, names in sorted(cluster.installer.artefacts.items())
@@ -158,7 +158,7 @@ def _resource(name: str) -> str:
 # ---- probes -------------------------------------------------------------------------------------------------------
 
 
-def probes(cluster: Cluster, host: Host, values: dict[str, Any]) -> dict[str, Probe]:
+def probes(cluster: ClusterFacts, host: ObservedHost, values: dict[str, Any]) -> dict[str, Probe]:
     place, here, roles = layout.of(cluster), layout.loopback(cluster), host.roles
     found: dict[str, Probe] = {}
     if roles.server and cluster.distro.components_outlive_unit:
@@ -189,7 +189,7 @@ def probes(cluster: Cluster, host: Host, values: dict[str, Any]) -> dict[str, Pr
     return found
 
 
-def _authority(place: layout.Layout, values: dict[str, Any], component: str) -> str:
+def _authority(place: layout.HostLayout, values: dict[str, Any], component: str) -> str:
     """Return the CA file of the certificate that the component serves. A certificate that the user supplied is trusted
     itself."""
     own = argument(values, component, "tls-cert-file")
@@ -199,7 +199,7 @@ def _authority(place: layout.Layout, values: dict[str, Any], component: str) -> 
     return f"{folder}/{component}.crt" if folder and not own else f"{place.server}/tls/server-ca.crt"
 
 
-def _network(cluster: Cluster) -> str:
+def _network(cluster: ClusterFacts) -> str:
     """Return the network plugin of the cluster: the last named, since multus comes before the plugin it adds to. The
     config of workers does not name it, so it is read from the global config of all machines."""
     chosen = cluster.spec.machine_global_config.get("cni") or cluster.distro.defaults.get("cni")

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from remuda.providers.controlplane.planner.observation import Cluster
+from remuda.providers.controlplane.planner.observation import ClusterFacts
 from remuda.providers.controlplane.render.arguments import is_path
 
 AGENT_REGISTRIES = "/etc/rancher/agent/registries.yaml"
 
 
-class Layout(msgspec.Struct, frozen=True):
+class HostLayout(msgspec.Struct, frozen=True):
     data: str  # of the distribution
     state: str  # what plans remember
     agent: str
@@ -69,9 +69,9 @@ class Layout(msgspec.Struct, frozen=True):
         return f"{self.data}/etc/config-files/{name}"
 
 
-def of(cluster: Cluster) -> Layout:
+def of(cluster: ClusterFacts) -> HostLayout:
     chosen = cluster.spec.data_directories
-    return Layout(
+    return HostLayout(
         data=_clean(chosen.k8s_distro or _configured(cluster) or cluster.distro.data_dir),
         state=_clean(chosen.provisioning or "/var/lib/rancher/capr"),
         agent=_clean(chosen.system_agent or "/var/lib/rancher/agent"),
@@ -79,7 +79,7 @@ def of(cluster: Cluster) -> Layout:
     )
 
 
-def loopback(cluster: Cluster) -> str:
+def loopback(cluster: ClusterFacts) -> str:
     networking = cluster.spec.networking
     preference = networking.stack_preference if networking is not None else ""
     return {"": "localhost", "dual": "localhost", "ipv6": "[::1]"}.get(preference, "127.0.0.1")
@@ -93,7 +93,7 @@ def one_of_each_family(addresses: Sequence[str]) -> list[str]:
     return list(found.values())
 
 
-def _configured(cluster: Cluster) -> str:
+def _configured(cluster: ClusterFacts) -> str:
     found = cluster.spec.machine_global_config.get("data-dir")
     return str(found) if is_path(found) else ""
 

@@ -19,7 +19,7 @@ from functools import cache
 from importlib.resources import files as resources
 from typing import NamedTuple
 
-from remuda.providers.controlplane.planner.observation import Cluster, Host
+from remuda.providers.controlplane.planner.observation import ClusterFacts, ObservedHost
 from remuda.providers.controlplane.render import layout
 from remuda.providers.controlplane.render.config import SERVER_AUTHORITY
 from remuda.providers.controlplane.render.instructions import user_environment
@@ -32,7 +32,7 @@ _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "http_proxy", "https_proxy"
 _LONGEST_TOKEN = 512  # characters of a token; more is nobody's
 
 
-def files(cluster: Cluster, host: Host) -> list[File]:
+def files(cluster: ClusterFacts, host: ObservedHost) -> list[File]:
     """Names of files are relative: the same on every kind of host."""
     if not _is_wanted(cluster, host):
         return []
@@ -58,7 +58,7 @@ def files(cluster: Cluster, host: Host) -> list[File]:
     return [File(path=path, content=content, dynamic=True, minor=True) for path, content in contents.items()]
 
 
-def keep(cluster: Cluster, host: Host) -> list[Instruction]:
+def keep(cluster: ClusterFacts, host: ObservedHost) -> list[Instruction]:
     """Return the instruction that keeps the tunnel. It must be the first periodic instruction: those behind one that
     fails are not run."""
     if not _is_wanted(cluster, host):
@@ -68,21 +68,21 @@ def keep(cluster: Cluster, host: Host) -> list[Instruction]:
     return [_instruction(cluster, "keep", proxies, _SECONDS)]
 
 
-def remove(cluster: Cluster, gone: Sequence[File]) -> list[Instruction]:
+def remove(cluster: ClusterFacts, gone: Sequence[File]) -> list[Instruction]:
     """Return the instruction that removes the tunnel if its settings were deleted from the plan."""
     settings = layout.of(cluster).tunnel_file("config.json")
     return [_instruction(cluster, "remove")] if any(file.path == settings for file in gone) else []
 
 
-def retire(cluster: Cluster, host: Host) -> list[Instruction]:
+def retire(cluster: ClusterFacts, host: ObservedHost) -> list[Instruction]:
     return [_instruction(cluster, "remove")] if _is_wanted(cluster, host) else []
 
 
-def _is_wanted(cluster: Cluster, host: Host) -> bool:
+def _is_wanted(cluster: ClusterFacts, host: ObservedHost) -> bool:
     return cluster.tunnel is not None and bool(cluster.tokens.tunnel) and host.roles.control_plane
 
 
-def _instruction(cluster: Cluster, word: str, more: Sequence[str] = (), period_seconds: int = 0) -> Instruction:
+def _instruction(cluster: ClusterFacts, word: str, more: Sequence[str] = (), period_seconds: int = 0) -> Instruction:
     place = layout.of(cluster)
     return Instruction(
         name=TUNNEL,
@@ -100,7 +100,7 @@ def _script() -> str:
 # ---- tokens -------------------------------------------------------------------------------------------------------
 
 
-class Shown(NamedTuple):
+class PresentedToken(NamedTuple):
     """A token as somebody has shown it: what it claims, and what is to prove it."""
 
     cluster: str
@@ -112,16 +112,16 @@ def token(key: bytes, cluster: str, machine: str, uid: str) -> str:
     return f"{cluster}.{machine}.{_mac(key, cluster, machine, uid)}"
 
 
-def parse(text: str) -> Shown | None:
+def parse(text: str) -> PresentedToken | None:
     """None: it is not of this form. Names of Machines may have dots; ids and macs have none."""
     if len(text) > _LONGEST_TOKEN or not text.isascii():
         return None
     cluster, _, rest = text.partition(".")
     machine, _, mac = rest.rpartition(".")
-    return Shown(cluster, machine, mac) if cluster and machine and mac else None
+    return PresentedToken(cluster, machine, mac) if cluster and machine and mac else None
 
 
-def proves(shown: Shown, key: bytes, uid: str) -> bool:
+def proves(shown: PresentedToken, key: bytes, uid: str) -> bool:
     """Return whether the token belongs to the Machine with this uid, in constant time; without a key always False."""
     expected = _mac(key, shown.cluster, shown.machine, uid)
     # Without a key anybody can compute the mac. The comparison still comes first, so that its time reveals nothing.

@@ -26,7 +26,7 @@ KNOWN_MINORS: Mapping[str, tuple[int, int]] = {"k3s": (25, 37), "rke2": (25, 37)
 _KUBELETS_BEHIND = 3  # minors that a kubelet may be older than the API server
 
 
-class Running(msgspec.Struct, frozen=True, kw_only=True):
+class RunningNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node, as far as it is known."""
 
     machine: str
@@ -65,7 +65,7 @@ def warnings(text: str, path: str) -> list[str]:
     ]
 
 
-def transitions(old: str, new: str, running: Sequence[Running], path: str) -> list[FieldError]:
+def transitions(old: str, new: str, running: Sequence[RunningNode], path: str) -> list[FieldError]:
     """Complaints of a change. Where nothing is known of any server, what was asked for before counts as run."""
     before, after = read(old), read(new)
     if before is None or after is None or old == new:
@@ -74,11 +74,11 @@ def transitions(old: str, new: str, running: Sequence[Running], path: str) -> li
         return [forbidden(path, f"cannot change the distribution of a cluster from {before.distro} to {after.distro}")]
     nodes = [(node, version) for node in running if (version := read(node.version)) is not None]
     if not any(node.server for node, _ in nodes):
-        nodes.append((Running(machine="", version=old, server=True), before))
+        nodes.append((RunningNode(machine="", version=old, server=True), before))
     return [*_backwards(nodes, after, path), *_leaps(nodes, after, path)]
 
 
-def _backwards(nodes: Sequence[tuple[Running, Version]], after: Version, path: str) -> list[FieldError]:
+def _backwards(nodes: Sequence[tuple[RunningNode, Version]], after: Version, path: str) -> list[FieldError]:
     newer = [node for node, version in nodes if version > after]
     if not newer:
         return []
@@ -86,7 +86,7 @@ def _backwards(nodes: Sequence[tuple[Running, Version]], after: Version, path: s
     return [invalid(path, after.text, f"{why}; restore a snapshot instead")]
 
 
-def _leaps(nodes: Sequence[tuple[Running, Version]], after: Version, path: str) -> list[FieldError]:
+def _leaps(nodes: Sequence[tuple[RunningNode, Version]], after: Version, path: str) -> list[FieldError]:
     left_behind = [
         node
         for node, version in nodes
@@ -99,7 +99,7 @@ def _leaps(nodes: Sequence[tuple[Running, Version]], after: Version, path: str) 
     return [invalid(path, after.text, why)]
 
 
-def _who(nodes: Sequence[Running]) -> str:
+def _who(nodes: Sequence[RunningNode]) -> str:
     said = [
         f"{f'Machine {node.machine} runs' if node.machine else 'the cluster is of'} {node.version}"
         for node in nodes[:3]
@@ -111,7 +111,7 @@ def _who(nodes: Sequence[Running]) -> str:
 # ---- versions that nodes run --------------------------------------------------------------------------------------
 
 
-def running(review: Review, cluster: str) -> Sequence[Running]:
+def running(review: Review, cluster: str) -> Sequence[RunningNode]:
     """Return the versions that the cluster's nodes are known to run."""
     labels = {capi_names.CLUSTER_NAME: cluster}
     try:
@@ -121,7 +121,7 @@ def running(review: Review, cluster: str) -> Sequence[Running]:
     return [found for machine in machines if (found := running_on(machine)) is not None]
 
 
-def running_on(machine: dict[str, Any]) -> Running | None:
+def running_on(machine: dict[str, Any]) -> RunningNode | None:
     """Return the version that the Machine's node runs; None if nothing is known of its node yet."""
     version = ((machine.get("status") or {}).get("nodeInfo") or {}).get("kubeletVersion")
     if not version:
@@ -129,4 +129,4 @@ def running_on(machine: dict[str, Any]) -> Running | None:
     metadata = machine["metadata"]
     labels = metadata.get("labels") or {}
     server = any(labels.get(role) == "true" for role in (names.ETCD_ROLE, names.CONTROL_PLANE_ROLE))
-    return Running(machine=metadata["name"], version=version, server=server)
+    return RunningNode(machine=metadata["name"], version=version, server=server)

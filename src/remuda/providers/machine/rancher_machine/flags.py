@@ -21,7 +21,7 @@ from typing import Any
 
 from remuda.providers import ProviderError
 from remuda.providers.machine.options import Flag, FlagType
-from remuda.providers.machine.rancher_machine.gob import Decoder, Encoder, GobError, Named
+from remuda.providers.machine.rancher_machine.gob import Decoder, Encoder, GobError, InterfaceValue
 from remuda.providers.machine.rancher_machine.program import Program
 
 _START_SECONDS = 10.0
@@ -76,7 +76,7 @@ def _ask(calls: _Calls, program: Program) -> list[Flag]:
 
 def flag_of(found: Any) -> Flag:
     """Raises NoFlags for what is none."""
-    name = found.type.rpartition(".")[2] if isinstance(found, Named) else ""
+    name = found.type.rpartition(".")[2] if isinstance(found, InterfaceValue) else ""
     if name not in _TYPES or not isinstance(found.value, dict):
         raise NoFlags(f"the driver has a flag of an unknown type: {name or found!r}")
     value = found.value

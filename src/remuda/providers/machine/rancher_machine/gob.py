@@ -1,8 +1,8 @@
 """Go's gob format, as far as the plugin protocol of docker-machine drivers needs it. Pure.
 
 Reading is generic: a stream defines its own types, and every value becomes what Python has for it (structs are dicts by
-field name, interfaces are `Named`). Writing is limited to what is ever sent: a request of Go's net/rpc and an empty
-argument. A stream comes from a program of somebody else: whatever it says, nothing here loops for ever, recurses
+field name, interfaces are `InterfaceValue`). Writing is limited to what is ever sent: a request of Go's net/rpc and an
+empty argument. A stream comes from a program of somebody else: whatever it says, nothing here loops for ever, recurses
 without end or allocates more than the message is long; what is not gob is a `GobError`.
 """
 
@@ -29,7 +29,7 @@ class GobError(ProviderError):
     """The data is not gob, or exceeds a limit."""
 
 
-class Named(NamedTuple):
+class InterfaceValue(NamedTuple):
     """Content of an interface: the registered name of its type, and its value."""
 
     type: str
@@ -190,7 +190,7 @@ class Decoder:
     def _elements(self, element: int, count: int, reader: _Reader, depth: int) -> list[Any]:
         return [self._value(element, reader, depth + 1) for _ in range(count)]
 
-    def _interface(self, reader: _Reader, depth: int) -> Named | None:
+    def _interface(self, reader: _Reader, depth: int) -> InterfaceValue | None:
         name = reader.bytes().decode()
         if not name:
             return None
@@ -204,7 +204,7 @@ class Decoder:
         value = self._top(number, reader, depth + 1)
         if reader.at - before != length:
             raise GobError(f"a value of {name} is not as long as it says")
-        return Named(name, value)
+        return InterfaceValue(name, value)
 
 
 def _defined(wire: Mapping[str, Any]) -> _Type:

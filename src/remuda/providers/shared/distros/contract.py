@@ -46,7 +46,7 @@ class Keys(Fact, frozen=True, kw_only=True):
     roles: Sequence[Role]
 
 
-class Limit(Fact, frozen=True, kw_only=True):
+class ConfigConstraint(Fact, frozen=True, kw_only=True):
     """Values of a key that the program, or Remuda, refuses. `words` follow the key in a sentence."""
 
     key: str
@@ -117,7 +117,7 @@ class ImageChoice(Fact, frozen=True, kw_only=True):
 
 class Contract(msgspec.Struct, frozen=True, kw_only=True):
     keys: Sequence[Keys] = ()
-    limits: Sequence[Limit] = ()
+    limits: Sequence[ConfigConstraint] = ()
     units: Sequence[Unit] = ()
     scripts: Sequence[Script] = ()
     ports: Sequence[Port] = ()
@@ -139,22 +139,22 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ConfigRefusal(msgspec.Struct, frozen=True):
     key: str
     words: str
     items: Sequence[str] = ()  # of the key's list; empty: the whole value
 
 
-def refusals(contract: Contract, version: Version, values: Mapping[str, Any]) -> list[Refusal]:
+def refusals(contract: Contract, version: Version, values: Mapping[str, Any]) -> list[ConfigRefusal]:
     """Return what the version does not take of a config file."""
     found = []
     for limit in contract.limits:
         if limit.holds(version) and all(_joined(values, key) == value for key, value in limit.when.items()):
             if limit.flag:
                 wrong = tuple(item for item in listed(values.get(limit.key)) if _is_wrong(item, limit))
-                found += [Refusal(limit.key, limit.words, wrong)] if wrong else []
+                found += [ConfigRefusal(limit.key, limit.words, wrong)] if wrong else []
             elif _joined(values, limit.key) and _is_refused(limit, values):
-                found.append(Refusal(limit.key, limit.words))
+                found.append(ConfigRefusal(limit.key, limit.words))
     return found
 
 
@@ -173,7 +173,7 @@ def text(value: Any) -> str:
     return str(value)
 
 
-def _is_refused(limit: Limit, values: Mapping[str, Any]) -> bool:
+def _is_refused(limit: ConfigConstraint, values: Mapping[str, Any]) -> bool:
     given = _joined(values, limit.key)
     return (
         (bool(limit.allowed) and given not in limit.allowed)
@@ -183,7 +183,7 @@ def _is_refused(limit: Limit, values: Mapping[str, Any]) -> bool:
     )
 
 
-def _is_wrong(item: str, limit: Limit) -> bool:
+def _is_wrong(item: str, limit: ConfigConstraint) -> bool:
     name, _, given = item.partition("=")
     return name.lstrip("-") == limit.flag and given not in limit.allowed
 

@@ -7,11 +7,11 @@ from itertools import permutations
 from remuda.providers.shared.distros import Distro, arguments
 from remuda.providers.shared.distros.contract import (
     Archive,
+    ConfigConstraint,
     Contract,
     Health,
     ImageChoice,
     Keys,
-    Limit,
     OwnedFile,
     Port,
     Role,
@@ -29,21 +29,21 @@ _CLOUD = ("cloud-provider-name", "cloud-provider-config")
 _NODE_NAMES = "would rename nodes, which are named after their Machines"
 
 _LIMITS = (
-    Limit(
+    ConfigConstraint(
         key="node-external-ip",
         never_with=_CLOUD,
         words="cannot be set beside a cloud provider, which finds out the addresses itself: remove one of both",
         source="rancher/rke2 pkg/rke2/rke2_linux.go",
         version=_OBSERVED,
     ),
-    Limit(
+    ConfigConstraint(
         key="cloud-provider-config",
         only_with=("cloud-provider-name",),
         words="needs cloud-provider-name beside it",
         source="rancher/rke2 pkg/rke2/rke2_linux.go",
         version=_OBSERVED,
     ),
-    Limit(
+    ConfigConstraint(
         key="kube-controller-manager-arg",
         flag="secure-port",
         allowed=("10257",),
@@ -51,7 +51,7 @@ _LIMITS = (
         source="rancher/rke2 pkg/podtemplate/spec.go",
         version=_OBSERVED,
     ),
-    Limit(
+    ConfigConstraint(
         key="kube-scheduler-arg",
         flag="secure-port",
         allowed=("10259",),
@@ -59,21 +59,21 @@ _LIMITS = (
         source="rancher/rke2 pkg/podtemplate/spec.go",
         version=_OBSERVED,
     ),
-    Limit(
+    ConfigConstraint(
         key="cni",
         allowed=(*_NETWORKS, *(f"multus,{network}" for network in _NETWORKS)),
         words=f"must be one of {', '.join(_NETWORKS)}, perhaps with multus before it",
         source="rancher/rke2 pkg/cli/cmds/server.go",
         version=_READ,
     ),
-    Limit(
+    ConfigConstraint(
         key="ingress-controller",
         allowed=("none", *_INGRESSES, *(",".join(order) for order in permutations(_INGRESSES))),
         words=f"must be none, or of {', '.join(_INGRESSES)}",
         source="rancher/rke2 pkg/cli/cmds/server.go",
         version=_READ,
     ),
-    Limit(
+    ConfigConstraint(
         key="profile",
         allowed=("cis", "etcd"),
         words="must be cis or etcd",
@@ -81,7 +81,7 @@ _LIMITS = (
         version=_READ,
         since=_PROFILES_SINCE,
     ),
-    Limit(
+    ConfigConstraint(
         key="protect-kernel-defaults",
         allowed=("true",),
         when={"profile": "cis"},
@@ -89,21 +89,21 @@ _LIMITS = (
         source="rancher/rke2 pkg/cli/cmds/profile_linux.go",
         version=_READ,
     ),
-    Limit(
+    ConfigConstraint(
         key="secrets-encryption",
         allowed=("true",),
         words="cannot be turned off: RKE2 always encrypts Secrets",
         source="rancher/rke2 pkg/cli/cmds/server.go: a hidden flag",
         version=_READ,
     ),
-    Limit(
+    ConfigConstraint(
         key="node-name-from-cloud-provider-metadata",
         forbidden=("true",),
         words=_NODE_NAMES,
         source="rancher/rke2 pkg/rke2/rke2_linux.go; ours: nodes are named after Machines",
         version=_READ,
     ),
-    Limit(
+    ConfigConstraint(
         key="cloud-provider-name",
         forbidden=("aws",),
         words=f"aws {_NODE_NAMES}; RKE2 has no such provider any more: set external",

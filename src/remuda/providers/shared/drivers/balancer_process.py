@@ -39,7 +39,7 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     connections: int
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class BalancerReport(msgspec.Struct, frozen=True, kw_only=True):
     """`status.json`."""
 
     pid: int
@@ -78,10 +78,10 @@ class Balancing:
     def runs(self) -> bool:
         return proc.is_locked(self.folder / balancer.LOCK)
 
-    def report(self) -> Report | None:
+    def report(self) -> BalancerReport | None:
         """Return the balancer's last status report, or None if there is no readable one yet."""
         try:
-            return msgspec.json.decode((self.folder / balancer.STATUS).read_bytes(), type=Report)
+            return msgspec.json.decode((self.folder / balancer.STATUS).read_bytes(), type=BalancerReport)
         except (FileNotFoundError, msgspec.MsgspecError):
             return None
 
@@ -129,7 +129,7 @@ class Balancing:
     async def _end(self) -> None:
         loop = asyncio.get_running_loop()
         started, quiet = loop.time(), 0
-        members = proc.Members(self.folder)
+        members = proc.HostProcesses(self.folder)
         while quiet < 2:  # a process that is just being started is not visible in the first look
             waited = loop.time() - started
             left = await asyncio.to_thread(members.end, hard=waited > _GRACE_SECONDS)

@@ -15,7 +15,7 @@ PASSWORDS = "passwordFields"
 FILES = "nodedriver.cattle.io/file-to-field-aliases"
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class DriverFacts(msgspec.Struct, frozen=True, kw_only=True):
     public: tuple[str, ...] = ()
     private: tuple[str, ...] = ()
     passwords: tuple[str, ...] = ()
@@ -31,31 +31,35 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.private, *self.passwords)
 
 
-_KNOWN: Mapping[str, Facts] = {
-    "amazonec2": Facts(
+_KNOWN: Mapping[str, DriverFacts] = {
+    "amazonec2": DriverFacts(
         public=("accessKey",),
         private=("secretKey", "sessionToken"),
         files={"sshKeyContents": "sshKeypath", "userdata": "userdata"},
         addresses=("endpoint",),
     ),
-    "azure": Facts(
+    "azure": DriverFacts(
         public=("clientId", "subscriptionId", "tenantId", "environment"),
         private=("clientSecret",),
         files={"customData": "customData"},
     ),
-    "digitalocean": Facts(private=("accessToken",), files={"sshKeyContents": "sshKeyPath", "userdata": "userdata"}),
-    "exoscale": Facts(public=("apiKey",), private=("apiSecretKey",), files={"userdata": "userdata"}),
-    "google": Facts(private=("authEncodedJson",), files={"authEncodedJson": "authEncodedJson", "userdata": "userdata"}),
-    "harvester": Facts(public=("clusterType", "clusterId"), private=("kubeconfigContent",)),
-    "linode": Facts(private=("token",), passwords=("rootPass",)),
-    "nutanix": Facts(public=("endpoint", "username", "port"), private=("password",), addresses=("endpoint",)),
-    "oci": Facts(public=("tenancyId", "userId", "fingerprint"), private=("privateKeyContents",)),
-    "openstack": Facts(
+    "digitalocean": DriverFacts(
+        private=("accessToken",), files={"sshKeyContents": "sshKeyPath", "userdata": "userdata"}
+    ),
+    "exoscale": DriverFacts(public=("apiKey",), private=("apiSecretKey",), files={"userdata": "userdata"}),
+    "google": DriverFacts(
+        private=("authEncodedJson",), files={"authEncodedJson": "authEncodedJson", "userdata": "userdata"}
+    ),
+    "harvester": DriverFacts(public=("clusterType", "clusterId"), private=("kubeconfigContent",)),
+    "linode": DriverFacts(private=("token",), passwords=("rootPass",)),
+    "nutanix": DriverFacts(public=("endpoint", "username", "port"), private=("password",), addresses=("endpoint",)),
+    "oci": DriverFacts(public=("tenancyId", "userId", "fingerprint"), private=("privateKeyContents",)),
+    "openstack": DriverFacts(
         private=("password",),
         files={"cacert": "cacert", "privateKeyFile": "privateKeyFile", "userDataFile": "userDataFile"},
         addresses=("authUrl",),
     ),
-    "vmwarevsphere": Facts(
+    "vmwarevsphere": DriverFacts(
         public=("username", "vcenter", "vcenterPort"),
         private=("password",),
         files={"cloudConfig": "cloudConfig"},
@@ -69,10 +73,10 @@ def drivers() -> list[str]:
     return list(_KNOWN)
 
 
-def facts(driver: str, annotations: Mapping[str, str]) -> Facts:
+def facts(driver: str, annotations: Mapping[str, str]) -> DriverFacts:
     """Return the facts about a driver; annotations override the built-in ones."""
-    known = _KNOWN.get(driver, Facts())
-    return Facts(
+    known = _KNOWN.get(driver, DriverFacts())
+    return DriverFacts(
         public=_listed(annotations, PUBLIC, known.public),
         private=_listed(annotations, PRIVATE, known.private),
         passwords=_listed(annotations, PASSWORDS, known.passwords),

@@ -53,10 +53,10 @@ def is_locked(lock: Path) -> bool:
 
 
 def members(root: Path) -> list[int]:
-    return Members(root).look()
+    return HostProcesses(root).look()
 
 
-class Members:
+class HostProcesses:
     """Processes of one host while they are terminated. A process that was once recognised stays a member, even if the
     parent or session leader by which it was recognised has ended."""
 

@@ -15,7 +15,16 @@ from typing import Annotated, ClassVar
 from remuda.kube.objects import Field
 from remuda.providers.shared.drivers import simcloud
 from remuda.providers.shared.drivers.simcloud import CloudRefused, FileCloud, ServerRequest, SimCloud, SimServer
-from remuda.providers.shared.drivers.spi import Address, BadOptions, Driver, DriverError, Needs, Options, Order, Server
+from remuda.providers.shared.drivers.spi import (
+    Address,
+    BadOptions,
+    Driver,
+    DriverError,
+    Needs,
+    Options,
+    Order,
+    Server,
+)
 from remuda.runtime.steps import step
 
 CREATE = step("simdriver.create-server", "the driver sim creates a server")

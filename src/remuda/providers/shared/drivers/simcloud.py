@@ -83,7 +83,7 @@ class Cloud(Protocol):
     async def servers(self) -> list[SimServer]: ...
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class CloudEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One event, and all that is remembered of it."""
 
     event: Literal["made", "failed", "removed", "kept"]
@@ -93,11 +93,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     answer: str = ""  # what was said instead of a good answer
 
 
-_decode = msgspec.json.Decoder(Entry).decode
+_decode = msgspec.json.Decoder(CloudEvent).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class Table:
+class ServerTable:
     """Existing servers and past attempts: decides how an attempt ends, and applies entries. Accesses no file."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Table:
         self._attempts: dict[tuple[str, str, str], int] = {}
         self._last_number = 0
 
-    def create(self, wish: ServerRequest) -> Entry | None:
+    def create(self, wish: ServerRequest) -> CloudEvent | None:
         """Return the entry to record; None if the server already exists."""
         if wish.refuses:
             return self._failed(wish, wish.refuses)
@@ -126,18 +126,20 @@ class Table:
         )
         lost = attempts < wish.failures + wish.answers_lost
         answer = "the connection was lost before the answer" if lost else ""
-        return Entry(event="made", name=wish.name, uid=wish.key[1], server=server, answer=answer)
+        return CloudEvent(event="made", name=wish.name, uid=wish.key[1], server=server, answer=answer)
 
-    def remove(self, name: str, uid: str, failures: int) -> Entry | None:
+    def remove(self, name: str, uid: str, failures: int) -> CloudEvent | None:
         """Return the entry to record; None if there is nothing to remove."""
         if (name, uid) not in self.servers:
             return None
         attempts = self._attempts.get(("remove", name, uid), 0)
         if attempts < failures:
-            return Entry(event="kept", name=name, uid=uid, answer=f"attempt {attempts + 1} of {failures} that fail")
-        return Entry(event="removed", name=name, uid=uid)
+            return CloudEvent(
+                event="kept", name=name, uid=uid, answer=f"attempt {attempts + 1} of {failures} that fail"
+            )
+        return CloudEvent(event="removed", name=name, uid=uid)
 
-    def follow(self, entry: Entry) -> None:
+    def follow(self, entry: CloudEvent) -> None:
         key = (entry.name, entry.uid)
         if entry.event in ("made", "failed"):
             self._count("create", key)
@@ -154,8 +156,8 @@ class Table:
     def _count(self, what: str, key: tuple[str, str]) -> None:
         self._attempts[what, *key] = self._attempts.get((what, *key), 0) + 1
 
-    def _failed(self, wish: ServerRequest, answer: str) -> Entry:
-        return Entry(event="failed", name=wish.name, uid=wish.key[1], answer=answer)
+    def _failed(self, wish: ServerRequest, answer: str) -> CloudEvent:
+        return CloudEvent(event="failed", name=wish.name, uid=wish.key[1], answer=answer)
 
 
 class Listener(Protocol):
@@ -173,7 +175,7 @@ class SimCloud:
     forgotten unless it is to be kept: thousands of scripts are tens of megabytes."""
 
     def __init__(self, *, keeps_user_data: bool = True) -> None:
-        self._table = Table()
+        self._table = ServerTable()
         self._keeps_user_data = keeps_user_data
         self._listeners: list[Listener] = []
         self._booting: dict[tuple[str, str], asyncio.TimerHandle] = {}
@@ -281,7 +283,7 @@ class _Journal:
 
     def __init__(self, file: int) -> None:
         self._file = file
-        self.table = Table()
+        self.table = ServerTable()
         content = os.pread(file, os.fstat(file).st_size, 0)
         whole = content.rfind(b"\n") + 1
         for line in content[:whole].splitlines():
@@ -289,12 +291,12 @@ class _Journal:
         if whole < len(content):
             os.ftruncate(file, whole)
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: CloudEvent) -> None:
         os.write(self._file, _encode(entry) + b"\n")
         os.fsync(self._file)
         self.table.follow(entry)
 
 
-def _raise(entry: Entry) -> None:
+def _raise(entry: CloudEvent) -> None:
     if entry.answer:
         raise CloudRefused(entry.answer)

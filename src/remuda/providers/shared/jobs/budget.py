@@ -40,7 +40,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     history: Sequence[Failure] = ()  # the oldest first
 
 
-class Attempts(msgspec.Struct, frozen=True, kw_only=True):
+class FailedAttempts(msgspec.Struct, frozen=True, kw_only=True):
     """Failed attempts of one machine."""
 
     failures: int = 0  # in a row
@@ -52,7 +52,7 @@ class TryNow(msgspec.Struct, frozen=True):
     """Verdict: try now."""
 
 
-class Wait(msgspec.Struct, frozen=True):
+class RetryLater(msgspec.Struct, frozen=True):
     seconds: float | None  # None: until something happens in the pool
     reason: str
     message: str
@@ -65,7 +65,7 @@ class Stall(msgspec.Struct, frozen=True):
     message: str
 
 
-Verdict = TryNow | Wait | Stall
+Verdict = TryNow | RetryLater | Stall
 TRY_NOW = TryNow()
 
 BACKING_OFF = "BackingOff"
@@ -86,24 +86,24 @@ def back_off(rules: Rules, failures: int, salt: str) -> float:
     return whole * (0.8 + 0.2 * draw)
 
 
-def judge(rules: Rules, machine: Attempts, pool: Pool, trying: Collection[str], now: float, salt: str) -> Verdict:
+def judge(rules: Rules, machine: FailedAttempts, pool: Pool, trying: Collection[str], now: float, salt: str) -> Verdict:
     """Return whether a machine may request its server now. `trying`: other machines of its pool that are trying."""
     if stall := stalled(rules, machine):
         return stall
     own = rest(rules, machine, now, salt)
     if own > 0:
         which = f"{attempt(rules, machine.failures)} failed"
-        return Wait(own, BACKING_OFF, f"{which}; the controller retries {_within(rules, machine.failures)}")
+        return RetryLater(own, BACKING_OFF, f"{which}; the controller retries {_within(rules, machine.failures)}")
     if pool.failures < rules.pool_failures:
         return TRY_NOW
     said = f"the last {pool.failures} attempts of the pool failed"
     if trying:
-        return Wait(
+        return RetryLater(
             None, POOL_BUSY, f"{said}, so only one machine is tried at a time; waiting for machine {min(trying)}"
         )
     left = _left(pool.last_failure, back_off(rules, _pool_steps(rules, pool), "pool"), now)
     if left > 0:
-        return Wait(
+        return RetryLater(
             left,
             POOL_BACKING_OFF,
             f"{said}; the controller retries one machine {_within(rules, _pool_steps(rules, pool))}",
@@ -111,12 +111,12 @@ def judge(rules: Rules, machine: Attempts, pool: Pool, trying: Collection[str], 
     return TRY_NOW
 
 
-def rest(rules: Rules, machine: Attempts, now: float, salt: str) -> float:
+def rest(rules: Rules, machine: FailedAttempts, now: float, salt: str) -> float:
     """Return the seconds until the next attempt; zero or less: now."""
     return _left(machine.last_failure, back_off(rules, machine.failures, salt), now)
 
 
-def stalled(rules: Rules, machine: Attempts) -> Stall | None:
+def stalled(rules: Rules, machine: FailedAttempts) -> Stall | None:
     if machine.hopeless:
         return Stall(BAD_OPTIONS, "the driver rejects these options or credentials")
     if machine.failures >= rules.machine_failures:

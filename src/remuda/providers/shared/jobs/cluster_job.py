@@ -62,7 +62,7 @@ def read(data: Mapping[str, bytes]) -> ClusterState:
         raise ValueError(f"cannot decode the state of the cluster: {error}") from None
 
 
-class Notes:
+class ClusterStateSecret:
     """The cluster-state Secret as a Job keeps it. Implements `spi.Record` for the driver's own part of it."""
 
     def __init__(self, client: Client, order: ClusterOrder, data: Mapping[str, bytes]) -> None:
@@ -127,17 +127,17 @@ class ClusterJob:
             # No intent is recorded, so the driver has never sent a request with these options.
             self._say(f"no infrastructure was ever requested: {error}")
 
-    async def _notes(self) -> Notes:
+    async def _notes(self) -> ClusterStateSecret:
         order = self._order
         try:
             value = await self._client.get(SECRETS, *order.state_key)
-            notes = Notes(self._client, order, SECRET.decode(value).data)
+            notes = ClusterStateSecret(self._client, order, SECRET.decode(value).data)
         except (StatusError, ValueError) as error:
             raise DriverError(f"cannot read Secret {order.state_secret}: {error}") from None
         self._scrubber.add(notes.private_key)
         return notes
 
-    async def _ensure(self, driver: ClusterDriver[Any], notes: Notes) -> None:
+    async def _ensure(self, driver: ClusterDriver[Any], notes: ClusterStateSecret) -> None:
         order = self._order
         await driver.check(order)
         if notes.state.phase != "created":
@@ -148,7 +148,7 @@ class ClusterJob:
             RECORD, phase="created", id=made.id, name=made.name, endpoint=made.endpoint, network=dict(made.network)
         )
 
-    async def _remove(self, driver: ClusterDriver[Any], notes: Notes) -> None:
+    async def _remove(self, driver: ClusterDriver[Any], notes: ClusterStateSecret) -> None:
         async with REMOVE:
             await driver.remove(self._order)
         await notes.note(RECORD_REMOVAL, phase="removed")

@@ -13,7 +13,7 @@ from remuda.kube.core import NAMESPACES, PODS, SECRETS
 from remuda.kube.errors import NotFound
 from remuda.kube.objects import Key
 from remuda.providers.shared.jobs import manifests, protection, results
-from remuda.providers.shared.jobs.manifests import Place
+from remuda.providers.shared.jobs.manifests import JobOwner
 from remuda.providers.shared.jobs.results import Result
 from remuda.providers.shared.jobs.settings import MachineSettings
 from remuda.runtime.manager import Manager
@@ -45,7 +45,7 @@ class JobContext:
             return None
         return msgspec.json.decode(value, type=_Data).data or {}
 
-    def job(self, place: Place) -> Job | None:
+    def job(self, place: JobOwner) -> Job | None:
         """Return the Job of a machine or an RKECluster; never one of an earlier object of the same name."""
         for one in (place, self.elsewhere(place)):
             found = self.jobs.get(one.namespace, one.provision)
@@ -53,7 +53,7 @@ class JobContext:
                 return found
         return None
 
-    def elsewhere(self, place: Place) -> Place:
+    def elsewhere(self, place: JobOwner) -> JobOwner:
         return msgspec.structs.replace(place, elsewhere=self.settings.removal_namespace)
 
     async def terminating(self, namespace: str) -> bool:
@@ -76,7 +76,7 @@ class JobContext:
         failed = job.has(FAILED) is not None
         return results.result(job, await self._pods(job) if failed else ())
 
-    async def running_pods(self, place: Place) -> list[Pod]:
+    async def running_pods(self, place: JobOwner) -> list[Pod]:
         """Return the running Pods of a place's Jobs, including Pods of deleted Jobs."""
         return [pod for pod in await self._named_pods(place.job_key) if not pod.ended]
 

@@ -24,7 +24,7 @@ from remuda.providers.shared import author, credentials
 from remuda.providers.shared.drivers.spi import ClusterOrder, Needs, Order
 from remuda.providers.shared.jobs import manifests, protection
 from remuda.providers.shared.jobs.job_context import JobContext
-from remuda.providers.shared.jobs.manifests import Place
+from remuda.providers.shared.jobs.manifests import JobOwner
 from remuda.providers.shared.jobs.settings import MachineSettings
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
@@ -56,7 +56,7 @@ class JobInputs(msgspec.Struct, frozen=True):
 
     client: Client
     settings: MachineSettings
-    place: Place
+    place: JobOwner
     job: Job | None  # the one there is
     known: Mapping[str, bytes] = {}  # elsewhere: what the state Secret holds
 

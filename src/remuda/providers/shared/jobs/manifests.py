@@ -5,7 +5,7 @@ interrupted; the Secrets carry the label of the providers' cache. A Job may read
 else.
 
 While the namespace is being deleted, nothing can be created in it. The objects of a Job that removes a server are then
-in the manager's own namespace (`Place.elsewhere`), with a label in place of the owner reference.
+in the manager's own namespace (`JobOwner.elsewhere`), with a label in place of the owner reference.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _RBAC = "rbac.authorization.k8s.io"
 _USER = 1000  # in a container
 
 
-class Place(msgspec.Struct, frozen=True):
+class JobOwner(msgspec.Struct, frozen=True):
     """The machine or the RKECluster that all of it is for."""
 
     kind: Kind[Any]
@@ -128,24 +128,24 @@ def subject(job: ObjectMeta, kind: Kind[Any]) -> Key | None:
     return Key(namespace, name) if slash and is_of_kind else None
 
 
-def state_secret(place: Place, known: Mapping[str, bytes] = {}) -> Json:
+def state_secret(place: JobOwner, known: Mapping[str, bytes] = {}) -> Json:
     """Return an empty Secret, which Jobs fill; elsewhere a copy of what is known."""
     if place.elsewhere:
         return {**_secret(place, place.state, known), "type": names.STATE_TYPE}
     return {**protection.protected(place.named(place.state, "Secret", "v1")), "type": names.STATE_TYPE}
 
 
-def order_secret(place: Place, order: Order | ClusterOrder, value: bytes, format: bytes) -> Json:
+def order_secret(place: JobOwner, order: Order | ClusterOrder, value: bytes, format: bytes) -> Json:
     name = ORDER if isinstance(order, Order) else CLUSTER_ORDER
     data = {name: msgspec.json.encode(order)} | ({VALUE: value, FORMAT: format} if value else {})
     return _secret(place, place.provision, data)
 
 
-def credential_secret(place: Place, fields: Mapping[str, bytes]) -> Json:
+def credential_secret(place: JobOwner, fields: Mapping[str, bytes]) -> Json:
     return _secret(place, place.credential, fields)
 
 
-def _secret(place: Place, name: str, data: Mapping[str, bytes]) -> Json:
+def _secret(place: JobOwner, name: str, data: Mapping[str, bytes]) -> Json:
     encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
     return {**place.named(name, "Secret", "v1"), "type": "Opaque", "data": encoded}
 
@@ -160,11 +160,11 @@ def contents(secrets: Sequence[Json]) -> dict[str, dict[str, bytes]]:
     }
 
 
-def account(place: Place) -> Json:
+def account(place: JobOwner) -> Json:
     return place.named(place.provision, "ServiceAccount", "v1")
 
 
-def role(place: Place) -> Json:
+def role(place: JobOwner) -> Json:
     made = place.named(place.provision, "Role", f"{_RBAC}/v1")
     # The driver works with options that a user has chosen, so the Job may access its own state Secret and nothing else.
     rule = {
@@ -176,7 +176,7 @@ def role(place: Place) -> Json:
     return {**made, "rules": [rule]}
 
 
-def role_binding(place: Place) -> Json:
+def role_binding(place: JobOwner) -> Json:
     name = place.provision
     made = place.named(name, "RoleBinding", f"{_RBAC}/v1")
     account = {"kind": "ServiceAccount", "name": name, "namespace": place.namespace}
@@ -184,7 +184,7 @@ def role_binding(place: Place) -> Json:
 
 
 def job(
-    place: Place,
+    place: JobOwner,
     order: Order | ClusterOrder,
     settings: MachineSettings,
     *,
@@ -214,7 +214,7 @@ def job(
     return {**made, "spec": spec}
 
 
-def _job_labels(place: Place, order: Order | ClusterOrder, pool: str, owner: str) -> dict[str, str]:
+def _job_labels(place: JobOwner, order: Order | ClusterOrder, pool: str, owner: str) -> dict[str, str]:
     found = {
         MACHINE_GROUP: place.kind.group,
         MACHINE_VERSION: place.kind.target.version,
@@ -226,7 +226,7 @@ def _job_labels(place: Place, order: Order | ClusterOrder, pool: str, owner: str
     return found | ({names.CAPI_MACHINE_NAME: capi_names.label_value(owner)} if owner else {})
 
 
-def _pod(place: Place, settings: MachineSettings, credentials: bool) -> Json:
+def _pod(place: JobOwner, settings: MachineSettings, credentials: bool) -> Json:
     mounted = {"order": (place.provision, _ORDER_PATH)}
     if credentials:
         mounted["credentials"] = (place.credential, _CREDENTIALS_PATH)

@@ -49,7 +49,7 @@ class NodeDriver(Object):
     status: NodeDriverStatus = NodeDriverStatus()
 
 
-class Taint(Part):
+class NodeTaint(Part):
     key: Annotated[str, Field("Its key.", required=True)] = ""
     value: Annotated[str, Field("Its value.")] = ""
     effect: Annotated[str, Field("NoSchedule, PreferNoSchedule or NoExecute.", required=True)] = ""
@@ -59,7 +59,7 @@ class Common(Part):
     """Fields of every driver's machines, besides the driver's own options."""
 
     labels: Annotated[Mapping[str, str], Field("Labels of the pool's nodes.")] = {}
-    taints: Annotated[Sequence[Taint], Field("Taints of the pool's nodes.", list_type="atomic")] = ()
+    taints: Annotated[Sequence[NodeTaint], Field("Taints of the pool's nodes.", list_type="atomic")] = ()
     cloud_credential_secret_name: Annotated[
         str, Field("A Secret with credentials: name, or namespace:name.", max_length=317)
     ] = ""

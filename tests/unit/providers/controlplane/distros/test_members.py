@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observation import Member
+from remuda.providers.controlplane.planner.observation import EtcdMember
 from remuda.providers.controlplane.render import Placement
 from remuda.providers.controlplane.render import plan as plans
 from tests.lab import certificates
@@ -147,12 +147,12 @@ def test_members_are_listed_with_health_and_learner_state(host: Host) -> None:
     host.listen(address(4), 2380, host.peers, "/version", 200, {"etcdserver": "3.6.4"}, mutual=True)
     done = host.look()
     assert done.returncode == 0, done.stderr
-    assert [Member(**found) for found in json.loads(done.stdout)["members"]] == [
-        Member("m1-abc", address(1)),
-        Member("m2-abc", address(2), healthy=False),
-        Member("m3-abc", address(3), learner=True),
-        Member("m4-abc", address(4)),
-        Member("m5-abc", address(5), healthy=False),
+    assert [EtcdMember(**found) for found in json.loads(done.stdout)["members"]] == [
+        EtcdMember("m1-abc", address(1)),
+        EtcdMember("m2-abc", address(2), healthy=False),
+        EtcdMember("m3-abc", address(3), learner=True),
+        EtcdMember("m4-abc", address(4)),
+        EtcdMember("m5-abc", address(5), healthy=False),
     ]
 
 

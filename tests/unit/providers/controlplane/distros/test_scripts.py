@@ -27,7 +27,7 @@ from remuda.agent.plan import parse
 from remuda.lab.units import unitfile
 from remuda.providers.bootstrap import assets
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observation import Cluster
+from remuda.providers.controlplane.planner.observation import ClusterFacts
 from remuda.providers.controlplane.render import Placement
 from remuda.providers.controlplane.render import plan as plans
 from remuda.providers.shared import distros
@@ -179,7 +179,7 @@ def path_of(name: str) -> str:
     return f"/artefacts/k3s/v1.36.4+k3s1/amd64/{name}"
 
 
-def k3s(authority: certificates.Authority, *artefacts: tuple[str, bytes], **spec: object) -> Cluster:
+def k3s(authority: certificates.Authority, *artefacts: tuple[str, bytes], **spec: object) -> ClusterFacts:
     return sample.with_(
         sample.plain(**spec),
         installer=Installer(
@@ -190,11 +190,11 @@ def k3s(authority: certificates.Authority, *artefacts: tuple[str, bytes], **spec
     )
 
 
-def init(cluster: Cluster) -> bytes:
+def init(cluster: ClusterFacts) -> bytes:
     return render.render(cluster, sample.host("init"), Placement(init=True))
 
 
-def joiner(cluster: Cluster, *servers: str) -> bytes:
+def joiner(cluster: ClusterFacts, *servers: str) -> bytes:
     return render.render(cluster, sample.host("worker"), Placement(servers=servers))
 
 
@@ -363,14 +363,16 @@ def release(folder: Path, other: Mapping[str, str] = {}) -> bytes:
 
 
 @pytest.fixture
-def rke2(machine: Machine, serve: Callable[..., Service], authority: certificates.Authority, tmp_path: Path) -> Cluster:
+def rke2(
+    machine: Machine, serve: Callable[..., Service], authority: certificates.Authority, tmp_path: Path
+) -> ClusterFacts:
     """A cluster whose release the manager serves to the machine."""
     return served(machine, serve, authority, release(tmp_path))
 
 
 def served(
     machine: Machine, serve: Callable[..., Service], authority: certificates.Authority, content: bytes
-) -> Cluster:
+) -> ClusterFacts:
     version = sample.VERSIONS["rke2"]
     machine.connect(serve({f"/artefacts/rke2/{version}/amd64/rke2.tar.gz": content}).url, authority)
     artefacts = {"amd64": {"rke2.tar.gz": hashlib.sha256(content).hexdigest()}}
@@ -381,7 +383,7 @@ def served(
     )
 
 
-def test_rke2_is_unpacked_once(machine: Machine, rke2: Cluster) -> None:
+def test_rke2_is_unpacked_once(machine: Machine, rke2: ClusterFacts) -> None:
     done = machine.apply(init(rke2))
     assert done.returncode == 0, done.stderr
     installed = machine.path("/usr/local/bin/rke2")
@@ -392,7 +394,7 @@ def test_rke2_is_unpacked_once(machine: Machine, rke2: Cluster) -> None:
     assert "--no-block start rke2-server.service" in machine.asked_of_systemd()
 
 
-def test_rke2_environment_is_kept_apart_from_release_environment(machine: Machine, rke2: Cluster) -> None:
+def test_rke2_environment_is_kept_apart_from_release_environment(machine: Machine, rke2: ClusterFacts) -> None:
     released = machine.path("/usr/local/lib/systemd/system/rke2-server.env")
     for content in ("HOME=/root\n", "HOME=/root\nEDITED=yes\n"):
         assert machine.apply(init(rke2)).returncode == 0
@@ -407,7 +409,11 @@ def test_rke2_environment_is_kept_apart_from_release_environment(machine: Machin
 
 
 def test_image_archives_are_placed_and_unwanted_archives_removed(
-    machine: Machine, serve: Callable[..., Service], authority: certificates.Authority, rke2: Cluster, tmp_path: Path
+    machine: Machine,
+    serve: Callable[..., Service],
+    authority: certificates.Authority,
+    rke2: ClusterFacts,
+    tmp_path: Path,
 ) -> None:
     offered = {"rke2.tar.gz": (tmp_path / "rke2.tar.gz").read_bytes()}
     offered |= {f"images-{name}.tar.zst": name.encode() for name in ("core", "calico")}
@@ -425,7 +431,9 @@ def test_image_archives_are_placed_and_unwanted_archives_removed(
 
 
 @pytest.mark.parametrize("why", ["mount point", "read-only"])
-def test_rke2_is_installed_below_opt_when_usr_local_is_not_writable(machine: Machine, rke2: Cluster, why: str) -> None:
+def test_rke2_is_installed_below_opt_when_usr_local_is_not_writable(
+    machine: Machine, rke2: ClusterFacts, why: str
+) -> None:
     if why == "mount point":
         machine.program("mountpoint", f'#!/bin/sh\n[ "$1 $2" = "-q {machine.root}/usr/local" ]\n')
     else:
@@ -441,7 +449,7 @@ def test_rke2_is_installed_below_opt_when_usr_local_is_not_writable(machine: Mac
     assert "/opt/rke2/bin/rke2" in machine.path("/opt/rke2/bin/rke2-uninstall.sh").read_text()
 
 
-def test_installed_files_get_selinux_labels(machine: Machine, rke2: Cluster) -> None:
+def test_installed_files_get_selinux_labels(machine: Machine, rke2: ClusterFacts) -> None:
     machine.program("restorecon", '#!/bin/sh\necho "$*" >>"$HOST/labelled"\n')
     assert machine.apply(init(rke2)).returncode == 0
     (labelled,) = (machine.root / "labelled").read_text().splitlines()
@@ -451,7 +459,7 @@ def test_installed_files_get_selinux_labels(machine: Machine, rke2: Cluster) -> 
     assert f"{machine.root}/usr/local/bin" not in labelled.split()  # files of others keep their labels
 
 
-def test_fapolicyd_rules_allow_rke2_directories(machine: Machine, rke2: Cluster) -> None:
+def test_fapolicyd_rules_allow_rke2_directories(machine: Machine, rke2: ClusterFacts) -> None:
     rules = machine.path("/etc/fapolicyd/rules.d/80-rke2.rules")
     rules.parent.mkdir(parents=True)
     machine.program("fagenrules", '#!/bin/sh\necho "fagenrules $*" >>"$HOST/systemctl.log"\n')
@@ -463,7 +471,7 @@ def test_fapolicyd_rules_allow_rke2_directories(machine: Machine, rke2: Cluster)
     assert machine.asked_of_systemd() == []
 
 
-def test_control_plane_without_join_server_is_not_started(machine: Machine, rke2: Cluster) -> None:
+def test_control_plane_without_join_server_is_not_started(machine: Machine, rke2: ClusterFacts) -> None:
     """RKE2 would begin a cluster of its own, on SQLite."""
     host = sample.host("control-plane")
     for servers in ((), ("https://127.0.0.1:9",)):
@@ -473,7 +481,9 @@ def test_control_plane_without_join_server_is_not_started(machine: Machine, rke2
         assert machine.asked_of_systemd() == []
 
 
-def test_unit_does_not_start_without_its_join_file_until_the_host_has_left(machine: Machine, rke2: Cluster) -> None:
+def test_unit_does_not_start_without_its_join_file_until_the_host_has_left(
+    machine: Machine, rke2: ClusterFacts
+) -> None:
     assert machine.apply(init(rke2)).returncode == 0
     guard = machine.path("/etc/systemd/system/rke2-server.service.d/50-remuda-join.conf")
     join_file = "/etc/rancher/rke2/config.yaml.d/51-join.yaml"
@@ -492,7 +502,7 @@ ADVICE = "/var/lib/rancher/capr/advice"
 SYSCTLS = "/etc/sysctl.d/60-rke2-cis.conf"
 
 
-def test_cis_profile_makes_user_and_group_etcd_and_places_the_sysctls(machine: Machine, rke2: Cluster) -> None:
+def test_cis_profile_makes_user_and_group_etcd_and_places_the_sysctls(machine: Machine, rke2: ClusterFacts) -> None:
     machine.program("groupadd", GROUPADD)
     machine.program("useradd", USERADD)
     machine.program("sysctl", '#!/bin/sh\ntouch "$HOST/kernel-was-changed"\n')
@@ -512,7 +522,7 @@ def test_cis_profile_makes_user_and_group_etcd_and_places_the_sysctls(machine: M
     [({}, False, False), ({"profile": "etcd"}, True, False), ({"profile": "cis"}, True, True)],
 )
 def test_profile_determines_host_preparation(
-    machine: Machine, rke2: Cluster, settings: dict[str, object], accounts: bool, sysctls: bool
+    machine: Machine, rke2: ClusterFacts, settings: dict[str, object], accounts: bool, sysctls: bool
 ) -> None:
     machine.program("groupadd", GROUPADD)
     machine.program("useradd", USERADD)
@@ -521,7 +531,7 @@ def test_profile_determines_host_preparation(
     assert machine.path(SYSCTLS).exists() is sysctls
 
 
-def test_unprepared_host_is_installed_with_advice(machine: Machine, rke2: Cluster) -> None:
+def test_unprepared_host_is_installed_with_advice(machine: Machine, rke2: ClusterFacts) -> None:
     for name in ("groupadd", "useradd"):
         machine.program(name, "#!/bin/sh\necho 'Permission denied' >&2\nexit 10\n")
     done = machine.apply(init(with_settings(rke2, {"profile": "cis"})))
@@ -536,7 +546,7 @@ def test_unprepared_host_is_installed_with_advice(machine: Machine, rke2: Cluste
 
 
 def test_agent_with_cis_profile_creates_no_etcd_user(
-    machine: Machine, serve: Callable[..., Service], rke2: Cluster, authority: certificates.Authority
+    machine: Machine, serve: Callable[..., Service], rke2: ClusterFacts, authority: certificates.Authority
 ) -> None:
     server = serve({"/ping": b"pong"})
     machine.program("useradd", USERADD)
@@ -560,7 +570,7 @@ def test_sysctls_are_placed_after_installer_image(machine: Machine, authority: c
 
 @pytest.mark.parametrize(("code", "advised"), [(0, False), (1, True)])
 def test_sysctls_are_applied_and_failure_gives_advice(
-    machine: Machine, rke2: Cluster, code: int, advised: bool
+    machine: Machine, rke2: ClusterFacts, code: int, advised: bool
 ) -> None:
     """The one function alone, because a whole installation would change this machine."""
     machine.program("sysctl", f'#!/bin/sh\necho "$*" >>"$HOST/sysctl"\nexit {code}\n')
@@ -586,11 +596,11 @@ def is_marked_active(machine: Machine) -> bool:
     return link.is_symlink()
 
 
-def with_settings(cluster: Cluster, settings: dict[str, object]) -> Cluster:
+def with_settings(cluster: ClusterFacts, settings: dict[str, object]) -> ClusterFacts:
     return sample.with_(cluster, spec=msgspec.structs.replace(cluster.spec, machine_global_config=settings))
 
 
-def test_active_mark_is_set_by_systemd_drop_in(machine: Machine, rke2: Cluster) -> None:
+def test_active_mark_is_set_by_systemd_drop_in(machine: Machine, rke2: ClusterFacts) -> None:
     assert machine.apply(init(rke2)).returncode == 0
     authority, link = machine.path(SERVER_CA), machine.path(ACTIVE)
     assert machine.path(MARKS).read_text().splitlines() == [
@@ -602,7 +612,7 @@ def test_active_mark_is_set_by_systemd_drop_in(machine: Machine, rke2: Cluster) 
     assert not is_marked_active(machine)
 
 
-def test_drop_in_paths_are_escaped_for_systemd(machine: Machine, rke2: Cluster) -> None:
+def test_drop_in_paths_are_escaped_for_systemd(machine: Machine, rke2: ClusterFacts) -> None:
     odd = '/srv/a "b" 50%$HOME'
     spec = msgspec.structs.replace(rke2.spec, data_directories=sample.DataDirectories(provisioning=odd))
     assert machine.apply(init(sample.with_(rke2, spec=spec))).returncode == 0
@@ -612,7 +622,7 @@ def test_drop_in_paths_are_escaped_for_systemd(machine: Machine, rke2: Cluster) 
     assert unitfile.filled(command.words, {"HOME": "no"}) == wanted
 
 
-def test_running_unit_is_marked_active_and_restarting_unit_is_not(machine: Machine, rke2: Cluster) -> None:
+def test_running_unit_is_marked_active_and_restarting_unit_is_not(machine: Machine, rke2: ClusterFacts) -> None:
     """The first is a host that was installed before units were marked."""
     assert machine.apply(init(rke2)).returncode == 0
     for state, marked in (("activating", False), ("active", True)):
@@ -630,7 +640,7 @@ def test_running_unit_is_marked_active_and_restarting_unit_is_not(machine: Machi
     assert not is_marked_active(machine)
 
 
-def test_retired_host_has_no_mark(machine: Machine, rke2: Cluster) -> None:
+def test_retired_host_has_no_mark(machine: Machine, rke2: ClusterFacts) -> None:
     assert machine.apply(init(rke2)).returncode == 0
     machine.path(ACTIVE).symlink_to(machine.path(SERVER_CA))
     assert machine.apply(render.retire(rke2, sample.host("init"))).returncode == 0

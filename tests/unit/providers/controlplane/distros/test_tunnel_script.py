@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observation import Cluster, Tokens
+from remuda.providers.controlplane.planner.observation import ClusterFacts, Tokens
 from remuda.providers.controlplane.render import plan as plans
 from tests.lab import certificates
 from tests.lab.limits import LIMIT_SECONDS
@@ -69,12 +69,12 @@ class Node(Machine):
         os.utime(self.path(f"{FOLDER}/looked"), (0, 0))
 
 
-def tunnelled(**spec: object) -> Cluster:
+def tunnelled(**spec: object) -> ClusterFacts:
     tokens = Tokens(sample.SERVER_TOKEN, sample.AGENT_TOKEN, sample.TUNNEL_KEY)
     return sample.with_(sample.plain(**spec), tokens=tokens, tunnel=sample.TUNNEL)
 
 
-def planned(cluster: Cluster) -> bytes:
+def planned(cluster: ClusterFacts) -> bytes:
     return render.render(cluster, sample.host("server"), sample.place("server"))
 
 

@@ -28,7 +28,16 @@ from remuda.providers.controlplane.planner.decision import (
     RequestUncordon,
     RunAgain,
 )
-from remuda.providers.controlplane.planner.observation import Drain, Host, Member, Node, Observed, Pool, Report, Roles
+from remuda.providers.controlplane.planner.observation import (
+    Drain,
+    EtcdMember,
+    Observation,
+    ObservedHost,
+    ObservedNode,
+    PlanReport,
+    Pool,
+    Roles,
+)
 from remuda.providers.shared.types.configuration import DrainOptions
 from tests.unit.providers.controlplane.planner import plans
 
@@ -72,7 +81,7 @@ class Machine:
     failures: int = 0
     last_apply: float | None = None
     probes: dict[str, bool] = field(default_factory=dict)
-    members: tuple[Member, ...] | None = None
+    members: tuple[EtcdMember, ...] | None = None
     drain: Drain = field(default_factory=Drain)
     drain_done_at: float = 0.0
     # its Node
@@ -253,7 +262,7 @@ class World:
             machine.views_at = self.now
             if member is not None and member.alive and self.etcd.has_quorum:
                 machine.members = tuple(
-                    Member(m.name, "", m.learner, m.alive)
+                    EtcdMember(m.name, "", m.learner, m.alive)
                     for m in sorted(self.etcd.members.values(), key=lambda m: m.name)
                 )
             elif member is None and machine.has_data:
@@ -336,9 +345,9 @@ class World:
 
     # ---- the manager
 
-    def observe(self) -> Observed:
+    def observe(self) -> Observation:
         api = self.reachable and self.initialized
-        return Observed(
+        return Observation(
             cluster=plans.cluster(version=self.version, settings={"n": self.settings}, drain=self.drain),
             hosts=[self._host(m, api) for m in sorted(self.machines.values(), key=lambda m: m.name)],
             pools=[Pool(name=name, roles=self.roles[name], replicas=count) for name, count in self.pools.items()],
@@ -347,13 +356,13 @@ class World:
             reachable=api,
         )
 
-    def _host(self, m: Machine, api: bool) -> Host:
+    def _host(self, m: Machine, api: bool) -> ObservedHost:
         ready = self.now >= m.ready_at
         node = None
         if api and m.node:
             up = m.is_up(self.now)
-            node = Node(name=m.name, ready=up, kubelet_version=m.kubelet, leaving=m.leaving, left=m.left)
-        return Host(
+            node = ObservedNode(name=m.name, ready=up, kubelet_version=m.kubelet, leaving=m.leaving, left=m.left)
+        return ObservedHost(
             name=m.name,
             namespace="default",
             uid=m.name,
@@ -369,7 +378,7 @@ class World:
             deleting_since=m.deleting_since,
             drained=m.deleting_since is not None and self.now - m.deleting_since > 10,
             held=m.held,
-            report=Report(
+            report=PlanReport(
                 secret=m.name,
                 plan=m.plan,
                 delivered=m.delivered,
@@ -385,7 +394,7 @@ class World:
             node=node,
         )
 
-    def manage(self, decide: Callable[[Observed], Decision]) -> None:
+    def manage(self, decide: Callable[[Observation], Decision]) -> None:
         """One reconcile; sometimes it is cut off in the middle of its acts."""
         observed = self.observe()
         decision = decide(observed)

@@ -8,7 +8,7 @@ from typing import Any
 from remuda.capi.types import Endpoint
 from remuda.providers.controlplane.planner.decide import decide as decide_with
 from remuda.providers.controlplane.planner.decision import Decision
-from remuda.providers.controlplane.planner.observation import Cluster, Host, Observed, Tokens
+from remuda.providers.controlplane.planner.observation import ClusterFacts, Observation, ObservedHost, Tokens
 from remuda.providers.controlplane.render import Change, Placement
 from remuda.providers.shared import distros
 from remuda.providers.shared.types.configuration import DrainOptions, UpgradeStrategy
@@ -26,7 +26,7 @@ def cluster(
     servers_at_a_time: str = "",
     drain: DrainOptions | None = None,
     init_machine_id: str = "",
-) -> Cluster:
+) -> ClusterFacts:
     drain = drain or DrainOptions()
     spec = RKEControlPlaneSpec(
         kubernetes_version=version,
@@ -40,7 +40,7 @@ def cluster(
         ),
     )
     parsed = distros.parse_version(version)
-    return Cluster(
+    return ClusterFacts(
         name="prairie",
         namespace="default",
         uid="u",
@@ -57,7 +57,7 @@ def cluster(
     )
 
 
-def render(of: Cluster, host: Host, placement: Placement, *, before: bytes = b"") -> bytes:
+def render(of: ClusterFacts, host: ObservedHost, placement: Placement, *, before: bytes = b"") -> bytes:
     probes = {"kubelet": {}} | {
         name: {} for role, names in _PROBES.items() if getattr(host.roles, role) for name in names
     }
@@ -73,7 +73,7 @@ def render(of: Cluster, host: Host, placement: Placement, *, before: bytes = b""
     return json.dumps(plan, sort_keys=True).encode()
 
 
-def retire(of: Cluster, host: Host) -> bytes:
+def retire(of: ClusterFacts, host: ObservedHost) -> bytes:
     return json.dumps({"retire": host.name, "probes": {}}).encode()
 
 
@@ -94,5 +94,5 @@ def explain(before: bytes, after: bytes) -> str:
     return compare(before, after) if before else "first plan"
 
 
-def decide(observed: Observed) -> Decision:
+def decide(observed: Observation) -> Decision:
     return decide_with(observed, render=render, compare=compare, retire=retire, explain=explain)

@@ -9,17 +9,26 @@ import msgspec
 
 from remuda.kube import clock
 from remuda.providers.controlplane.planner.decision import Decision
-from remuda.providers.controlplane.planner.observation import Drain, Host, Member, Node, Observed, Pool, Report, Roles
+from remuda.providers.controlplane.planner.observation import (
+    Drain,
+    EtcdMember,
+    Observation,
+    ObservedHost,
+    ObservedNode,
+    PlanReport,
+    Pool,
+    Roles,
+)
 from tests.unit.providers.controlplane.planner import plans
 from tests.unit.providers.controlplane.planner.model import ALL, CONTROL_PLANE, ETCD, SERVER, WORKER, World
 
 T = TypeVar("T")
 
-__all__ = ["ALL", "CONTROL_PLANE", "ETCD", "SERVER", "WORKER", "Drain", "Member", "Node"]
+__all__ = ["ALL", "CONTROL_PLANE", "ETCD", "SERVER", "WORKER", "Drain", "EtcdMember", "ObservedNode"]
 
 
 @lru_cache
-def settled(*shape: tuple[str, Roles, int], version: str = plans.VERSION) -> Observed:
+def settled(*shape: tuple[str, Roles, int], version: str = plans.VERSION) -> Observation:
     """Hosts are called <pool>-<number>, counted through."""
     world = World(7, {name: (roles, count) for name, roles, count in shape}, version=version)
     clock.use(lambda: world.now)
@@ -34,12 +43,12 @@ def settled(*shape: tuple[str, Roles, int], version: str = plans.VERSION) -> Obs
     raise AssertionError(world.last)
 
 
-def three_servers() -> Observed:
+def three_servers() -> Observation:
     """server-1 is the init node."""
     return settled(("server", SERVER, 3), ("worker", WORKER, 2))
 
 
-def newcomer(name: str, roles: Roles, **fields: Any) -> Host:
+def newcomer(name: str, roles: Roles, **fields: Any) -> ObservedHost:
     """Ready for its first plan."""
     number = int(name.rpartition("-")[2])
     given: dict[str, Any] = {
@@ -55,21 +64,21 @@ def newcomer(name: str, roles: Roles, **fields: Any) -> Host:
         "connected_since": 5000.0,
         "infrastructure_ready": True,
         "held": roles.etcd,
-        "report": Report(secret=name),
+        "report": PlanReport(secret=name),
     }
-    return Host(**{**given, **fields})
+    return ObservedHost(**{**given, **fields})
 
 
-def fresh(*hosts: Host, now: float = 5000.0, pools: tuple[Pool, ...] = (), **fields: Any) -> Observed:
+def fresh(*hosts: ObservedHost, now: float = 5000.0, pools: tuple[Pool, ...] = (), **fields: Any) -> Observation:
     """A cluster that has not begun."""
     cluster = fields.pop("cluster", plans.cluster())
-    return Observed(cluster=cluster, hosts=hosts, pools=pools, now=now, **fields)
+    return Observation(cluster=cluster, hosts=hosts, pools=pools, now=now, **fields)
 
 
-def with_host(observed: Observed, name: str, **fields: Any) -> Observed:
+def with_host(observed: Observation, name: str, **fields: Any) -> Observation:
     """Fields of the Host; those of its report come as a dict."""
 
-    def changed(host: Host) -> Host:
+    def changed(host: ObservedHost) -> ObservedHost:
         if host.name != name:
             return host
         given = dict(fields)
@@ -80,11 +89,11 @@ def with_host(observed: Observed, name: str, **fields: Any) -> Observed:
     return msgspec.structs.replace(observed, hosts=[changed(host) for host in observed.hosts])
 
 
-def with_newcomer(observed: Observed, host: Host) -> Observed:
+def with_newcomer(observed: Observation, host: ObservedHost) -> Observation:
     return msgspec.structs.replace(observed, hosts=sorted((*observed.hosts, host), key=lambda h: h.name))
 
 
-def dead(observed: Observed, name: str) -> Observed:
+def dead(observed: Observation, name: str) -> Observation:
     """The others see that its member does not answer; what it says itself is of yesterday."""
     for host in observed.hosts:
         if host.name != name and host.report.members:
@@ -95,7 +104,7 @@ def dead(observed: Observed, name: str) -> Observed:
     return observed
 
 
-def without_member(observed: Observed, name: str) -> Observed:
+def without_member(observed: Observation, name: str) -> Observation:
     """It has left, and the others know."""
     for host in observed.hosts:
         if host.report.members:
@@ -104,17 +113,17 @@ def without_member(observed: Observed, name: str) -> Observed:
     return observed
 
 
-def with_spec(observed: Observed, **of_cluster: Any) -> Observed:
+def with_spec(observed: Observation, **of_cluster: Any) -> Observation:
     """By default the settings of settled clusters."""
     of_cluster = {"settings": {"n": 0}, **of_cluster}
     return msgspec.structs.replace(observed, cluster=plans.cluster(**of_cluster))
 
 
-def upgraded(observed: Observed, **of_cluster: Any) -> Observed:
+def upgraded(observed: Observation, **of_cluster: Any) -> Observation:
     return with_spec(observed, version="v1.36.4+k3s1", **of_cluster)
 
 
-def host(observed: Observed, name: str) -> Host:
+def host(observed: Observation, name: str) -> ObservedHost:
     return next(host for host in observed.hosts if host.name == name)
 
 

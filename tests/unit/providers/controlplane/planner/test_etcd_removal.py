@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 
 from remuda.providers.controlplane.planner.decision import Deliver, Forget, Hold, Leave, Mark, Release
-from remuda.providers.controlplane.planner.observation import Observed, Orphan
+from remuda.providers.controlplane.planner.observation import Observation, Orphan
 from tests.unit.providers.controlplane.planner import plans, scene
 from tests.unit.providers.controlplane.planner.plans import decide
 from tests.unit.providers.controlplane.planner.scene import ALL, SERVER, WORKER
@@ -11,13 +11,13 @@ from tests.unit.providers.controlplane.planner.scene import ALL, SERVER, WORKER
 GOES = {"deleting_since": 6000.0, "drained": True}
 
 
-def _leaving(observed: Observed, name: str, **node: bool) -> Observed:
+def _leaving(observed: Observation, name: str, **node: bool) -> Observation:
     found = scene.host(observed, name).node
     assert found is not None
     return scene.with_host(observed, name, node=msgspec.structs.replace(found, **node), **GOES)
 
 
-def _retired(observed: Observed, name: str, state: str, delivered: float = 6100.0) -> Observed:
+def _retired(observed: Observation, name: str, state: str, delivered: float = 6100.0) -> Observation:
     plan = plans.retire(observed.cluster, scene.host(observed, name))
     return scene.with_host(observed, name, report={"plan": plan, "state": state, "delivered": delivered, "probes": {}})
 

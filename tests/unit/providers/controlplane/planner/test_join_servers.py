@@ -7,7 +7,7 @@ import msgspec
 from remuda.providers.controlplane.planner.decision import Deliver
 from tests.unit.providers.controlplane.planner import scene
 from tests.unit.providers.controlplane.planner.plans import decide
-from tests.unit.providers.controlplane.planner.scene import ETCD, SERVER, WORKER, Member
+from tests.unit.providers.controlplane.planner.scene import ETCD, SERVER, WORKER, EtcdMember
 
 
 def _list(decision: object, name: str) -> list[str]:
@@ -70,7 +70,7 @@ def test_join_waits_while_member_is_unhealthy_or_learner() -> None:
     for host in observed.hosts:
         if host.report.members:
             members = [
-                Member(m.name, m.address, learner=m.name.startswith("server-3"), healthy=True)
+                EtcdMember(m.name, m.address, learner=m.name.startswith("server-3"), healthy=True)
                 for m in host.report.members
             ]
             observed = scene.with_host(observed, host.name, report={"members": members})
@@ -92,7 +92,7 @@ def test_silent_joining_host_blocks_others_only_until_timeout() -> None:
 
 def test_disagreeing_member_lists_block_joins() -> None:
     observed = scene.with_newcomer(scene.three_servers(), scene.newcomer("server-9", SERVER))
-    members = (*(scene.host(observed, "server-2").report.members or ()), Member("ghost-1a2b3c", "", healthy=True))
+    members = (*(scene.host(observed, "server-2").report.members or ()), EtcdMember("ghost-1a2b3c", "", healthy=True))
     observed = scene.with_host(observed, "server-2", report={"members": members})
     decision = decide(observed)
     assert "server-9" not in scene.hosts_of(decision, Deliver)

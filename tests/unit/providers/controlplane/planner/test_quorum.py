@@ -8,7 +8,7 @@ import pytest
 
 from remuda.kube import clock
 from remuda.providers.controlplane.planner.decision import Deliver, Expel, Leave, Release
-from remuda.providers.controlplane.planner.observation import Member, Observed
+from remuda.providers.controlplane.planner.observation import EtcdMember, Observation
 from tests.unit.providers.controlplane.planner import scene
 from tests.unit.providers.controlplane.planner.plans import decide
 from tests.unit.providers.controlplane.planner.scene import SERVER, WORKER
@@ -82,11 +82,11 @@ def test_unknown_members_allow_changes_only_to_broken_servers() -> None:
     assert [name for name in scene.hosts_of(decision, Deliver) if name.startswith("server")] == ["server-2"]
 
 
-def _with_stray(healthy: bool) -> Observed:
+def _with_stray(healthy: bool) -> Observation:
     observed = scene.three_servers()
     for host in observed.hosts:
         if host.report.members:
-            members = (*host.report.members, Member("gone-7-1a2b3c", "10.0.0.77", healthy=healthy))
+            members = (*host.report.members, EtcdMember("gone-7-1a2b3c", "10.0.0.77", healthy=healthy))
             observed = scene.with_host(observed, host.name, report={"members": members})
     return observed
 
@@ -107,7 +107,7 @@ def test_healthy_stray_member_is_only_reported() -> None:
 # ---- a majority that is lost
 
 
-def silent_api(observed: Observed, *dead: str, seconds: float = 60.0, unwell: tuple[str, ...] = ()) -> Observed:
+def silent_api(observed: Observation, *dead: str, seconds: float = 60.0, unwell: tuple[str, ...] = ()) -> Observation:
     """The API has not answered for so long, and as long nothing was heard of those hosts. Their last words are that
     everybody is well; nobody who lives can list the members."""
     since = observed.now - seconds

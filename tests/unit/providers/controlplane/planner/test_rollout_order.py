@@ -8,7 +8,7 @@ import pytest
 from remuda.providers.controlplane.planner import progress
 from remuda.providers.controlplane.planner.decision import Deliver, RequestDrain, RequestUncordon, RunAgain
 from remuda.providers.controlplane.planner.host_configuration import drain_request
-from remuda.providers.controlplane.planner.observation import Drain, Observed
+from remuda.providers.controlplane.planner.observation import Drain, Observation
 from remuda.providers.shared.types.configuration import DrainHook, DrainOptions
 from tests.unit.providers.controlplane.planner import plans, scene
 from tests.unit.providers.controlplane.planner.plans import decide
@@ -17,7 +17,7 @@ from tests.unit.providers.controlplane.planner.scene import CONTROL_PLANE, ETCD,
 DRAIN = DrainOptions(enabled=True)
 
 
-def _with_new_version(observed: Observed, *names: str) -> Observed:
+def _with_new_version(observed: Observation, *names: str) -> Observation:
     """Hosts that have it already."""
     for name in names:
         host = scene.host(observed, name)
@@ -154,7 +154,7 @@ def test_drain_request_serializes_options_exactly() -> None:
 # ---- retries
 
 
-def _failed(observed: Observed, failures: int, ago: float | None) -> Observed:
+def _failed(observed: Observation, failures: int, ago: float | None) -> Observation:
     last = None if ago is None else observed.now - ago
     return scene.with_host(
         observed,
@@ -228,7 +228,7 @@ def test_real_renderer_delivers_first_plan() -> None:
 # ---- since when
 
 
-def _since(observed: Observed, name: str) -> float | None:
+def _since(observed: Observation, name: str) -> float | None:
     wait = decide(observed).hosts[name].wait
     assert wait is not None
     return wait.since

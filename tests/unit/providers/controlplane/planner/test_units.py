@@ -9,7 +9,7 @@ import pytest
 
 from remuda.providers.controlplane.planner import progress
 from remuda.providers.controlplane.planner.decision import Deliver
-from remuda.providers.controlplane.planner.observation import Observed, UnitStatus
+from remuda.providers.controlplane.planner.observation import Observation, UnitStatus
 from tests.unit.providers.controlplane.planner import scene
 from tests.unit.providers.controlplane.planner.plans import decide
 from tests.unit.providers.controlplane.planner.scene import CONTROL_PLANE, ETCD, SERVER, WORKER
@@ -17,21 +17,21 @@ from tests.unit.providers.controlplane.planner.scene import CONTROL_PLANE, ETCD,
 RKE2, NEWER = "v1.36.3+rke2r1", "v1.36.4+rke2r1"
 
 
-def servers() -> Observed:
+def servers() -> Observation:
     return scene.settled(("server", SERVER, 3), ("worker", WORKER, 1), version=RKE2)
 
 
-def split() -> Observed:
+def split() -> Observation:
     return scene.settled(("etcd", ETCD, 3), ("plane", CONTROL_PLANE, 2), ("worker", WORKER, 1), version=RKE2)
 
 
-def activating(observed: Observed, name: str) -> Observed:
+def activating(observed: Observation, name: str) -> Observation:
     """Its unit is not active; what the process before has started answers."""
     probes = dict(scene.host(observed, name).report.probes) | {"rke2-server": False}
     return scene.with_host(observed, name, report={"probes": probes})
 
 
-def upgraded(observed: Observed) -> Observed:
+def upgraded(observed: Observation) -> Observation:
     return scene.with_spec(observed, version=NEWER)
 
 
@@ -49,7 +49,7 @@ def test_next_server_is_not_restarted_while_the_unit_of_another_is_activating() 
     assert scene.hosts_of(decide(scene.with_host(observed, first.host, report={"probes": probes})), Deliver)
 
 
-def first_etcd(**unit: Any) -> Observed:
+def first_etcd(**unit: Any) -> Observation:
     """A cluster whose first host, with etcd alone, has applied its plan, and that has no API yet."""
     observed = split()
     etcd = scene.host(observed, "etcd-1")
@@ -117,7 +117,7 @@ def test_split_role_cluster_initializes_with_waiting_units() -> None:
 # ---- a unit that does not run
 
 
-def with_error(observed: Observed, name: str, **report: Any) -> Observed:
+def with_error(observed: Observation, name: str, **report: Any) -> Observation:
     unit = UnitStatus("activating", "missing required: user: unknown user etcd")
     return scene.with_host(observed, name, report={"unit": unit, **report})
 

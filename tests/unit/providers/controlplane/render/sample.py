@@ -6,10 +6,10 @@ from remuda.capi.types import Endpoint
 from remuda.capi.types.shared import Selector
 from remuda.kube.selectors import label_selector_from_labels
 from remuda.providers.controlplane.planner.observation import (
-    Cluster,
+    ClusterFacts,
     ExtraFile,
     ExtraFiles,
-    Host,
+    ObservedHost,
     RegistryAccess,
     Roles,
     S3Access,
@@ -65,9 +65,9 @@ AUTHORITIES = {
 _ARTEFACTS = {"k3s": "k3s", "rke2": "rke2.tar.gz", "nano": "nano.tar.gz"}
 
 
-def plain(distro: str = "k3s", **spec: object) -> Cluster:
+def plain(distro: str = "k3s", **spec: object) -> ClusterFacts:
     version = distros.parse_version(VERSIONS[distro])
-    return Cluster(
+    return ClusterFacts(
         name="prairie",
         namespace="fleet-default",
         uid="cluster-uid",
@@ -82,7 +82,7 @@ def plain(distro: str = "k3s", **spec: object) -> Cluster:
     )
 
 
-def rich(distro: str) -> Cluster:
+def rich(distro: str) -> ClusterFacts:
     base = plain(
         distro,
         management_cluster_name="c-m-abcdefgh",
@@ -170,37 +170,37 @@ CLOUD = {
 IMAGES = {"k3s": ("images.tar.zst",), "rke2": ("images-core.tar.zst", "images-calico.tar.zst")}
 
 
-def cis(distro: str) -> Cluster:
+def cis(distro: str) -> ClusterFacts:
     return plain(distro, machine_global_config=HARDENED[distro])
 
 
-def cloud_provider(distro: str) -> Cluster:
+def cloud_provider(distro: str) -> ClusterFacts:
     base = plain(distro, machine_global_config=CLOUD[distro])
     return with_(base, config_files={"secret://fleet-default:cloud": "[Global]\nuser = a\n"})
 
 
-def data_directory(distro: str) -> Cluster:
+def data_directory(distro: str) -> ClusterFacts:
     directories = DataDirectories(system_agent="/srv/agent", provisioning="/srv/capr", k8s_distro=f"/srv/{distro}")
     return plain(distro, data_directories=directories)
 
 
-def air_gap(distro: str) -> Cluster:
+def air_gap(distro: str) -> ClusterFacts:
     names = {_ARTEFACTS[distro]: "a" * 64} | dict.fromkeys(IMAGES[distro], "b" * 64)
     base = plain(distro, machine_global_config={"system-default-registry": "registry.example.com"})
     return with_(base, installer=Installer(version=VERSIONS[distro], artefacts={"amd64": names}))
 
 
-def dual_stack(distro: str) -> Cluster:
+def dual_stack(distro: str) -> ClusterFacts:
     networks = {"cluster-cidr": "10.42.0.0/16,fd01::/48", "service-cidr": "10.43.0.0/16,fd02::/112"}
     return plain(distro, machine_global_config=networks, networking=Networking(stack_preference="dual"))
 
 
-def with_(cluster: Cluster, **changes: object) -> Cluster:
+def with_(cluster: ClusterFacts, **changes: object) -> ClusterFacts:
     fields = {name: getattr(cluster, name) for name in cluster.__struct_fields__}
-    return Cluster(**(fields | changes))
+    return ClusterFacts(**(fields | changes))
 
 
-def host(role: str = "init", **changes: object) -> Host:
+def host(role: str = "init", **changes: object) -> ObservedHost:
     fields = {
         "name": f"prairie-{role}-1",
         "namespace": "fleet-default",
@@ -215,7 +215,7 @@ def host(role: str = "init", **changes: object) -> Host:
         "internal_addresses": ["10.0.0.5", "fd00::5"],
         "external_addresses": ["203.0.113.5", "10.0.0.5", "fe80::1"],
     }
-    return Host(**(fields | changes))  # type: ignore[arg-type]
+    return ObservedHost(**(fields | changes))  # type: ignore[arg-type]
 
 
 def place(role: str, distro: str = "k3s") -> Placement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observation import Cluster, ExtraFile, ExtraFiles, S3Access
+from remuda.providers.controlplane.planner.observation import ClusterFacts, ExtraFile, ExtraFiles, S3Access
 from remuda.providers.controlplane.render import Placement, consequence
 from remuda.providers.shared import distros
 from remuda.providers.shared.types.configuration import S3, EnvVar, Etcd, Mirror, Registries, UpgradeStrategy
@@ -14,17 +14,17 @@ from tests.unit.providers.controlplane.render import sample
 PLAIN = sample.plain()
 
 
-def rendered(cluster: Cluster, role: str = "server", before: bytes = b"", **host: object) -> bytes:
+def rendered(cluster: ClusterFacts, role: str = "server", before: bytes = b"", **host: object) -> bytes:
     return render.render(cluster, sample.host(role, **host), sample.place(role), before=before)
 
 
-def upgraded() -> Cluster:
+def upgraded() -> ClusterFacts:
     version = distros.parse_version("v1.36.5+k3s1")
     installer = sample.Installer(version=version.text, image="rancher/system-agent-installer-k3s:v1.36.5-k3s1")
     return sample.with_(PLAIN, version=version, installer=installer)
 
 
-def with_file(content: bytes, *, dynamic: bool = False) -> Cluster:
+def with_file(content: bytes, *, dynamic: bool = False) -> ClusterFacts:
     return sample.with_(
         PLAIN, files=[ExtraFiles(None, [ExtraFile(path="/etc/extra", content=content, dynamic=dynamic)])]
     )

@@ -10,7 +10,7 @@ import pytest
 from remuda.capi.types import Endpoint
 from remuda.capi.types.shared import Selector
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observation import Cluster, Host, S3Access
+from remuda.providers.controlplane.planner.observation import ClusterFacts, ObservedHost, S3Access
 from remuda.providers.controlplane.render import plan as plans
 from remuda.providers.controlplane.render.config import fingerprint
 from remuda.providers.shared import distros
@@ -19,7 +19,7 @@ from tests.lab.certificates import Authority
 from tests.unit.providers.controlplane.render import sample
 
 
-def config(cluster: Cluster, host: Host) -> dict[str, Any]:
+def config(cluster: ClusterFacts, host: ObservedHost) -> dict[str, Any]:
     plan = plans.read(render.render(cluster, host, sample.place("worker")))
     found = plan.file(f"{cluster.distro.config_dir}/config.yaml.d/50-rancher.yaml")
     assert found is not None

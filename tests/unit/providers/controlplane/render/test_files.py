@@ -9,18 +9,18 @@ import json
 import pytest
 
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observation import Cluster, ExtraFile, ExtraFiles
+from remuda.providers.controlplane.planner.observation import ClusterFacts, ExtraFile, ExtraFiles
 from remuda.providers.controlplane.render import plan as plans
 from remuda.providers.controlplane.render.files import stored_gzip
 from remuda.providers.shared.types.configuration import EnvVar
 from tests.unit.providers.controlplane.render import sample
 
 
-def rendered(cluster: Cluster, role: str = "server", before: bytes = b"") -> bytes:
+def rendered(cluster: ClusterFacts, role: str = "server", before: bytes = b"") -> bytes:
     return render.render(cluster, sample.host(role), sample.place(role), before=before)
 
 
-def with_file(path: str, content: bytes = b"x") -> Cluster:
+def with_file(path: str, content: bytes = b"x") -> ClusterFacts:
     return sample.with_(sample.plain(), files=[ExtraFiles(None, [ExtraFile(path=path, content=content)])])
 
 

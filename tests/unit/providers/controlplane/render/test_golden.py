@@ -22,14 +22,14 @@ from typing import Any
 import pytest
 
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observation import Cluster
+from remuda.providers.controlplane.planner.observation import ClusterFacts
 from remuda.providers.controlplane.render import plan as plans
 from remuda.providers.shared import distros
 from tests.unit.providers.controlplane.render import checker, sample
 
 GOLDEN = Path(__file__).parent / "golden"
 REFUSED = Path(__file__).parent / "refused"
-FEATURES: dict[str, Callable[[str], Cluster]] = {
+FEATURES: dict[str, Callable[[str], ClusterFacts]] = {
     "plain": sample.plain,
     "rich": sample.rich,
     "cis": sample.cis,

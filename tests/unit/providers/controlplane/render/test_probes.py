@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observation import Cluster
+from remuda.providers.controlplane.planner.observation import ClusterFacts
 from remuda.providers.controlplane.render import plan as plans
 from remuda.providers.shared.types.configuration import Networking
 from tests.unit.providers.controlplane.render import sample
 
 
-def probes(cluster: Cluster, role: str) -> dict[str, plans.Probe]:
+def probes(cluster: ClusterFacts, role: str) -> dict[str, plans.Probe]:
     return dict(plans.read(render.render(cluster, sample.host(role), sample.place(role))).probes)
 
 

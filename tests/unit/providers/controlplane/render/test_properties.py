@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from remuda.agent import plan as agent_plan
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observation import Cluster, ExtraFile, ExtraFiles, Host, RegistryAccess
+from remuda.providers.controlplane.planner.observation import (
+    ClusterFacts,
+    ExtraFile,
+    ExtraFiles,
+    ObservedHost,
+    RegistryAccess,
+)
 from remuda.providers.controlplane.render import Placement
 from remuda.providers.shared.distros.k3s import SERVER_ARGUMENTS
 from remuda.providers.shared.types.configuration import (
@@ -34,7 +40,7 @@ _CONFIG = st.dictionaries(_KEYS, st.one_of(_VALUE, st.dictionaries(_NAME, _VALUE
 
 
 @st.composite
-def clusters(draw: st.DrawFn) -> Cluster:
+def clusters(draw: st.DrawFn) -> ClusterFacts:
     hosts = draw(st.lists(_NAME, max_size=3, unique=True))
     base = sample.plain(
         draw(st.sampled_from(sorted(sample.VERSIONS))),
@@ -59,7 +65,7 @@ def clusters(draw: st.DrawFn) -> Cluster:
 
 
 @st.composite
-def hosts(draw: st.DrawFn) -> Host:
+def hosts(draw: st.DrawFn) -> ObservedHost:
     labels = draw(st.dictionaries(_NAME, _NAME, max_size=4))
     taints = [Taint(key=key, effect="NoSchedule") for key in draw(st.lists(_NAME, max_size=3))]
     return sample.host(
@@ -94,7 +100,7 @@ def _shuffled(value: Any, order: random.Random) -> Any:
 @settings(max_examples=50)
 @given(clusters(), hosts(), placements, st.randoms(use_true_random=False))
 def test_plan_bytes_do_not_depend_on_map_order(
-    cluster: Cluster, host: Host, placement: Placement, order: random.Random
+    cluster: ClusterFacts, host: ObservedHost, placement: Placement, order: random.Random
 ) -> None:
     other = sample.with_(
         cluster,
@@ -107,14 +113,14 @@ def test_plan_bytes_do_not_depend_on_map_order(
     assert render.render(cluster, host, placement) == render.render(other, moved, placement)
 
 
-def _fields(host: Host) -> dict[str, Any]:
+def _fields(host: ObservedHost) -> dict[str, Any]:
     return {name: getattr(host, name) for name in host.__struct_fields__}
 
 
 @settings(max_examples=50)
 @given(clusters(), hosts(), placements)
 @example(sample.plain(machine_global_config={"data-dir": "../x"}), sample.host("server"), Placement(init=True))
-def test_every_plan_is_readable_by_agent(cluster: Cluster, host: Host, placement: Placement) -> None:
+def test_every_plan_is_readable_by_agent(cluster: ClusterFacts, host: ObservedHost, placement: Placement) -> None:
     plan = agent_plan.parse(render.render(cluster, host, placement))
     paths = [file.path for file in plan.files]
     assert len(paths) == len(set(paths))
@@ -125,7 +131,9 @@ def test_every_plan_is_readable_by_agent(cluster: Cluster, host: Host, placement
 
 @settings(max_examples=50)
 @given(clusters(), hosts(), placements)
-def test_no_secret_of_servers_is_ever_in_a_workers_plan(cluster: Cluster, host: Host, placement: Placement) -> None:
+def test_no_secret_of_servers_is_ever_in_a_workers_plan(
+    cluster: ClusterFacts, host: ObservedHost, placement: Placement
+) -> None:
     plan = agent_plan.parse(render.render(cluster, host, placement))
     everything = b"\n".join(file.content for file in plan.files) + repr(plan.instructions).encode()
     assert (sample.SERVER_TOKEN.encode() in everything) is host.roles.server
@@ -135,7 +143,7 @@ def test_no_secret_of_servers_is_ever_in_a_workers_plan(cluster: Cluster, host: 
 @settings(max_examples=50)
 @given(clusters(), clusters(), hosts(), placements)
 def test_cleanup_of_previous_plan_is_complete_and_stable(
-    old: Cluster, new: Cluster, host: Host, placement: Placement
+    old: ClusterFacts, new: ClusterFacts, host: ObservedHost, placement: Placement
 ) -> None:
     before = render.render(old, host, placement)
     after = render.render(new, host, placement, before=before)
@@ -152,7 +160,7 @@ def test_cleanup_of_previous_plan_is_complete_and_stable(
 
 @settings(max_examples=50)
 @given(clusters(), hosts())
-def test_dropped_unknown_keys_are_always_reported(cluster: Cluster, host: Host) -> None:
+def test_dropped_unknown_keys_are_always_reported(cluster: ClusterFacts, host: ObservedHost) -> None:
     told = render.dropped(cluster, host)
     assert any(": colour:" in words for words in told) is any(
         "colour" in config

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from remuda.providers.controlplane import render
-from remuda.providers.controlplane.planner.observation import Cluster, Tokens, Tunnel
+from remuda.providers.controlplane.planner.observation import ClusterFacts, Tokens, Tunnel
 from remuda.providers.controlplane.render import plan as plans
 from remuda.providers.controlplane.render.consequence import DRAIN_HASH, RESTART_STAMP, changes
 from tests.unit.providers.controlplane.render import sample
@@ -16,12 +16,12 @@ from tests.unit.providers.controlplane.render import sample
 FOLDER = "/var/lib/rancher/capr/tunnel"
 
 
-def tunnelled(distro: str = "k3s", tunnel: Tunnel | None = sample.TUNNEL, **spec: object) -> Cluster:
+def tunnelled(distro: str = "k3s", tunnel: Tunnel | None = sample.TUNNEL, **spec: object) -> ClusterFacts:
     tokens = Tokens(sample.SERVER_TOKEN, sample.AGENT_TOKEN, sample.TUNNEL_KEY)
     return sample.with_(sample.plain(distro, **spec), tokens=tokens, tunnel=tunnel)
 
 
-def rendered(cluster: Cluster, role: str = "server", before: bytes = b"", **host: object) -> bytes:
+def rendered(cluster: ClusterFacts, role: str = "server", before: bytes = b"", **host: object) -> bytes:
     return render.render(cluster, sample.host(role, **host), sample.place(role), before=before)
 
 

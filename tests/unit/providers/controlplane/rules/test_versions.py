@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from remuda.providers.controlplane.rules.versions import KNOWN_MINORS, Running, complaints, transitions, warnings
+from remuda.providers.controlplane.rules.versions import KNOWN_MINORS, RunningNode, complaints, transitions, warnings
 
 PATH = "spec.kubernetesVersion"
 
 
-def server(version: str, machine: str = "s-1") -> Running:
-    return Running(machine=machine, version=version, server=True)
+def server(version: str, machine: str = "s-1") -> RunningNode:
+    return RunningNode(machine=machine, version=version, server=True)
 
 
-def worker(version: str, machine: str = "w-1") -> Running:
-    return Running(machine=machine, version=version, server=False)
+def worker(version: str, machine: str = "w-1") -> RunningNode:
+    return RunningNode(machine=machine, version=version, server=False)
 
 
-def said(old: str, new: str, *nodes: Running) -> list[str]:
+def said(old: str, new: str, *nodes: RunningNode) -> list[str]:
     return [str(error) for error in transitions(old, new, nodes, PATH)]
 
 

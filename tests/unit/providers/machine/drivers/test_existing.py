@@ -17,7 +17,7 @@ import pytest
 from remuda.providers.bootstrap.assets import agent_zipapp
 from remuda.providers.shared.drivers import existing
 from remuda.providers.shared.drivers.existing import claims, remote
-from remuda.providers.shared.drivers.existing.remote import Place
+from remuda.providers.shared.drivers.existing.remote import SshAddress
 from remuda.providers.shared.drivers.spi import BadOptions, DriverError, Order
 from tests.lab.conformance import Conformance
 from tests.lab.drivers import ExistingServers, processes_below
@@ -260,15 +260,15 @@ class TestLogin:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("pet.example.org", Place("pet.example.org", 2222)),
-        ("pet.example.org:22", Place("pet.example.org", 22)),
-        ("192.0.2.1:1022", Place("192.0.2.1", 1022)),
-        ("2001:db8::1", Place("2001:db8::1", 2222)),
-        ("[2001:db8::1]", Place("2001:db8::1", 2222)),
-        ("[2001:db8::1]:22", Place("2001:db8::1", 22)),
+        ("pet.example.org", SshAddress("pet.example.org", 2222)),
+        ("pet.example.org:22", SshAddress("pet.example.org", 22)),
+        ("192.0.2.1:1022", SshAddress("192.0.2.1", 1022)),
+        ("2001:db8::1", SshAddress("2001:db8::1", 2222)),
+        ("[2001:db8::1]", SshAddress("2001:db8::1", 2222)),
+        ("[2001:db8::1]:22", SshAddress("2001:db8::1", 22)),
     ],
 )
-def test_address_is_parsed_with_default_port(text: str, found: Place) -> None:
+def test_address_is_parsed_with_default_port(text: str, found: SshAddress) -> None:
     assert remote.place(text, 2222, "address") == found
     assert remote.place(str(found), 22, "address") == found
 

@@ -19,7 +19,7 @@ import pytest
 from remuda.lab.driver_conformance.worker import Request, Worker
 from remuda.providers.bootstrap.assets import agent_zipapp
 from remuda.providers.shared.drivers import proc, process
-from remuda.providers.shared.drivers.process.host import NETWORK, Details, Hosts, Taken
+from remuda.providers.shared.drivers.process.host import NETWORK, Details, Hosts, NameTaken
 from remuda.providers.shared.drivers.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, DriverError, Order
 from tests.lab.conformance import Conformance
 from tests.lab.drivers import Processes, processes_below
@@ -281,14 +281,14 @@ def test_address_is_derived_from_name_and_owner_and_unique(tmp_path: Path) -> No
     many = Hosts(tmp_path / "c")
     found = [many.claim(details(f"host-{number}"), tight).address for number in range(6)]
     assert sorted(found) == [f"127.64.0.{number}" for number in range(1, 7)]
-    with pytest.raises(Taken, match=r"no free address left in 127\.64\.0\.0/29"):
+    with pytest.raises(NameTaken, match=r"no free address left in 127\.64\.0\.0/29"):
         many.claim(details("host-6"), tight)
 
 
 def test_requested_address_belongs_to_one_host(tmp_path: Path) -> None:
     hosts = Hosts(tmp_path)
     assert hosts.claim(details("one", address="127.0.0.9"), NETWORK).address == "127.0.0.9"
-    with pytest.raises(Taken, match=r"127\.0\.0\.9 belongs to another host"):
+    with pytest.raises(NameTaken, match=r"127\.0\.0\.9 belongs to another host"):
         hosts.claim(details("two", address="127.0.0.9"), NETWORK)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remuda.providers.machine.rancher_machine import gob
-from remuda.providers.machine.rancher_machine.gob import Decoder, Encoder, GobError, Named
+from remuda.providers.machine.rancher_machine.gob import Decoder, Encoder, GobError, InterfaceValue
 
 # A struct of two ints called Point, and its value {22, 33}: the worked example of Go's own documentation.
 POINT = bytes.fromhex("1fff8103010105506f696e7401ff820001020101580104000101590104000000")
@@ -64,7 +64,7 @@ def _interface_stream(pieces: bool) -> bytes:
 
 @pytest.mark.parametrize("pieces", [True, False], ids=["in the next message", "in the same message"])
 def test_value_continues_after_embedded_type_definition(pieces: bool) -> None:
-    assert list(Decoder().feed(_interface_stream(pieces))) == [[Named("*Flag", {"Name": "x"})]]
+    assert list(Decoder().feed(_interface_stream(pieces))) == [[InterfaceValue("*Flag", {"Name": "x"})]]
 
 
 @pytest.mark.parametrize("value", [0, 1, 127, 128, 255, 256, 2**31, 2**64 - 1])

@@ -18,7 +18,7 @@ import msgspec
 from remuda.kube.objects import Field
 from remuda.providers.shared.drivers.existing import claims, remote
 from remuda.providers.shared.drivers.existing.claims import Claim
-from remuda.providers.shared.drivers.existing.remote import Login, Place
+from remuda.providers.shared.drivers.existing.remote import Login, SshAddress
 from remuda.providers.shared.drivers.spi import (
     Address,
     BadOptions,
@@ -64,10 +64,10 @@ class ExistingOptions(Options):
     timeout_seconds: Annotated[int, Field("Connection timeout, in seconds.", minimum=1, maximum=300)] = 15
 
 
-class Seen(msgspec.Struct, frozen=True, kw_only=True):
+class ProbedServer(msgspec.Struct, frozen=True, kw_only=True):
     """Server that has answered, with its claim."""
 
-    place: Place
+    place: SshAddress
     hostname: str
     claim: Claim | None
     foreign: bool
@@ -137,17 +137,17 @@ class Existing(Driver[ExistingOptions]):
 
     # Which one.
 
-    async def _mine(self, order: Order) -> Seen | None:
+    async def _mine(self, order: Order) -> ProbedServer | None:
         """Return the server that carries this machine's claim."""
         recorded = await self._recorded_one(order)
         return recorded or _of((await self._look_at_all())[0], order)
 
-    async def _recorded_one(self, order: Order) -> Seen | None:
+    async def _recorded_one(self, order: Order) -> ProbedServer | None:
         """Return the server recorded as about to be claimed, if it carries the claim. It must answer."""
         recorded = self._recorded()
         return None if recorded is None else _of([await self._look(recorded)], order)
 
-    async def _take_one(self, order: Order, seen: Sequence[Seen], complaints: list[str]) -> Seen:
+    async def _take_one(self, order: Order, seen: Sequence[ProbedServer], complaints: list[str]) -> ProbedServer:
         for each in _in_turn(seen, order.uid):
             if each.is_free:
                 await self.context.record.save({"address": str(each.place), "hostKeys": [each.host_key]})
@@ -161,11 +161,11 @@ class Existing(Driver[ExistingOptions]):
             await self.context.record.save({})
         raise DriverError(f"no free server: {'; '.join(complaints)}")
 
-    async def _look_at_all(self) -> tuple[list[Seen], list[str]]:
+    async def _look_at_all(self) -> tuple[list[ProbedServer], list[str]]:
         """Return the hosts that answer, and error messages for the others."""
         gate = asyncio.Semaphore(_AT_A_TIME)
 
-        async def look(place: Place) -> Seen | str:
+        async def look(place: SshAddress) -> ProbedServer | str:
             async with gate:
                 try:
                     return await self._look(place)
@@ -173,18 +173,20 @@ class Existing(Driver[ExistingOptions]):
                     return str(error)
 
         found = await asyncio.gather(*(look(place) for place in self._places()))
-        return [each for each in found if isinstance(each, Seen)], [each for each in found if isinstance(each, str)]
+        return [each for each in found if isinstance(each, ProbedServer)], [
+            each for each in found if isinstance(each, str)
+        ]
 
-    def _recorded(self) -> Place | None:
+    def _recorded(self) -> SshAddress | None:
         text = self.context.record.value.get("address")
         return remote.place(text, 22, "the recorded address") if text else None
 
     # What is asked of a server.
 
-    async def _look(self, place: Place) -> Seen:
+    async def _look(self, place: SshAddress) -> ProbedServer:
         return await self._ask(place, claims.look())
 
-    async def _ask(self, place: Place, script: str) -> Seen:
+    async def _ask(self, place: SshAddress, script: str) -> ProbedServer:
         answer = await remote.run(place, await self._login(), self._trusted(place), script, _LOOK_SECONDS)
         if answer.code:
             raise DriverError(f"{place}: the command failed: {remote.last_output(answer)}")
@@ -192,7 +194,7 @@ class Existing(Driver[ExistingOptions]):
             sight = claims.read(answer.output)
         except claims.Unreadable as error:
             raise DriverError(f"{place}: {error}") from None
-        return Seen(
+        return ProbedServer(
             place=place,
             hostname=sight.hostname,
             claim=sight.claim,
@@ -200,14 +202,14 @@ class Existing(Driver[ExistingOptions]):
             host_key=answer.host_key,
         )
 
-    async def _do(self, seen: Seen, script: str, failing: str, seconds: float) -> None:
+    async def _do(self, seen: ProbedServer, script: str, failing: str, seconds: float) -> None:
         answer = await remote.run(seen.place, await self._login(), self._trusted(seen.place), script, seconds)
         if answer.code:
             raise DriverError(f"{seen.place}: {failing}: {remote.last_output(answer)}")
 
     # What the options say.
 
-    def _places(self) -> list[Place]:
+    def _places(self) -> list[SshAddress]:
         options = self.options
         given = [remote.place(text, options.ssh_port, "addresses") for text in options.addresses]
         if options.address:
@@ -222,7 +224,7 @@ class Existing(Driver[ExistingOptions]):
         options = self.options
         return Login(user=options.ssh_user, key=key, patience=float(options.timeout_seconds))
 
-    def _trusted(self, place: Place) -> list[asyncssh.SSHKey] | None:
+    def _trusted(self, place: SshAddress) -> list[asyncssh.SSHKey] | None:
         """Return the accepted host keys; None: any key."""
         if self.options.host_keys:
             known = [remote.host_key(text) for text in self.options.host_keys]
@@ -231,7 +233,7 @@ class Existing(Driver[ExistingOptions]):
             return [remote.host_key(text)[1] for text in self.context.record.value.get("hostKeys", ())]
         return None
 
-    def _server(self, seen: Seen) -> Server:
+    def _server(self, seen: ProbedServer) -> Server:
         options = self.options
         kind: Any = "InternalIP" if seen.place.is_ip else "InternalDNS"
         access = SshAccess(
@@ -251,12 +253,12 @@ class Existing(Driver[ExistingOptions]):
         )
 
 
-def _of(seen: Sequence[Seen], order: Order) -> Seen | None:
+def _of(seen: Sequence[ProbedServer], order: Order) -> ProbedServer | None:
     """Return the server with the claim of this machine."""
     return next((each for each in seen if each.claim is not None and each.claim.uid == order.uid), None)
 
 
-def _in_turn(seen: Sequence[Seen], uid: str) -> Sequence[Seen]:
+def _in_turn(seen: Sequence[ProbedServer], uid: str) -> Sequence[ProbedServer]:
     """Order the servers differently for each machine, so that concurrent machines do not all try the same one."""
     first = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:4], "big") % max(1, len(seen))
     return [*seen[first:], *seen[:first]]

@@ -22,7 +22,7 @@ _MOST_SAID = 500
 _AS_ROOT = """sh -c 'if [ "$(id -u)" = 0 ] || [ -n "$REMUDA_HOST_ROOT" ]; then sh -s; else sudo -n sh -s; fi'"""
 
 
-class Place(msgspec.Struct, frozen=True):
+class SshAddress(msgspec.Struct, frozen=True):
     host: str
     port: int
 
@@ -44,14 +44,14 @@ class Login(msgspec.Struct, frozen=True, kw_only=True):
         return f"<Login {self.user}>"
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class SshResult(msgspec.Struct, frozen=True, kw_only=True):
     code: int
     output: str
     complaints: str
     host_key: str  # that was shown
 
 
-def place(text: str, port: int, option: str) -> Place:
+def place(text: str, port: int, option: str) -> SshAddress:
     """host, host:port, address, [address], [address]:port. Raises BadOptions."""
     host, found = text.strip(), ""
     if host.startswith("["):
@@ -65,7 +65,7 @@ def place(text: str, port: int, option: str) -> Place:
         raise BadOptions(f"{option}: {text!r} is not a server; write host, host:port or [IPv6 address]:port")
     if ":" in host and not _is_ip(host):
         raise BadOptions(f"{option}: {text!r} is not an address")
-    return Place(host, number)
+    return SshAddress(host, number)
 
 
 def host_key(text: str) -> tuple[str, asyncssh.SSHKey]:
@@ -94,8 +94,8 @@ def private_key(text: str) -> asyncssh.SSHKey:
 
 
 async def run(
-    place: Place, login: Login, trusted: Sequence[asyncssh.SSHKey] | None, script: str, seconds: float
-) -> Answer:
+    place: SshAddress, login: Login, trusted: Sequence[asyncssh.SSHKey] | None, script: str, seconds: float
+) -> SshResult:
     """Run a script as root. `trusted` None: accept any host key. Raises DriverError if it could not be run."""
     try:
         async with asyncio.timeout(_CONNECT_SECONDS + seconds):
@@ -119,10 +119,10 @@ async def run(
     key = shown.export_public_key("openssh").decode().strip() if shown is not None else ""
     code = done.exit_status if done.exit_status is not None else 255
     output, complaints = str(done.stdout or ""), str(done.stderr or "")
-    return Answer(code=code, output=output, complaints=complaints, host_key=" ".join(key.split()[:2]))
+    return SshResult(code=code, output=output, complaints=complaints, host_key=" ".join(key.split()[:2]))
 
 
-def last_output(answer: Answer) -> str:
+def last_output(answer: SshResult) -> str:
     lines = [line.strip() for line in f"{answer.output}\n{answer.complaints}".splitlines() if line.strip()][-3:]
     return " / ".join(lines)[-_MOST_SAID:] or f"exit code {answer.code}"
 

@@ -16,7 +16,7 @@ import asyncssh
 import msgspec
 
 from remuda.providers.shared.drivers.nspawn import contents, groups, layers
-from remuda.providers.shared.drivers.nspawn.bridges import Bridge, Place
+from remuda.providers.shared.drivers.nspawn.bridges import Bridge, NetworkAddress
 from remuda.providers.shared.drivers.nspawn.cluster import NspawnCluster
 from remuda.providers.shared.drivers.nspawn.commands import attempt, judge_machine
 from remuda.providers.shared.drivers.nspawn.folder import Folder, HostRecord
@@ -113,7 +113,7 @@ class Nspawn(Driver[NspawnOptions]):
         return about
 
     async def _fill(
-        self, folder: Folder, order: Order, about: HostRecord, place: Place, user_data: bytes
+        self, folder: Folder, order: Order, about: HostRecord, place: NetworkAddress, user_data: bytes
     ) -> HostRecord:
         lower = layers.image_folder(self.options.image, self._home / _IMAGES)
         about = msgspec.structs.replace(about, image=str(lower))
@@ -125,7 +125,9 @@ class Nspawn(Driver[NspawnOptions]):
                 await layers.unpack_image(Path(self.options.image), lower)
             return await asyncio.to_thread(self._write, folder, order, about, place, user_data)
 
-    def _write(self, folder: Folder, order: Order, about: HostRecord, place: Place, user_data: bytes) -> HostRecord:
+    def _write(
+        self, folder: Folder, order: Order, about: HostRecord, place: NetworkAddress, user_data: bytes
+    ) -> HostRecord:
         lower = Path(about.image)
         client = asyncssh.generate_private_key("ssh-ed25519", comment=order.name)
         host = asyncssh.generate_private_key("ssh-ed25519", comment=order.name)
@@ -155,7 +157,7 @@ class Nspawn(Driver[NspawnOptions]):
         return about
 
     async def _boot(self, folder: Folder, about: HostRecord) -> None:
-        limits = groups.Limits(self.options.memory, self.options.cpus)
+        limits = groups.ResourceLimits(self.options.memory, self.options.cpus)
         async with BOOT:
             complaints = await folder.start(
                 Path(about.image),

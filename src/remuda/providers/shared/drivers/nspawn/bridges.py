@@ -30,7 +30,7 @@ ADD_ADDRESS = step("nspawn.add-address", "adds the address of a control plane's 
 REMOVE_ADDRESS = step("nspawn.remove-address", "removes the address of a control plane's load balancer from the bridge")
 
 
-class Place(NamedTuple):
+class NetworkAddress(NamedTuple):
     """Network address of a host, with its gateway and prefix length."""
 
     address: ipaddress.IPv4Address
@@ -43,7 +43,7 @@ class Bridge:
         self.name = name
         self._folder = _BOOK / name
 
-    async def join(self, host: Path, network: ipaddress.IPv4Network) -> Place:
+    async def join(self, host: Path, network: ipaddress.IPv4Network) -> NetworkAddress:
         """Return the host's address: the one it has, or a free one. Raises DriverError."""
         async with locked(self._folder):
             gateway = await self._ensure(network)
@@ -52,9 +52,9 @@ class Bridge:
                 address = self._free(network, gateway)
                 async with TAKE_ADDRESS:
                     _point(self._folder / str(address), host)
-            return Place(address, gateway, network.prefixlen)
+            return NetworkAddress(address, gateway, network.prefixlen)
 
-    async def also(self, place: Place) -> None:
+    async def also(self, place: NetworkAddress) -> None:
         """Add a further address to the bridge, for a program of this machine that listens there."""
         async with locked(self._folder):
             if place.address not in [address.ip for address in await self._addresses()]:

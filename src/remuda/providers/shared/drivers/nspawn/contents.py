@@ -14,7 +14,7 @@ from pathlib import Path
 import asyncssh
 import msgspec
 
-from remuda.providers.shared.drivers.nspawn.bridges import Place
+from remuda.providers.shared.drivers.nspawn.bridges import NetworkAddress
 from remuda.providers.shared.drivers.nspawn.layers import Layer
 from remuda.providers.shared.drivers.spi import BadOptions
 
@@ -66,7 +66,7 @@ apt: {preserve_sources_list: true}
 class Contents(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     hostname: str
-    place: Place
+    place: NetworkAddress
     ssh_user: str
     client_public_key: str
     host_private_key: str

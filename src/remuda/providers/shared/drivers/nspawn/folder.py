@@ -169,7 +169,7 @@ class Folder:
             return 0
         return int(pid) if known[19] == start and known[0] != "Z" else 0
 
-    async def start(self, lower: Path, limits: groups.Limits, arguments: Sequence[str]) -> list[str]:
+    async def start(self, lower: Path, limits: groups.ResourceLimits, arguments: Sequence[str]) -> list[str]:
         """Starts the machine, which outlives us. Returns what could not be limited. Raises DriverError if it ended at
         once."""
         await self.stop()  # processes of a machine whose keeper was killed may still run

@@ -20,12 +20,12 @@ _REMOVAL_SECONDS = 5.0
 _LISTENING = "0A"
 
 
-class Limits(NamedTuple):
+class ResourceLimits(NamedTuple):
     memory: int = 0  # MiB
     cpus: int = 0
 
 
-class Made(NamedTuple):
+class ControlGroups(NamedTuple):
     keeper: list[Path]  # what the process enters that keeps the machine running
     machine: list[Path]  # what the machine enters, from there
     complaints: list[str]  # in words, what could not be limited
@@ -63,7 +63,7 @@ def _own(line: str) -> Iterator[tuple[str, str]]:
         yield name, path
 
 
-def make(name: str, limits: Limits, found: Hierarchies) -> Made:
+def make(name: str, limits: ResourceLimits, found: Hierarchies) -> ControlGroups:
     """On version 2 only a group without processes of its own can limit those below it: hence two below one."""
     for folder in found.tracking:
         for part in ("", "keeper", "machine"):
@@ -79,7 +79,7 @@ def make(name: str, limits: Limits, found: Hierarchies) -> Made:
             complaints.append(f"cannot limit {what} on this machine: the cgroups do not allow it")
     for folder in found.tracking:
         _pass_on(folder / name)
-    return Made(keeper, [folder / name / "machine" for folder in found.tracking], complaints)
+    return ControlGroups(keeper, [folder / name / "machine" for folder in found.tracking], complaints)
 
 
 def _single(folder: Path, name: str) -> bool:

@@ -18,7 +18,7 @@ from typing import Annotated, Any, ClassVar
 from remuda.kube.objects import Field
 from remuda.providers.shared.drivers import proc
 from remuda.providers.shared.drivers.process.cluster import ProcessCluster
-from remuda.providers.shared.drivers.process.host import NETWORK, Details, Host, Hosts, check_address, do
+from remuda.providers.shared.drivers.process.host import NETWORK, Details, Hosts, ProcessHost, check_address, do
 from remuda.providers.shared.drivers.spi import (
     TAG_OWNER,
     TAG_UID,
@@ -120,7 +120,7 @@ class Process(Driver[ProcessOptions]):
     def _hosts(self) -> Hosts:
         return Hosts(self.context.directory / self.name)
 
-    def _host(self, order: Order) -> Host:
+    def _host(self, order: Order) -> ProcessHost:
         if not _LABEL.fullmatch(order.name):
             raise BadOptions(f"{order.name!r} is not a valid host name")
         return self._hosts.host(order.name)
@@ -133,7 +133,7 @@ class Process(Driver[ProcessOptions]):
         ours = [(host, details) for host, details in found if details.tags.get(TAG_OWNER) == owner]
         return [_server(host, details) for host, details in ours if not details.balancer]
 
-    async def _finish(self, host: Host) -> None:
+    async def _finish(self, host: ProcessHost) -> None:
         """Wait for the script, also one that an earlier Job started, and repeat its output."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.options.timeout_seconds
@@ -155,7 +155,7 @@ class Process(Driver[ProcessOptions]):
             how = "was killed" if code is None else f"ended with {code}"
             raise DriverError(f"the bootstrap script of {host.name} {how}. {host.last_output()}")
 
-    async def _settled(self, host: Host, details: Details) -> Server:
+    async def _settled(self, host: ProcessHost, details: Details) -> Server:
         """Return whether a process of the host keeps running; one that calls exec is invisible for a moment."""
         for _ in range(_LOOKS):
             server = await do(_server, host, details)
@@ -164,12 +164,12 @@ class Process(Driver[ProcessOptions]):
             await asyncio.sleep(_LOOK_SECONDS)
         raise DriverError(f"the bootstrap script of {host.name} succeeded, but left no process running on the host")
 
-    async def _stop(self, host: Host) -> None:
+    async def _stop(self, host: ProcessHost) -> None:
         """Asks every process of the host to end, then makes it; until it has been quiet for two looks, and nobody holds
         the script's lock: a script that is just being started is not seen otherwise."""
         loop = asyncio.get_running_loop()
         started, quiet, hard = loop.time(), 0, False
-        members = proc.Members(host.root)
+        members = proc.HostProcesses(host.root)
         left = await do(members.end, hard=False)
         while left or quiet < 2:
             await asyncio.sleep(_LOOK_SECONDS)
@@ -185,7 +185,7 @@ class Process(Driver[ProcessOptions]):
             quiet = 0 if left or starting else quiet + 1
 
 
-def _server(host: Host, details: Details) -> Server:
+def _server(host: ProcessHost, details: Details) -> Server:
     return Server(
         id=details.name,
         name=details.name,

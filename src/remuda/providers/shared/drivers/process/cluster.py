@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 from remuda.kube.objects import Field
 from remuda.providers.shared.drivers import proc
 from remuda.providers.shared.drivers.balancer_process import Balancing
-from remuda.providers.shared.drivers.process.host import NETWORK, Details, Host, Hosts, check_address, do
+from remuda.providers.shared.drivers.process.host import NETWORK, Details, Hosts, ProcessHost, check_address, do
 from remuda.providers.shared.drivers.spi import (
     TAG_OWNER,
     TAG_UID,
@@ -89,7 +89,7 @@ class ProcessCluster(ClusterDriver[ProcessClusterOptions]):
     def _hosts(self) -> Hosts:
         return Hosts(self.context.directory / "process")
 
-    def _host(self, order: ClusterOrder) -> Host:
+    def _host(self, order: ClusterOrder) -> ProcessHost:
         if not _LABEL.fullmatch(order.name):
             raise BadOptions(f"{order.name!r} is not a valid name for a load balancer")
         return self._hosts.host(order.name)

@@ -68,7 +68,7 @@ for each in -d -v; do ulimit -S "$each" "$(ulimit -H "$each")"; done 2>/dev/null
 """
 
 
-class Taken(ProviderError):
+class NameTaken(ProviderError):
     """Error: another host or balancer already has the name or the address."""
 
 
@@ -100,7 +100,7 @@ class Output:
         return [line[:_LONGEST_LINE].decode(errors="replace") for line in fresh[:whole].splitlines()]
 
 
-class Host:
+class ProcessHost:
     """One host, there or not. Everything here may block for a moment: it is called in a thread."""
 
     def __init__(self, directory: Path) -> None:
@@ -208,13 +208,13 @@ class Hosts:
     def __init__(self, directory: Path) -> None:
         self._directory = Path(os.path.realpath(directory))  # as it will stand in the environment of processes
 
-    def host(self, name: str) -> Host:
-        return Host(self._directory / name)
+    def host(self, name: str) -> ProcessHost:
+        return ProcessHost(self._directory / name)
 
-    def all(self) -> list[Host]:
+    def all(self) -> list[ProcessHost]:
         if not self._directory.is_dir():
             return []
-        return [Host(path) for path in sorted(self._directory.iterdir()) if not path.name.startswith(".")]
+        return [ProcessHost(path) for path in sorted(self._directory.iterdir()) if not path.name.startswith(".")]
 
     def claim(self, wanted: Details, network: ipaddress.IPv4Network) -> Details:
         """Create the host's directory, or find it. Raises Taken."""
@@ -224,7 +224,7 @@ class Hosts:
             found = host.details()
             if found is not None:
                 if found.tags.get(TAG_UID) != wanted.tags[TAG_UID]:
-                    raise Taken(f"host {wanted.name} already exists and belongs to {_whose(found)}")
+                    raise NameTaken(f"host {wanted.name} already exists and belongs to {_whose(found)}")
                 return found
             details = msgspec.structs.replace(wanted, address=self._address(wanted, network))
             draft = self._draft(wanted.name)
@@ -235,7 +235,7 @@ class Hosts:
             draft.rename(host.directory)
             return details
 
-    def delete(self, host: Host) -> None:
+    def delete(self, host: ProcessHost) -> None:
         """Delete a host's directory, complete or partial; do nothing if there is none."""
         if not self._directory.is_dir():
             return
@@ -257,7 +257,7 @@ class Hosts:
         taken = {details.address for host in self.all() if (details := host.details()) is not None}
         if wanted.address:
             if wanted.address in taken:
-                raise Taken(f"the address {wanted.address} belongs to another host")
+                raise NameTaken(f"the address {wanted.address} belongs to another host")
             return wanted.address
         # Hosts of two management planes on one machine often have the same names.
         digest = hashlib.sha256(f"{wanted.tags[TAG_OWNER]}/{wanted.name}".encode()).digest()
@@ -267,7 +267,7 @@ class Hosts:
             address = str(network[1 + (first + number) % usable])
             if address not in taken:
                 return address
-        raise Taken(f"no free address left in {network}")
+        raise NameTaken(f"no free address left in {network}")
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -306,7 +306,7 @@ async def do(act: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Run a blocking call in a thread; raise its OSError as DriverError."""
     try:
         return await asyncio.to_thread(act, *arguments, **named)
-    except Taken as taken:
+    except NameTaken as taken:
         raise DriverError(str(taken)) from None
     except OSError as error:
         raise DriverError(f"the operating system refuses: {error.strerror or error} ({error.filename})") from None

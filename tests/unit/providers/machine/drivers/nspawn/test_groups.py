@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from remuda.providers.shared.drivers.nspawn.groups import Hierarchies, Limits, hierarchies, make, processes, remove
+from remuda.providers.shared.drivers.nspawn.groups import (
+    Hierarchies,
+    ResourceLimits,
+    hierarchies,
+    make,
+    processes,
+    remove,
+)
 
 _HYBRID_MOUNTS = """\
 20 1 254:0 / / rw - ext4 /dev/vda rw
@@ -40,7 +47,7 @@ def unified(tmp_path: Path) -> Hierarchies:
 
 
 def test_cgroup_v2_limits_apply_to_host_group(unified: Hierarchies, tmp_path: Path) -> None:
-    made = make("rm-one", Limits(memory=512, cpus=2), unified)
+    made = make("rm-one", ResourceLimits(memory=512, cpus=2), unified)
     assert (tmp_path / "rm-one/memory.max").read_text() == str(512 * 1024 * 1024)
     assert (tmp_path / "rm-one/cpu.max").read_text() == "200000 100000"
     assert made.complaints == []
@@ -52,7 +59,7 @@ def test_cgroup_v1_limits_apply_per_controller(tmp_path: Path) -> None:
     for name in ("systemd", "memory", "cpu"):
         (tmp_path / name).mkdir()
     single = {name: tmp_path / name for name in ("memory", "cpu")}
-    made = make("rm-one", Limits(256, 1), Hierarchies([tmp_path / "systemd"], single))
+    made = make("rm-one", ResourceLimits(256, 1), Hierarchies([tmp_path / "systemd"], single))
     assert (tmp_path / "memory/rm-one/memory.limit_in_bytes").read_text() == str(256 * 1024 * 1024)
     assert (tmp_path / "cpu/rm-one/cpu.cfs_quota_us").read_text() == "100000"
     assert made.keeper == [tmp_path / "systemd/rm-one/keeper", tmp_path / "memory/rm-one", tmp_path / "cpu/rm-one"]
@@ -66,7 +73,7 @@ def test_cgroup_v1_creates_and_removes_group_in_every_hierarchy(tmp_path: Path) 
     shared = tmp_path / "cpu,cpuacct"
     single = {"cpu": shared, "cpuacct": shared, "cpuset": tmp_path / "cpuset", "pids": tmp_path / "missing"}
     found = Hierarchies([tmp_path / "systemd"], single)
-    made = make("rm-one", Limits(), found)
+    made = make("rm-one", ResourceLimits(), found)
     assert made.keeper == [tmp_path / "systemd/rm-one/keeper", shared / "rm-one", tmp_path / "cpuset/rm-one"]
     assert made.complaints == []
     assert (tmp_path / "cpuset/rm-one/cpuset.cpus").read_text() == "0-1\n"
@@ -81,18 +88,18 @@ def test_cgroup_v1_creates_and_removes_group_in_every_hierarchy(tmp_path: Path) 
 
 def test_unavailable_limit_is_reported_and_host_created(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("pids\n")
-    made = make("rm-one", Limits(memory=512), Hierarchies([tmp_path], {}))
+    made = make("rm-one", ResourceLimits(memory=512), Hierarchies([tmp_path], {}))
     assert [complaint.split(":")[0] for complaint in made.complaints] == ["cannot limit memory on this machine"]
     assert made.keeper
 
 
 def test_host_without_limits_has_no_limit_files(unified: Hierarchies, tmp_path: Path) -> None:
-    make("rm-one", Limits(), unified)
+    make("rm-one", ResourceLimits(), unified)
     assert not list((tmp_path / "rm-one").glob("*.max"))
 
 
 def test_all_processes_of_a_host_are_found_and_no_others(unified: Hierarchies, tmp_path: Path) -> None:
-    made = make("rm-one", Limits(), unified)
+    made = make("rm-one", ResourceLimits(), unified)
     (tmp_path / "cgroup.procs").write_text("1\n")
     (made.keeper[0] / "cgroup.procs").write_text("10\n")
     (made.machine[0] / "payload").mkdir()

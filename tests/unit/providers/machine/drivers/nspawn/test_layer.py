@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from remuda.providers.shared.drivers.nspawn import contents
-from remuda.providers.shared.drivers.nspawn.bridges import Place
+from remuda.providers.shared.drivers.nspawn.bridges import NetworkAddress
 from remuda.providers.shared.drivers.nspawn.layers import Layer
 from remuda.providers.shared.drivers.spi import BadOptions
 
@@ -40,7 +40,7 @@ def test_hiding_missing_file_changes_nothing(layer: Layer, tmp_path: Path) -> No
 
 
 def _contents(**changes: object) -> contents.Contents:
-    place = Place(IPv4Address("198.18.0.2"), IPv4Address("198.18.0.1"), 24)
+    place = NetworkAddress(IPv4Address("198.18.0.2"), IPv4Address("198.18.0.1"), 24)
     values = {
         "uid": "u", "hostname": "h", "place": place, "ssh_user": "root", "client_public_key": "",
         "host_private_key": "",
