@@ -16,9 +16,9 @@ from remuda.kube.errors import AlreadyExists, StatusError, ignore_not_found
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import ClientConfig
 from remuda.lab.nano import tokens
-from remuda.lab.nano.handover import Intent
-from remuda.lab.nano.layout import Layout
-from remuda.lab.nano.members import Members
+from remuda.lab.nano.handover import HandoverIntent
+from remuda.lab.nano.layout import NanoLayout
+from remuda.lab.nano.members import MemberList
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.nano import AGENT_TOKEN, NODES, RENEWING, TOKEN, Host, NanoHosts, Obj, ask, eventually
 
@@ -261,11 +261,11 @@ async def test_leader_transfers_data_before_leaving_cluster(nano_hosts: NanoHost
 
 
 def _forget_the_end(host: Host, before: bytes) -> None:
-    layout = Layout(host.data)
-    successor = msgspec.json.decode(layout.cluster.read_bytes(), type=Members)
+    layout = NanoLayout(host.data)
+    successor = msgspec.json.decode(layout.cluster.read_bytes(), type=MemberList)
     heir = successor.find(successor.keeper)
     assert heir is not None
-    intent = Intent(heir=heir, successor=successor, source=host.url)
+    intent = HandoverIntent(heir=heir, successor=successor, source=host.url)
     layout.hand_over.write_bytes(msgspec.json.encode(intent))
     layout.cluster.write_bytes(before)
     layout.tombstone.unlink()

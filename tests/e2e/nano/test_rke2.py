@@ -16,8 +16,8 @@ import pytest
 from remuda.lab.nano import arguments, component_process, configuration, etcd_user
 from remuda.lab.nano.configuration import Configuration, FatalError, read
 from remuda.lab.nano.flavour import NANO, RKE2
-from remuda.lab.nano.host import Host as NanoHost
-from remuda.lab.nano.layout import Layout
+from remuda.lab.nano.host import NanoHost
+from remuda.lab.nano.layout import NanoLayout
 from remuda.providers.shared.distros.rke2 import RKE2 as DISTRO
 from tests.lab.nano import NODES, RKE2_PROGRAM, Host, NanoHosts, ask, eventually, fetch
 
@@ -201,7 +201,7 @@ def test_etcd_user_is_looked_up_in_host_passwd_file(tmp_path: Path) -> None:
 
 
 def test_etcd_rejects_cas_unreadable_by_its_user(tmp_path: Path) -> None:
-    layout = Layout(tmp_path, RKE2)
+    layout = NanoLayout(tmp_path, RKE2)
     layout.make(server=True)
     account = etcd_user.Account(71, 72) if os.geteuid() == 0 else etcd_user.Account(os.getuid(), os.getgid())
     for name in etcd_user.AUTHORITIES:
@@ -220,7 +220,7 @@ def test_etcd_rejects_cas_unreadable_by_its_user(tmp_path: Path) -> None:
 
 
 def test_component_manifest_changes_with_component_arguments_version_and_ca(tmp_path: Path) -> None:
-    layout = Layout(tmp_path, RKE2)
+    layout = NanoLayout(tmp_path, RKE2)
     layout.make(server=True)
 
     def manifest(version: str = "v1", **values: str) -> component_process.Manifest:

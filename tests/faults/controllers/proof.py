@@ -9,11 +9,11 @@ from pathlib import Path
 
 import msgspec
 
-from remuda.lab.simulator.cloud import Entry, made_twice
+from remuda.lab.simulator.cloud import JournalEntry, made_twice
 from remuda.lab.simulator.file_cloud import JOURNAL
 from remuda.lab.simulator.served import VIOLATIONS
 
-_read = msgspec.json.Decoder(Entry).decode
+_read = msgspec.json.Decoder(JournalEntry).decode
 
 
 def complaints(cloud: Path, cluster: str, servers: int) -> list[str]:

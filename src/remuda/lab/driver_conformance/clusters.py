@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from remuda.lab.driver_conformance.worker import Answer, FileRecord, Request, Worker
+from remuda.lab.driver_conformance.worker import FileRecord, Worker, WorkerRequest, WorkerResponse
 from remuda.providers.shared.drivers.spi import (
     BadOptions,
     ClusterDriver,
@@ -80,8 +80,8 @@ class ClusterSubject:
 async def _jobs(subject: ClusterSubject) -> AsyncIterator[Run]:
     worker = await Worker.start()
 
-    async def run(action: Literal["ensure", "remove"], order: ClusterOrder, crash_at: str = "") -> Answer:
-        request = Request(
+    async def run(action: Literal["ensure", "remove"], order: ClusterOrder, crash_at: str = "") -> WorkerResponse:
+        request = WorkerRequest(
             driver=f"{subject.driver.__module__}:{subject.driver.__qualname__}",
             action=action,
             cluster=order,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 from remuda.lab.driver_conformance.subject import Subject
-from remuda.lab.driver_conformance.worker import Answer, Request, Worker
+from remuda.lab.driver_conformance.worker import Worker, WorkerRequest, WorkerResponse
 from remuda.providers.shared.drivers.spi import Order
 
 _MOST_POINTS = 400
@@ -20,10 +20,10 @@ class _Jobs:
 
     async def run(
         self, action: Literal["create", "remove"], order: Order, *, crash_at: str = "", kill_after: float = 0.0
-    ) -> Answer:
+    ) -> WorkerResponse:
         subject = self._subject
         driver = type(subject.act(order))
-        request = Request(
+        request = WorkerRequest(
             driver=f"{driver.__module__}:{driver.__qualname__}",
             action=action,
             order=order,
@@ -39,7 +39,7 @@ class _Jobs:
         assert not answer.broken, answer.broken
         return answer
 
-    async def well(self, action: Literal["create", "remove"], order: Order) -> Answer:
+    async def well(self, action: Literal["create", "remove"], order: Order) -> WorkerResponse:
         answer = await self.run(action, order)
         assert not answer.error, f"{action} failed: {answer.error}"
         return answer

@@ -69,7 +69,7 @@ def _write(path: Path, content: bytes) -> None:
     os.replace(draft, path)
 
 
-class Request(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
     driver: str  # module:Class
     action: Literal["create", "ensure", "remove"]
     order: Order | None = None  # one of the two
@@ -83,7 +83,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     kill_after: float = 0.0  # seconds; 0: not by the clock
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerResponse(msgspec.Struct, frozen=True, kw_only=True):
     killed: bool = False
     server: Server | None = None
     made: ClusterInfrastructure | None = None  # for a cluster
@@ -110,14 +110,14 @@ class Worker:
         )
         return cls(process)
 
-    async def run(self, request: Request) -> Answer:
+    async def run(self, request: WorkerRequest) -> WorkerResponse:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(msgspec.json.encode(request) + b"\n")
         await self._process.stdin.drain()
         line = await self._process.stdout.readline()
         assert line, "the worker of the conformance suite has ended"
-        return msgspec.json.decode(line, type=Answer)
+        return msgspec.json.decode(line, type=WorkerResponse)
 
     async def stop(self) -> None:
         assert self._process.stdin is not None
@@ -127,12 +127,12 @@ class Worker:
 
 def main() -> None:
     for line in sys.stdin.buffer:
-        answer = _serve(msgspec.json.decode(line, type=Request))
+        answer = _serve(msgspec.json.decode(line, type=WorkerRequest))
         sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
         sys.stdout.buffer.flush()
 
 
-def _serve(request: Request) -> Answer:
+def _serve(request: WorkerRequest) -> WorkerResponse:
     driver = _load(request.driver)  # before the fork: paid once
     path = Path(request.answer)
     path.unlink(missing_ok=True)
@@ -142,10 +142,10 @@ def _serve(request: Request) -> Answer:
         _job(request, driver, path)
     status = _wait(child, started, request.kill_after)
     if os.WIFSIGNALED(status):
-        return Answer(killed=True)
+        return WorkerResponse(killed=True)
     if not path.exists():
-        return Answer(broken=f"the Job ended with {os.waitstatus_to_exitcode(status)} and no answer")
-    answer = msgspec.json.decode(path.read_bytes(), type=Answer)
+        return WorkerResponse(broken=f"the Job ended with {os.waitstatus_to_exitcode(status)} and no answer")
+    answer = msgspec.json.decode(path.read_bytes(), type=WorkerResponse)
     return msgspec.structs.replace(answer, seconds=time.monotonic() - started)
 
 
@@ -168,18 +168,18 @@ def _wait(child: int, started: float, kill_after: float) -> int:
         time.sleep(0.002)
 
 
-def _job(request: Request, driver: type[Any], path: Path) -> None:
+def _job(request: WorkerRequest, driver: type[Any], path: Path) -> None:
     """In the child: never returns."""
     try:
         crash_at(request.crash_at)
         path.write_bytes(msgspec.json.encode(asyncio.run(_act(request, driver))))
         os._exit(0)
     except BaseException as error:
-        path.write_bytes(msgspec.json.encode(Answer(broken=f"{type(error).__name__}: {error}")))
+        path.write_bytes(msgspec.json.encode(WorkerResponse(broken=f"{type(error).__name__}: {error}")))
         os._exit(1)
 
 
-async def _act(request: Request, driver: type[Any]) -> Answer:
+async def _act(request: WorkerRequest, driver: type[Any]) -> WorkerResponse:
     context = Context(
         credentials=request.credentials,
         record=FileRecord(Path(request.record)),
@@ -191,10 +191,10 @@ async def _act(request: Request, driver: type[Any]) -> Answer:
     acting = driver(msgspec.convert(dict(order.options), driver.options_type), context)
     try:
         if request.action == "create":
-            return Answer(server=await acting.create(order, request.user_data))
+            return WorkerResponse(server=await acting.create(order, request.user_data))
         if request.action == "ensure":
-            return Answer(made=await acting.ensure(order))
+            return WorkerResponse(made=await acting.ensure(order))
         await acting.remove(order)
-        return Answer()
+        return WorkerResponse()
     except DriverError as error:
-        return Answer(error=str(error))
+        return WorkerResponse(error=str(error))

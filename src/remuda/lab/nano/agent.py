@@ -14,14 +14,14 @@ import msgspec
 from remuda.kube.http.tls import client_context
 from remuda.lab.nano import credentials, facts, join, ports, service
 from remuda.lab.nano.configuration import Configuration, FatalError, check_cloud_settings
-from remuda.lab.nano.facts import Facts
-from remuda.lab.nano.host import Host
+from remuda.lab.nano.facts import NodeDescription
+from remuda.lab.nano.host import NanoHost
 from remuda.lab.nano.kubelet import ApiAccess, Kubelet
-from remuda.lab.nano.layout import Layout, read_or_none, write_file
+from remuda.lab.nano.layout import NanoLayout, read_or_none, write_file
 from remuda.lab.nano.ports import Ports
 from remuda.lab.nano.service import until
-from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer, trusted_authorities
-from remuda.lab.nano.tokens import NODE, SERVER, Token
+from remuda.lab.nano.supervisor_client import Caller, NoAnswer, UnexpectedAnswer, trusted_authorities
+from remuda.lab.nano.tokens import NODE, SERVER, JoinToken
 
 log = logging.getLogger(__name__)
 
@@ -29,14 +29,14 @@ _LOOK_SECONDS = 30.0
 
 
 class Agent:
-    def __init__(self, configuration: Configuration, host: Host, version: str) -> None:
+    def __init__(self, configuration: Configuration, host: NanoHost, version: str) -> None:
         """Raises FatalError."""
         check_cloud_settings(configuration)
         self.configuration = configuration
         self.host = host
         self.version = version
-        self.facts: Facts = facts.gather(configuration, host, version)
-        self.layout = Layout(host.path(configuration.data_dir), configuration.flavour)
+        self.facts: NodeDescription = facts.gather(configuration, host, version)
+        self.layout = NanoLayout(host.path(configuration.data_dir), configuration.flavour)
         self.server = configuration.text("server").rstrip("/")
         if not self.server:
             raise FatalError("--server is required")
@@ -45,7 +45,7 @@ class Agent:
         token = credentials.configured(configuration, host, "token")
         if token is None:
             raise FatalError("--token is required")
-        self._token: Token = token
+        self._token: JoinToken = token
         self._apiservers: list[str] = []
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -87,7 +87,7 @@ class Agent:
             for server in self._servers():
                 try:
                     return await self._join_by(server, password)
-                except (NoAnswer, Answered) as error:
+                except (NoAnswer, UnexpectedAnswer) as error:
                     why = f"{server}: {error}"
                 if why != said:
                     log.warning("waiting to join: %s", why)
@@ -100,7 +100,7 @@ class Agent:
         try:
             await join.node_certificates(caller, server, self.facts, self.layout, password)
             await self._learn(caller, server)
-        except Answered as answered:
+        except UnexpectedAnswer as answered:
             if answered.code == 401:
                 raise FatalError(f"{server} refused to let this node join: {answered.text}") from None
             raise
@@ -135,7 +135,7 @@ class Agent:
                     try:
                         await self._learn(caller, server)
                         break
-                    except (NoAnswer, Answered) as error:
+                    except (NoAnswer, UnexpectedAnswer) as error:
                         log.info("%s", error)
         finally:
             await caller.close()

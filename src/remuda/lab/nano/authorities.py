@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from remuda.kube import certificates
 from remuda.lab.nano.configuration import FatalError
-from remuda.lab.nano.layout import Layout, read_or_none, write_file
+from remuda.lab.nano.layout import NanoLayout, read_or_none, write_file
 
 CA_DAYS = 3650
 
@@ -33,7 +33,7 @@ CURRENT_SERVICE_KEY = "service.current.key"
 
 
 class Authorities:
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: NanoLayout) -> None:
         """Reads what `prepare` has left there. Raises FatalError."""
         self.tls = layout.tls
         found = {name: _load(self.tls, name) for name in NAMES}
@@ -49,7 +49,7 @@ class Authorities:
         return (self.tls / f"{name}.crt").read_bytes()
 
 
-def prepare(layout: Layout) -> Authorities:
+def prepare(layout: NanoLayout) -> Authorities:
     """Makes what is not there. Raises FatalError."""
     for name, common_name in NAMES.items():
         key_path, certificate_path = layout.tls / f"{name}.key", layout.tls / f"{name}.crt"
@@ -72,12 +72,12 @@ def prepare(layout: Layout) -> Authorities:
     return Authorities(layout)
 
 
-def shared(layout: Layout) -> dict[str, bytes]:
+def shared(layout: NanoLayout) -> dict[str, bytes]:
     """All of it by its name, for a server that joins."""
     return {name: (layout.tls / name).read_bytes() for name in shared_names()}
 
 
-def accept(layout: Layout, given: Mapping[str, bytes]) -> None:
+def accept(layout: NanoLayout, given: Mapping[str, bytes]) -> None:
     """Takes over what another server has. What is there already must be the same. Raises FatalError."""
     for name in shared_names():
         content = given.get(name)

@@ -25,7 +25,7 @@ from remuda.lab.nano import serving_certificates
 from remuda.lab.nano.configuration import FatalError
 from remuda.lab.nano.flavour import Flavour
 from remuda.lab.nano.host import this_host
-from remuda.lab.nano.layout import Layout, write_file
+from remuda.lab.nano.layout import NanoLayout, write_file
 from remuda.lab.nano.passwords import NAMESPACE, SECRETS
 
 _PREFIX = "bootstrap-token-"
@@ -128,7 +128,7 @@ async def _with_client(flavour: Flavour, work: Any) -> int:
 def certificate(flavour: Flavour, arguments: list[str]) -> int:
     action, rest = (arguments[0], arguments[1:]) if arguments else ("", [])
     options = _options(rest, ("data-dir", "output"))
-    layout = Layout(this_host().path(options.get("data-dir", flavour.data_dir)), flavour)
+    layout = NanoLayout(this_host().path(options.get("data-dir", flavour.data_dir)), flavour)
     if action == "check":
         return _check(layout, as_json=options.get("output") == "json")
     if action == "rotate":
@@ -136,7 +136,7 @@ def certificate(flavour: Flavour, arguments: list[str]) -> int:
     raise FatalError("certificate check [--output json], or certificate rotate")
 
 
-def _check(layout: Layout, *, as_json: bool) -> int:
+def _check(layout: NanoLayout, *, as_json: bool) -> int:
     now = datetime.datetime.now(datetime.UTC)
     rows = []
     for path in sorted([*layout.tls.rglob("*.crt"), *layout.agent.glob("*.crt")]):
@@ -154,7 +154,7 @@ def _check(layout: Layout, *, as_json: bool) -> int:
     return 0
 
 
-def _rotate(layout: Layout) -> int:
+def _rotate(layout: NanoLayout) -> int:
     """Copies everything aside first, as K3s does. Authorities stay."""
     if not layout.tls.is_dir():
         raise FatalError(f"{layout.tls} does not exist: this host is not a server")

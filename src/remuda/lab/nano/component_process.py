@@ -22,8 +22,8 @@ import msgspec
 
 import remuda
 from remuda.lab.nano.configuration import Configuration
-from remuda.lab.nano.host import Host
-from remuda.lab.nano.layout import Layout, read_or_none, write_file
+from remuda.lab.nano.host import NanoHost
+from remuda.lab.nano.layout import NanoLayout, read_or_none, write_file
 from remuda.lab.nano.program import COMPONENTS
 
 log = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class _State(msgspec.Struct, frozen=True, kw_only=True):
     manifest: str  # its digest
 
 
-def manifest_of(configuration: Configuration, layout: Layout, version: str) -> Manifest:
+def manifest_of(configuration: Configuration, layout: NanoLayout, version: str) -> Manifest:
     digest = hashlib.sha256()
     for path in sorted(layout.tls.rglob("*.crt")):
         digest.update(path.relative_to(layout.tls).as_posix().encode() + b"\0" + path.read_bytes())
@@ -61,7 +61,7 @@ def read_manifest(path: Path) -> Manifest:
 
 
 class ComponentProcess:
-    def __init__(self, host: Host, layout: Layout, manifest: Manifest) -> None:
+    def __init__(self, host: NanoHost, layout: NanoLayout, manifest: Manifest) -> None:
         self._layout = layout
         self._content = msgspec.json.encode(manifest)
         self._digest = hashlib.sha256(self._content).hexdigest()
@@ -122,14 +122,14 @@ class ComponentProcess:
         return _load(self._state_path)
 
 
-def outdate(layout: Layout) -> None:
+def outdate(layout: NanoLayout) -> None:
     """Have the next start of the program replace the process, whatever it runs with."""
     state = _load(_state_path(layout))
     if state is not None:
         write_file(_state_path(layout), msgspec.json.encode(msgspec.structs.replace(state, manifest="")))
 
 
-def _state_path(layout: Layout) -> Path:
+def _state_path(layout: NanoLayout) -> Path:
     return layout.agent / "components.json"
 
 

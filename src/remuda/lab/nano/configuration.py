@@ -18,7 +18,7 @@ from remuda.lab import LabError
 from remuda.lab.nano import arguments
 from remuda.lab.nano.arguments import ArgumentType
 from remuda.lab.nano.flavour import NANO, Flavour
-from remuda.lab.nano.host import Host
+from remuda.lab.nano.host import NanoHost
 
 Role = Literal["server", "agent"]
 
@@ -65,7 +65,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(
-    role: Role, flags: Sequence[str], host: Host, environment: Mapping[str, str], flavour: Flavour = NANO
+    role: Role, flags: Sequence[str], host: NanoHost, environment: Mapping[str, str], flavour: Flavour = NANO
 ) -> Configuration:
     """Raises FatalError."""
     table = flavour.server_arguments if role == "server" else flavour.agent_arguments

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from remuda.lab.nano import tokens
 from remuda.lab.nano.configuration import Configuration, FatalError
-from remuda.lab.nano.host import Host
-from remuda.lab.nano.layout import Layout, read_or_none, write_file
-from remuda.lab.nano.supervisor import Credentials
-from remuda.lab.nano.tokens import BadToken, Token
+from remuda.lab.nano.host import NanoHost
+from remuda.lab.nano.layout import NanoLayout, read_or_none, write_file
+from remuda.lab.nano.supervisor import SupervisorCredentials
+from remuda.lab.nano.tokens import BadToken, JoinToken
 
 
-def configured(configuration: Configuration, host: Host, key: str) -> Token | None:
+def configured(configuration: Configuration, host: NanoHost, key: str) -> JoinToken | None:
     """`token` or `agent-token`, given as it is or in a file. Raises FatalError."""
     text = configuration.text(key)
     if not text and (file := configuration.text(f"{key}-file")):
@@ -29,16 +29,16 @@ def configured(configuration: Configuration, host: Host, key: str) -> Token | No
         raise FatalError(f"{key}: {bad}") from None
 
 
-def of_server(configuration: Configuration, host: Host, layout: Layout) -> Credentials:
+def of_server(configuration: Configuration, host: NanoHost, layout: NanoLayout) -> SupervisorCredentials:
     """Raises FatalError."""
     server = configured(configuration, host, "token") or _remembered(layout)
     if server is None:
-        server = Token(secrets.token_hex(16))
+        server = JoinToken(secrets.token_hex(16))
     agent = configured(configuration, host, "agent-token")
-    return Credentials(server.password, agent.password if agent is not None else server.password)
+    return SupervisorCredentials(server.password, agent.password if agent is not None else server.password)
 
 
-def write(layout: Layout, credentials: Credentials, ca_pem: bytes) -> None:
+def write(layout: NanoLayout, credentials: SupervisorCredentials, ca_pem: bytes) -> None:
     """As K3s has them: one for servers, which agents may use as well unless they have one of their own."""
     _write(layout.server / "token", tokens.full(tokens.SERVER, credentials.server, ca_pem))
     _link(layout.server / "node-token", "token")
@@ -57,7 +57,7 @@ def write(layout: Layout, credentials: Credentials, ca_pem: bytes) -> None:
     _write(layout.credentials / "passwd", "\n".join(lines))
 
 
-def _remembered(layout: Layout) -> Token | None:
+def _remembered(layout: NanoLayout) -> JoinToken | None:
     known = read_or_none(layout.server / "token")
     return tokens.parse(known.decode()) if known is not None else None
 

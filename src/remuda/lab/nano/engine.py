@@ -15,7 +15,7 @@ from remuda.kube.client import Client, Target
 from remuda.kube.errors import AlreadyExists
 from remuda.kube.web import Handler
 from remuda.lab.nano.configuration import FatalError
-from remuda.lab.nano.identity import NODE_GROUP, NODE_USER_PREFIX, Identity
+from remuda.lab.nano.identity import NODE_GROUP, NODE_USER_PREFIX, TlsIdentity
 
 _RBAC = "rbac.authorization.k8s.io"
 _DEFINITIONS = Target("apiextensions.k8s.io/v1", "customresourcedefinitions")
@@ -34,7 +34,7 @@ _NODE_RULES = [
 class _Keys(pki.Pki):
     """The engine's view of the cluster's keys."""
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: TlsIdentity) -> None:
         authorities = identity.authorities
         super().__init__(identity.layout.tls, authorities.client, authorities.service_key)
         self.ca_certificate_pem = identity.server_ca_pem
@@ -50,7 +50,7 @@ class _Keys(pki.Pki):
         return self._identity.server_context()
 
 
-async def start(identity: Identity, address: str, port: int, before: Callable[[Handler], Handler]) -> ApiServer:
+async def start(identity: TlsIdentity, address: str, port: int, before: Callable[[Handler], Handler]) -> ApiServer:
     """Raises FatalError."""
     layout = identity.layout
     layout.engine.mkdir(mode=0o700, parents=True, exist_ok=True)

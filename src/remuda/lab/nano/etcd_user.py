@@ -13,8 +13,8 @@ import stat
 import msgspec
 
 from remuda.lab.nano.configuration import Configuration, FatalError
-from remuda.lab.nano.host import Host
-from remuda.lab.nano.layout import Layout, read_or_none
+from remuda.lab.nano.host import NanoHost
+from remuda.lab.nano.layout import NanoLayout, read_or_none
 
 NAME = "etcd"
 AUTHORITIES = ("server-ca.crt", "peer-ca.crt")
@@ -29,7 +29,7 @@ def required(configuration: Configuration) -> bool:
     return configuration.text("profile") in configuration.flavour.profiles
 
 
-def find(host: Host) -> Account:
+def find(host: NanoHost) -> Account:
     """Look the user up where the host has users; a folder without any has those of its machine. Raises FatalError."""
     listed = read_or_none(host.path("/etc/passwd")) if host.root else None
     if listed is not None:
@@ -45,7 +45,7 @@ def find(host: Host) -> Account:
     return Account(found.pw_uid, found.pw_gid)
 
 
-def give_authorities(layout: Layout, account: Account) -> None:
+def give_authorities(layout: NanoLayout, account: Account) -> None:
     """Without root the owner stays; the mode is set in any case."""
     for name in AUTHORITIES:
         path = layout.etcd_tls / name
@@ -54,7 +54,7 @@ def give_authorities(layout: Layout, account: Account) -> None:
         path.chmod(0o600)
 
 
-def check_authorities(layout: Layout, account: Account) -> None:
+def check_authorities(layout: NanoLayout, account: Account) -> None:
     """Raises FatalError when etcd could not read them."""
     for name in AUTHORITIES:
         path = layout.etcd_tls / name

@@ -22,7 +22,7 @@ from remuda.kube import clock
 from remuda.kube.names import dns1123_subdomain
 from remuda.lab.nano import arguments
 from remuda.lab.nano.configuration import Configuration, FatalError
-from remuda.lab.nano.host import Host
+from remuda.lab.nano.host import NanoHost
 from remuda.lab.nano.layout import write_file
 
 Obj = dict[str, Any]
@@ -34,7 +34,7 @@ ETCD_LABEL = "node-role.kubernetes.io/etcd"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     addresses: tuple[str, ...]
     external_addresses: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return self.addresses[0]
 
 
-def gather(configuration: Configuration, host: Host, version: str) -> Facts:
+def gather(configuration: Configuration, host: NanoHost, version: str) -> NodeDescription:
     """Raises FatalError."""
     name = configuration.text("node-name") or socket.gethostname()
     if configuration.flag("with-node-id"):
@@ -62,7 +62,7 @@ def gather(configuration: Configuration, host: Host, version: str) -> Facts:
         raise FatalError(f"node-name {name!r}: {complaints[0]}")
     server = configuration.role == "server"
     addresses = tuple(configuration.split("node-ip")) or (host.own_address(),)
-    return Facts(
+    return NodeDescription(
         name=name,
         addresses=addresses,
         external_addresses=tuple(configuration.split("node-external-ip")),
@@ -77,7 +77,7 @@ def gather(configuration: Configuration, host: Host, version: str) -> Facts:
     )
 
 
-def node(facts: Facts) -> Obj:
+def node(facts: NodeDescription) -> Obj:
     """As it is registered."""
     return {
         "apiVersion": "v1",
@@ -92,7 +92,7 @@ def node(facts: Facts) -> Obj:
     }
 
 
-def standard_labels(facts: Facts) -> dict[str, str]:
+def standard_labels(facts: NodeDescription) -> dict[str, str]:
     architecture = _architecture()
     labels = {
         "beta.kubernetes.io/arch": architecture,
@@ -109,7 +109,7 @@ def standard_labels(facts: Facts) -> dict[str, str]:
     return labels
 
 
-def status(facts: Facts, before: Obj | None) -> Obj:
+def status(facts: NodeDescription, before: Obj | None) -> Obj:
     """`before`: the conditions that were there, whose times stay when nothing has changed."""
     addresses = [{"type": "InternalIP", "address": address} for address in facts.addresses]
     addresses += [{"type": "ExternalIP", "address": address} for address in facts.external_addresses]
@@ -190,7 +190,7 @@ def _annotations(configuration: Configuration, name: str, addresses: Sequence[st
     }
 
 
-def node_password(host: Host) -> str:
+def node_password(host: NanoHost) -> str:
     """Made once; whoever has it may be this node."""
     path = host.path(NODE_FOLDER) / "password"
     try:
@@ -201,7 +201,7 @@ def node_password(host: Host) -> str:
         return made
 
 
-def _node_id(host: Host) -> str:
+def _node_id(host: NanoHost) -> str:
     path = host.path(NODE_FOLDER) / "id"
     try:
         return path.read_text().strip()

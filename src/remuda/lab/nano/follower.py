@@ -15,33 +15,35 @@ import msgspec
 from remuda.lab import LabError
 from remuda.lab.nano import membership_client
 from remuda.lab.nano.configuration import FatalError
-from remuda.lab.nano.layout import Layout, write_file
-from remuda.lab.nano.members import Members
-from remuda.lab.nano.membership_client import Intervals, Report, Standing
-from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer
+from remuda.lab.nano.layout import NanoLayout, write_file
+from remuda.lab.nano.members import MemberList
+from remuda.lab.nano.membership_client import Heartbeat, Intervals, MembershipState
+from remuda.lab.nano.supervisor_client import Caller, NoAnswer, UnexpectedAnswer
 
 log = logging.getLogger(__name__)
 
 REMOVED = "this node has been removed from the cluster: remove {} to let it join again as a new member"
 
 
-class Moved(LabError):
+class LeadershipMoved(LabError):
     """This server keeps the data from now on: it must start anew as that."""
 
 
 class Follower:
-    def __init__(self, layout: Layout, members: Members, own: Report, intervals: Intervals, caller: Caller) -> None:
+    def __init__(
+        self, layout: NanoLayout, members: MemberList, own: Heartbeat, intervals: Intervals, caller: Caller
+    ) -> None:
         self.own = own
         self.intervals = intervals
         self._layout = layout
         self._caller = caller
         self._members = members
-        self._standing: Standing | None = None
+        self._standing: MembershipState | None = None
         self._answered = float("-inf")
         self._silent = False
 
     @property
-    def members(self) -> Members:
+    def members(self) -> MemberList:
         return self._members
 
     @property
@@ -49,12 +51,12 @@ class Follower:
         keeper = self._members.find(self._members.keeper)
         return keeper.url if keeper is not None else ""
 
-    def standing(self) -> Standing:
+    def standing(self) -> MembershipState:
         known = self._standing
         heard = self._now() - self._answered <= self.intervals.election
         if known is not None and heard and known.members.term == self._members.term:
             return known
-        return Standing(members=self._members)
+        return MembershipState(members=self._members)
 
     async def run(self) -> None:
         """Raises FatalError once it was removed."""
@@ -71,8 +73,8 @@ class Follower:
                 body=msgspec.json.encode(self.own),
                 seconds=self.intervals.election,
             )
-            self._take(msgspec.json.decode(answer, type=Standing))
-        except Answered as answered:
+            self._take(msgspec.json.decode(answer, type=MembershipState))
+        except UnexpectedAnswer as answered:
             if answered.code == 410 and self.own.member:
                 write_file(self._layout.tombstone, b"")
                 raise FatalError(REMOVED.format(self._layout.db)) from None
@@ -85,12 +87,12 @@ class Follower:
         await self._look_for_keeper()
         return False
 
-    def _take(self, standing: Standing) -> None:
+    def _take(self, standing: MembershipState) -> None:
         self._standing = standing
         self._answered = self._now()
         self.remember(standing.members)
 
-    def remember(self, members: Members) -> None:
+    def remember(self, members: MemberList) -> None:
         # A list with an older term is from before the data moved.
         if members != self._members and members.term >= self._members.term:
             membership_client.save(self._layout.cluster, members)
@@ -104,8 +106,8 @@ class Follower:
                 answer = await self._caller.ask(
                     "GET", f"{member.url}{self._layout.flavour.prefix}/cluster", seconds=2.0
                 )
-                known = msgspec.json.decode(answer, type=Members)
-            except (NoAnswer, Answered, msgspec.DecodeError, msgspec.ValidationError):
+                known = msgspec.json.decode(answer, type=MemberList)
+            except (NoAnswer, UnexpectedAnswer, msgspec.DecodeError, msgspec.ValidationError):
                 continue
             if known.term > self._members.term:
                 log.warning("%s is the leader now", known.keeper)

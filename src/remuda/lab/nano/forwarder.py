@@ -17,7 +17,7 @@ from yarl import URL
 from remuda.apiserver.http.answers import error_response
 from remuda.kube.errors import StatusError
 from remuda.kube.web import MAX_BODY, Request, Response, Result, Sink, Stream, header_block
-from remuda.lab.nano.identity import CLIENT_CERTIFICATE, SAME_HOST, Identity
+from remuda.lab.nano.identity import CLIENT_CERTIFICATE, SAME_HOST, TlsIdentity
 from remuda.lab.nano.members import NO_LEADER
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _HOP_BY_HOP = frozenset(
 class Forwarder:
     """`same_host`: to the components of this host, which pass on themselves what is not for them."""
 
-    def __init__(self, identity: Identity, keeper_url: Callable[[], str], *, same_host: bool = False) -> None:
+    def __init__(self, identity: TlsIdentity, keeper_url: Callable[[], str], *, same_host: bool = False) -> None:
         self._extra = [(SAME_HOST.decode(), "true")] if same_host else []
         self._keeper_url = keeper_url
         self._session = aiohttp.ClientSession(

@@ -20,13 +20,13 @@ from remuda.kube.client import Client
 from remuda.kube.web import Request, Response, Result, Sink, Stream, text
 from remuda.lab.nano import membership_client
 from remuda.lab.nano.configuration import FatalError
-from remuda.lab.nano.follower import REMOVED, Follower, Moved
-from remuda.lab.nano.layout import Layout, read_or_none, write_file
-from remuda.lab.nano.leader import Keeper
-from remuda.lab.nano.members import Member, MemberRefused, Members
+from remuda.lab.nano.follower import REMOVED, Follower, LeadershipMoved
+from remuda.lab.nano.layout import NanoLayout, read_or_none, write_file
+from remuda.lab.nano.leader import Leader
+from remuda.lab.nano.members import Member, MemberList, MemberRefused
 from remuda.lab.nano.nodes import NODES, mark_removed
 from remuda.lab.nano.supervisor import Requester
-from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer
+from remuda.lab.nano.supervisor_client import Caller, NoAnswer, UnexpectedAnswer
 
 log = logging.getLogger(__name__)
 
@@ -39,19 +39,19 @@ _PIECE = 256 * 1024
 _MOST_DATA = 1 << 31
 
 
-class Intent(msgspec.Struct, frozen=True, kw_only=True):
+class HandoverIntent(msgspec.Struct, frozen=True, kw_only=True):
     """Record of a hand-over, on disk from before the heir is asked until the outcome is known."""
 
     heir: Member
-    successor: Members  # the list with the heir as its keeper, and without us
+    successor: MemberList  # the list with the heir as its keeper, and without us
     source: str  # where the heir gets the data
 
 
 # ---- the one who leaves ------------------------------------------------------------------------------------------
 
 
-class Leaving:
-    def __init__(self, keeper: Keeper, layout: Layout, caller: Caller, client: Client) -> None:
+class HandoverSender:
+    def __init__(self, keeper: Leader, layout: NanoLayout, caller: Caller, client: Client) -> None:
         self.left = asyncio.Event()
         self._keeper = keeper
         self._layout = layout
@@ -59,7 +59,7 @@ class Leaving:
         self._client = client
         self._copy = layout.db / "hand-over.tar"
         self._confirmed = False
-        self._intent: Intent | None = None
+        self._intent: HandoverIntent | None = None
 
     async def hand_over(self, node: str) -> None:
         """`node`: whose Node says that it has left; empty when the Node is gone. Raises MemberRefused, StatusError."""
@@ -83,18 +83,18 @@ class Leaving:
             return
         await self._take_back(node)
 
-    def _decide(self, own: str) -> Intent:
+    def _decide(self, own: str) -> HandoverIntent:
         members, alive = self._keeper.members, self._keeper.alive()
         rest = members.remove(own, alive)
         heir = next(voter for voter in rest.voters if voter.name in alive)
         successor = msgspec.structs.replace(rest, term=members.term + 1, keeper=heir.name)
-        return Intent(heir=heir, successor=successor, source=self._keeper.own.url)
+        return HandoverIntent(heir=heir, successor=successor, source=self._keeper.own.url)
 
-    def _prepare(self, intent: Intent) -> None:
+    def _prepare(self, intent: HandoverIntent) -> None:
         backup(self._layout.engine, self._copy, patterns=(), force=True)
         write_file(self._layout.hand_over, msgspec.json.encode(intent))
 
-    async def _ask(self, intent: Intent) -> bool:
+    async def _ask(self, intent: HandoverIntent) -> bool:
         """Ask the heir to take over and return whether it confirms that it has the data."""
         try:
             await self._caller.ask(
@@ -103,12 +103,12 @@ class Leaving:
                 body=msgspec.json.encode(intent),
                 seconds=_TAKE_SECONDS,
             )
-        except (NoAnswer, Answered) as error:
+        except (NoAnswer, UnexpectedAnswer) as error:
             log.warning("%s has not confirmed that it received the data: %s", intent.heir.name, error)
             return False
         return True
 
-    async def _has_taken(self, intent: Intent) -> bool:
+    async def _has_taken(self, intent: HandoverIntent) -> bool:
         """Known for certain. Nobody takes the data without our confirmation, so without one nobody has it, and nobody
         will. With one only the heir can say; it must deny it several times, because it may be about to."""
         self._intent = None  # it cannot be confirmed any more
@@ -157,16 +157,16 @@ class Leaving:
         return text(200, "ok")
 
 
-async def has_taken(caller: Caller, layout: Layout, intent: Intent) -> bool | None:
+async def has_taken(caller: Caller, layout: NanoLayout, intent: HandoverIntent) -> bool | None:
     """Return whether the heir keeps the data; None when it does not answer."""
     try:
         answer = await caller.ask("GET", f"{intent.heir.url}{layout.flavour.prefix}/cluster", seconds=_ASK_SECONDS)
-        return msgspec.json.decode(answer, type=Members).term >= intent.successor.term
-    except (NoAnswer, Answered, msgspec.DecodeError, msgspec.ValidationError):
+        return msgspec.json.decode(answer, type=MemberList).term >= intent.successor.term
+    except (NoAnswer, UnexpectedAnswer, msgspec.DecodeError, msgspec.ValidationError):
         return None
 
 
-def finish(layout: Layout, intent: Intent) -> None:
+def finish(layout: NanoLayout, intent: HandoverIntent) -> None:
     # The tombstone comes first: a server that is killed after it never serves its old data again.
     write_file(layout.tombstone, b"")
     membership_client.save(layout.cluster, intent.successor)
@@ -174,12 +174,12 @@ def finish(layout: Layout, intent: Intent) -> None:
     (layout.db / "hand-over.tar").unlink(missing_ok=True)
 
 
-async def settle(layout: Layout, caller: Caller) -> None:
+async def settle(layout: NanoLayout, caller: Caller) -> None:
     """Finish or undo a hand-over that was cut off, when a leader starts. Raises FatalError if this server has left."""
     content = read_or_none(layout.hand_over)
     if content is None:
         return
-    intent = msgspec.json.decode(content, type=Intent)
+    intent = msgspec.json.decode(content, type=HandoverIntent)
     while (taken := await has_taken(caller, layout, intent)) is None:
         log.warning(
             "the data was being handed over to %s, which has not confirmed that it received it", intent.heir.name
@@ -194,8 +194,8 @@ async def settle(layout: Layout, caller: Caller) -> None:
 # ---- the heir ----------------------------------------------------------------------------------------------------
 
 
-class Inheriting:
-    def __init__(self, follower: Follower, layout: Layout, caller: Caller) -> None:
+class HandoverReceiver:
+    def __init__(self, follower: Follower, layout: NanoLayout, caller: Caller) -> None:
         self.inherited = asyncio.Event()
         self._follower = follower
         self._layout = layout
@@ -203,7 +203,7 @@ class Inheriting:
         self._busy = False
 
     async def take_over(self, request: Request) -> Response:
-        intent = msgspec.json.decode(await request.body(1 << 20), type=Intent)
+        intent = msgspec.json.decode(await request.body(1 << 20), type=HandoverIntent)
         if intent.successor.keeper != self._follower.own.member or self._busy or self.inherited.is_set():
             return text(409, "this server cannot take the data\n")
         self._busy = True
@@ -213,7 +213,7 @@ class Inheriting:
                 "POST", f"{intent.source}{self._layout.flavour.prefix}/etcd/confirm", seconds=_ASK_SECONDS
             )
             self._follower.remember(intent.successor)
-        except (NoAnswer, Answered, ArchiveError, OSError) as error:
+        except (NoAnswer, UnexpectedAnswer, ArchiveError, OSError) as error:
             log.warning("cannot take over the data: %s", error)
             return text(503, f"{error}\n")
         finally:
@@ -231,7 +231,7 @@ class Inheriting:
     async def run(self) -> None:
         """Raises Moved when this server keeps the data."""
         await self.inherited.wait()
-        raise Moved
+        raise LeadershipMoved
 
 
 def _restore(archive: Path, content: bytes, engine: Path) -> None:

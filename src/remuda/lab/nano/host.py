@@ -17,7 +17,7 @@ LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - what a server of a cluster listens on
 
 
-class Host(msgspec.Struct, frozen=True):
+class NanoHost(msgspec.Struct, frozen=True):
     root: str = ""
     address: str = ""
 
@@ -49,5 +49,5 @@ class Host(msgspec.Struct, frozen=True):
                 return LOOPBACK
 
 
-def this_host(environment: Mapping[str, str] = os.environ) -> Host:
-    return Host(environment.get("REMUDA_HOST_ROOT", ""), environment.get("REMUDA_HOST_ADDRESS", ""))
+def this_host(environment: Mapping[str, str] = os.environ) -> NanoHost:
+    return NanoHost(environment.get("REMUDA_HOST_ROOT", ""), environment.get("REMUDA_HOST_ADDRESS", ""))

@@ -19,7 +19,7 @@ from remuda.kube import certificates
 from remuda.kube.http.tls import client_context
 from remuda.kube.web import Peer, Request
 from remuda.lab.nano.authorities import Authorities
-from remuda.lab.nano.layout import Layout
+from remuda.lab.nano.layout import NanoLayout
 from remuda.lab.nano.serving_certificates import AUTH_PROXY
 
 CLIENT_CERTIFICATE = b"x-nano-client-certificate"
@@ -29,8 +29,8 @@ NODE_GROUP = "system:nodes"
 NODE_USER_PREFIX = "system:node:"
 
 
-class Identity:
-    def __init__(self, layout: Layout, authorities: Authorities) -> None:
+class TlsIdentity:
+    def __init__(self, layout: NanoLayout, authorities: Authorities) -> None:
         self.layout = layout
         self.authorities = authorities
         self.server_ca_pem = authorities.pem("server-ca")

@@ -19,19 +19,19 @@ from remuda.kube import certificates
 from remuda.kube.http.tls import client_context
 from remuda.lab.nano import authorities, membership_client, tokens
 from remuda.lab.nano.configuration import FatalError
-from remuda.lab.nano.facts import Facts
-from remuda.lab.nano.layout import Layout, read_or_none, write_file
-from remuda.lab.nano.members import Members
-from remuda.lab.nano.membership_client import Report
-from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer, trusted_authorities
-from remuda.lab.nano.tokens import Token
+from remuda.lab.nano.facts import NodeDescription
+from remuda.lab.nano.layout import NanoLayout, read_or_none, write_file
+from remuda.lab.nano.members import MemberList
+from remuda.lab.nano.membership_client import Heartbeat
+from remuda.lab.nano.supervisor_client import Caller, NoAnswer, UnexpectedAnswer, trusted_authorities
+from remuda.lab.nano.tokens import JoinToken
 
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 2.0
 
 
-def member_name(layout: Layout, node: str) -> str:
+def member_name(layout: NanoLayout, node: str) -> str:
     """Return this node's member name in etcd. It is stored before the first report, so that joining is idempotent."""
     known = read_or_none(layout.member_name)
     if known is not None:
@@ -42,8 +42,8 @@ def member_name(layout: Layout, node: str) -> str:
 
 
 async def join_as_server(
-    server: str, token: Token, layout: Layout, own: Report, common: Mapping[str, Sequence[str]]
-) -> Members:
+    server: str, token: JoinToken, layout: NanoLayout, own: Heartbeat, common: Mapping[str, Sequence[str]]
+) -> MemberList:
     """Tries until it is let in. Raises FatalError when it never will be."""
     if token.user and token.user != tokens.SERVER:
         raise FatalError("this is an agent token; a server needs the server token to join")
@@ -53,7 +53,7 @@ async def join_as_server(
             return await _join_once(server, token, layout, own, common)
         except NoAnswer as error:
             why = str(error)
-        except Answered as answered:
+        except UnexpectedAnswer as answered:
             if answered.code in (401, 403):
                 raise FatalError(f"{server} refused to let this server join: {answered.text}") from None
             why = answered.text
@@ -64,8 +64,8 @@ async def join_as_server(
 
 
 async def _join_once(
-    server: str, token: Token, layout: Layout, own: Report, common: Mapping[str, Sequence[str]]
-) -> Members:
+    server: str, token: JoinToken, layout: NanoLayout, own: Heartbeat, common: Mapping[str, Sequence[str]]
+) -> MemberList:
     pem = await trusted_authorities(server, token, read_or_none(layout.tls / "server-ca.crt"))
     caller = Caller(client_context(ca_pem=pem, origin=server), token, tokens.SERVER)
     supervisor = f"{server}{layout.flavour.prefix}"
@@ -74,7 +74,7 @@ async def _join_once(
         authorities.accept(layout, {name: base64.b64decode(text) for name, text in bootstrap.items()})
         _compare(common, await caller.ask_json("GET", f"{supervisor}/config"))
         answer = await caller.ask("POST", f"{supervisor}/etcd/join", body=msgspec.json.encode(own))
-        members = msgspec.json.decode(answer, type=Members)
+        members = msgspec.json.decode(answer, type=MemberList)
     except (msgspec.DecodeError, msgspec.ValidationError, ValueError) as error:
         raise NoAnswer(f"{server} answers what no server says: {error}") from None
     finally:
@@ -94,7 +94,9 @@ def _compare(common: Mapping[str, Sequence[str]], theirs: Mapping[str, Any]) -> 
             )
 
 
-async def node_certificates(caller: Caller, server: str, facts: Facts, layout: Layout, password: str) -> None:
+async def node_certificates(
+    caller: Caller, server: str, facts: NodeDescription, layout: NanoLayout, password: str
+) -> None:
     """Has the node's certificates signed. Raises Answered, NoAnswer."""
     flavour = layout.flavour
     headers = {

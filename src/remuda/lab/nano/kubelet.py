@@ -24,7 +24,7 @@ from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import ClientConfig
 from remuda.lab.nano import facts as node_facts
-from remuda.lab.nano.facts import Facts
+from remuda.lab.nano.facts import NodeDescription
 from remuda.lab.nano.nodes import LEASE_NAMESPACE, LEASES, NODES, UNREACHABLE, ready_status
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ _TIMEOUT_SECONDS = 10.0
 class Kubelet:
     """`access` gives each task a way of its own."""
 
-    def __init__(self, facts: Facts, access: Callable[[], ApiAccess]) -> None:
+    def __init__(self, facts: NodeDescription, access: Callable[[], ApiAccess]) -> None:
         self.registered = asyncio.Event()
         self._facts = facts
         self._access = access

@@ -9,7 +9,7 @@ from pathlib import Path
 from remuda.lab.nano.flavour import NANO, Flavour
 
 
-class Layout:
+class NanoLayout:
     def __init__(self, data: Path, flavour: Flavour = NANO) -> None:
         self.flavour = flavour
         self.data = data

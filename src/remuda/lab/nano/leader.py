@@ -13,9 +13,9 @@ from collections.abc import Callable
 
 from remuda.lab import LabError
 from remuda.lab.nano import membership_client
-from remuda.lab.nano.layout import Layout
-from remuda.lab.nano.members import NO_LEADER, Member, MemberRefused, Members
-from remuda.lab.nano.membership_client import Intervals, Report, Standing
+from remuda.lab.nano.layout import NanoLayout
+from remuda.lab.nano.members import NO_LEADER, Member, MemberList, MemberRefused
+from remuda.lab.nano.membership_client import Heartbeat, Intervals, MembershipState
 
 log = logging.getLogger(__name__)
 
@@ -23,24 +23,24 @@ CATCH_UP_SECONDS = 1.0  # a learner that has reported for so long has caught up
 STALL_SECONDS = 300.0  # one that has not for so long is given up: it would keep everybody else from joining
 
 
-class Removed(LabError):
+class MemberRemoved(LabError):
     """Error for a report from a server that is no longer a member."""
 
 
-class Keeper:
-    def __init__(self, layout: Layout, members: Members, own: Report, intervals: Intervals) -> None:
+class Leader:
+    def __init__(self, layout: NanoLayout, members: MemberList, own: Heartbeat, intervals: Intervals) -> None:
         self.own = own
         self.intervals = intervals
         self.handing_over = ""  # why nothing is written just now
         self._layout = layout
         self._members = members
-        self._heard: dict[str, tuple[Report, float]] = {}  # by node
+        self._heard: dict[str, tuple[Heartbeat, float]] = {}  # by node
         self._learning_since: dict[str, float] = {}
         self._stalled_since: dict[str, float] = {}
         self._changed: list[Callable[[], None]] = []
 
     @property
-    def members(self) -> Members:
+    def members(self) -> MemberList:
         return self._members
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -52,11 +52,11 @@ class Keeper:
         heard = (r.member for r, at in self._heard.values() if now - at <= self.intervals.election)
         return {self.own.member, *filter(None, heard)}
 
-    def standing(self) -> Standing:
+    def standing(self) -> MembershipState:
         alive = self.alive()
         now = self._now()
         reports = [r for r, at in self._heard.values() if now - at <= self.intervals.election]
-        return Standing(
+        return MembershipState(
             members=self._members,
             alive=tuple(sorted(one.name for one in self._members.members if one.name in alive)),
             leader=self._members.has_majority(alive),
@@ -71,16 +71,16 @@ class Keeper:
 
     # -- what others ask for -------------------------------------------------------------------------------------
 
-    def hear(self, report: Report) -> Standing:
+    def hear(self, report: Heartbeat) -> MembershipState:
         """Raises Removed."""
         if report.member and self._members.find(report.member) is None:
             self._heard.pop(report.node, None)
-            raise Removed(f"{report.member} is not, or no more, a member of this cluster")
+            raise MemberRemoved(f"{report.member} is not, or no more, a member of this cluster")
         if report.node != self.own.node:
             self._heard[report.node] = (report, self._now())
         return self.standing()
 
-    def join(self, new: Member) -> Members:
+    def join(self, new: Member) -> MemberList:
         """Raises MemberRefused."""
         self._keep(self._members.add(new, self.alive()), f"{new.name} at {new.address} joins as a learner")
         return self._members
@@ -118,7 +118,7 @@ class Keeper:
                 except MemberRefused as refused:
                     log.warning("cannot promote %s: %s", name, refused)
 
-    def _keep(self, members: Members, what: str) -> None:
+    def _keep(self, members: MemberList, what: str) -> None:
         if members == self._members:
             return
         membership_client.save(self._layout.cluster, members)

@@ -20,10 +20,10 @@ from remuda.kube.errors import StatusError
 from remuda.kube.names import dns1123_subdomain
 from remuda.kube.web import Request, Response, Result, header_block, text
 from remuda.lab.nano import authorities, passwords, tokens
-from remuda.lab.nano.identity import NODE_GROUP, NODE_USER_PREFIX, Identity
-from remuda.lab.nano.leader import Keeper, Removed
+from remuda.lab.nano.identity import NODE_GROUP, NODE_USER_PREFIX, TlsIdentity
+from remuda.lab.nano.leader import Leader, MemberRemoved
 from remuda.lab.nano.members import MemberRefused
-from remuda.lab.nano.membership_client import Report
+from remuda.lab.nano.membership_client import Heartbeat
 from remuda.lab.nano.serving_certificates import LEAF_DAYS
 from remuda.lab.nano.supervisor import Requester, json_answer
 
@@ -39,7 +39,7 @@ _Answer = Callable[[Request, Requester], Awaitable[Result]]
 class LeaderApi:
     """`client` is the engine's own; `shared_config` what all nodes may know of a server's configuration."""
 
-    def __init__(self, keeper: Keeper, identity: Identity, client: Client, shared_config: Mapping[str, Any]) -> None:
+    def __init__(self, keeper: Leader, identity: TlsIdentity, client: Client, shared_config: Mapping[str, Any]) -> None:
         self._keeper = keeper
         self._identity = identity
         self._client = client
@@ -163,7 +163,7 @@ class LeaderApi:
         return json_answer(authorities.shared(self._identity.layout))
 
     async def _join(self, request: Request, who: Requester) -> Response:
-        report = msgspec.json.decode(await request.body(_MOST_REQUEST), type=Report)
+        report = msgspec.json.decode(await request.body(_MOST_REQUEST), type=Heartbeat)
         if not report.member:  # not of etcd: it only wants to know whom to follow
             return json_answer(self._keeper.members)
         try:
@@ -173,10 +173,10 @@ class LeaderApi:
             return text(503, f"{refused}\n")
 
     async def _heartbeat(self, request: Request, who: Requester) -> Response:
-        report = msgspec.json.decode(await request.body(_MOST_REQUEST), type=Report)
+        report = msgspec.json.decode(await request.body(_MOST_REQUEST), type=Heartbeat)
         try:
             return json_answer(self._keeper.hear(report))
-        except Removed as removed:
+        except MemberRemoved as removed:
             return text(410, f"{removed}\n")
 
 

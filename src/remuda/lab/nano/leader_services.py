@@ -9,22 +9,27 @@ from typing import TYPE_CHECKING, Any
 from remuda.kube.web import Handler
 from remuda.lab.nano import engine
 from remuda.lab.nano.configuration import Configuration, FatalError
-from remuda.lab.nano.handover import Leaving, settle
-from remuda.lab.nano.identity import Identity
-from remuda.lab.nano.leader import Keeper
+from remuda.lab.nano.handover import HandoverSender, settle
+from remuda.lab.nano.identity import TlsIdentity
+from remuda.lab.nano.leader import Leader
 from remuda.lab.nano.leader_api import LeaderApi
 from remuda.lab.nano.nodes import Nodes
 from remuda.lab.nano.request_router import RequestRouter
-from remuda.lab.nano.supervisor import Credentials, Supervisor
+from remuda.lab.nano.supervisor import Supervisor, SupervisorCredentials
 from remuda.lab.nano.supervisor_client import Caller
 
 if TYPE_CHECKING:
-    from remuda.lab.nano.server import Server
+    from remuda.lab.nano.server import NanoServer
 
 
 class LeaderServices:
     def __init__(
-        self, server: Server, keeper: Keeper, identity: Identity, passwords: Credentials, caller: Caller
+        self,
+        server: NanoServer,
+        keeper: Leader,
+        identity: TlsIdentity,
+        passwords: SupervisorCredentials,
+        caller: Caller,
     ) -> None:
         self._server = server
         self._keeper = keeper
@@ -52,7 +57,7 @@ class LeaderServices:
         client = running.client(field_manager="nano")
         await engine.create_standard_objects(client)
         running.store.refusing = keeper.refusing
-        leaving = Leaving(keeper, server.layout, self._caller, client)
+        leaving = HandoverSender(keeper, server.layout, self._caller, client)
         api = LeaderApi(keeper, self._identity, client, {"common": server.common()})
         api.add("GET", "etcd/data", leaving.data)
         api.add("POST", "etcd/confirm", leaving.confirm)

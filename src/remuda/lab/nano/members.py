@@ -48,7 +48,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
         }
 
 
-class Members(msgspec.Struct, frozen=True, kw_only=True):
+class MemberList(msgspec.Struct, frozen=True, kw_only=True):
     term: int = 1
     keeper: str = ""  # the member that has the data
     members: tuple[Member, ...] = ()
@@ -64,7 +64,7 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
         voters = self.voters
         return sum(voter.name in alive for voter in voters) >= len(voters) // 2 + 1
 
-    def add(self, new: Member, alive: Collection[str]) -> Members:
+    def add(self, new: Member, alive: Collection[str]) -> MemberList:
         """As a learner. Asking twice is asking once. Raises MemberRefused."""
         known = self.find(new.name)
         if known is not None and (known.address, known.port) == (new.address, new.port):
@@ -77,7 +77,7 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
             raise MemberRefused(TOO_MANY_LEARNERS)
         return self._with((*self.members, msgspec.structs.replace(new, learner=True)))
 
-    def promote(self, name: str, alive: Collection[str]) -> Members:
+    def promote(self, name: str, alive: Collection[str]) -> MemberList:
         """Raises MemberRefused."""
         if self.find(name) is None:
             raise MemberRefused(NOT_FOUND)
@@ -88,7 +88,7 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
             raise MemberRefused(NOT_ENOUGH_STARTED)
         return promoted
 
-    def remove(self, name: str, alive: Collection[str]) -> Members:
+    def remove(self, name: str, alive: Collection[str]) -> MemberList:
         """Raises MemberRefused."""
         member = self.find(name)
         if member is None:
@@ -100,7 +100,7 @@ class Members(msgspec.Struct, frozen=True, kw_only=True):
             raise MemberRefused(NOT_ENOUGH_STARTED)
         return rest
 
-    def _with(self, members: tuple[Member, ...]) -> Members:
+    def _with(self, members: tuple[Member, ...]) -> MemberList:
         return msgspec.structs.replace(self, members=members)
 
 

@@ -13,10 +13,10 @@ import msgspec
 
 from remuda.lab.nano.configuration import Configuration, FatalError
 from remuda.lab.nano.layout import read_or_none, write_file
-from remuda.lab.nano.members import Member, Members, shown
+from remuda.lab.nano.members import Member, MemberList, shown
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
     """Heartbeat report of one server."""
 
     node: str
@@ -39,10 +39,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return Member(name=self.member, node=self.node, address=self.address, port=self.port)
 
 
-class Standing(msgspec.Struct, frozen=True, kw_only=True):
+class MembershipState(msgspec.Struct, frozen=True, kw_only=True):
     """State of the cluster, as the keeper knows it."""
 
-    members: Members
+    members: MemberList
     alive: tuple[str, ...] = ()  # members
     leader: bool = False  # a majority of the voters is alive, and the keeper with it
     apiservers: tuple[str, ...] = ()  # URLs of the servers that answer for the API
@@ -53,12 +53,12 @@ class Intervals(msgspec.Struct, frozen=True):
     election: float = 5.0  # without a word for so long: dead
 
 
-class Seat(Protocol):
+class ClusterMember(Protocol):
     """A server's place among the others."""
 
-    own: Report
+    own: Heartbeat
 
-    def standing(self) -> Standing: ...
+    def standing(self) -> MembershipState: ...
 
 
 def intervals(configuration: Configuration) -> Intervals:
@@ -73,16 +73,16 @@ def intervals(configuration: Configuration) -> Intervals:
     return Intervals(heartbeat / 1000, election / 1000)
 
 
-def load(path: Path) -> Members | None:
+def load(path: Path) -> MemberList | None:
     """The list as this server knew it last. Raises FatalError."""
     content = read_or_none(path)
     if content is None:
         return None
     try:
-        return msgspec.json.decode(content, type=Members)
+        return msgspec.json.decode(content, type=MemberList)
     except (msgspec.DecodeError, msgspec.ValidationError):
         raise FatalError(f"{path} is damaged: restore it from a backup") from None
 
 
-def save(path: Path, members: Members) -> None:
+def save(path: Path, members: MemberList) -> None:
     write_file(path, msgspec.json.format(msgspec.json.encode(members)))

@@ -19,7 +19,7 @@ from remuda.kube.client import Client, Target
 from remuda.kube.errors import StatusError
 from remuda.lab.nano import passwords
 from remuda.lab.nano.flavour import Flavour
-from remuda.lab.nano.leader import Keeper
+from remuda.lab.nano.leader import Leader
 from remuda.lab.nano.members import Member, MemberRefused
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ class Nodes:
     def __init__(
         self,
         client: Client,
-        keeper: Keeper,
+        keeper: Leader,
         grace_seconds: float,
         hand_over: HandOver,
         flavour: Flavour,

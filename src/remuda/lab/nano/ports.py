@@ -14,9 +14,9 @@ from remuda.apiserver.http.listener import Listener
 from remuda.kube.web import Handler, Request, Response, header_block, text
 from remuda.lab.nano import serving_certificates
 from remuda.lab.nano.configuration import Configuration, FatalError
-from remuda.lab.nano.host import Host
-from remuda.lab.nano.layout import Layout
-from remuda.lab.nano.membership_client import Seat
+from remuda.lab.nano.host import NanoHost
+from remuda.lab.nano.layout import NanoLayout
+from remuda.lab.nano.membership_client import ClusterMember
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +46,11 @@ class Ports:
             await listener.stop(0.1)
 
 
-async def open_kubelet(ports: Ports, host: Host, well: Callable[[], bool]) -> None:
+async def open_kubelet(ports: Ports, host: NanoHost, well: Callable[[], bool]) -> None:
     await ports.listen(host.loopback, KUBELET, _healthz(well))
 
 
-async def open_etcd(ports: Ports, host: Host, layout: Layout, seat: Seat, etcd_ca: bytes) -> None:
+async def open_etcd(ports: Ports, host: NanoHost, layout: NanoLayout, seat: ClusterMember, etcd_ca: bytes) -> None:
     def health(request: Request) -> Response:
         if request.path not in ("/health", "/readyz", "/livez"):
             return text(404, "404 page not found\n")
@@ -63,7 +63,7 @@ async def open_etcd(ports: Ports, host: Host, layout: Layout, seat: Seat, etcd_c
 
 
 async def open_component(
-    ports: Ports, name: str, configuration: Configuration, host: Host, layout: Layout, names: Sequence[str]
+    ports: Ports, name: str, configuration: Configuration, host: NanoHost, layout: NanoLayout, names: Sequence[str]
 ) -> None:
     """The health port of a component that a stand-in has not; with the certificate its own flags ask for."""
     flags = f"{name}-arg"
@@ -94,7 +94,7 @@ def is_probed(configuration: Configuration, name: str) -> bool:
 
 
 async def kill_again_and_again(
-    name: str, configuration: Configuration, host: Host, layout: Layout, names: Sequence[str]
+    name: str, configuration: Configuration, host: NanoHost, layout: NanoLayout, names: Sequence[str]
 ) -> None:
     """Run a component that does not answer where its probe asks: it starts, is killed, and is started again."""
     while True:
@@ -127,7 +127,7 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
     return context
 
 
-def _etcd_context(layout: Layout, etcd_ca: bytes) -> ssl.SSLContext:
+def _etcd_context(layout: NanoLayout, etcd_ca: bytes) -> ssl.SSLContext:
     """etcd answers nobody without a certificate of its own authority."""
     context = _context(layout.etcd_tls / "server-client.crt", layout.etcd_tls / "server-client.key")
     context.load_verify_locations(cadata=etcd_ca.decode())

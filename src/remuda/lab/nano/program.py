@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 import remuda
 from remuda.lab.nano.configuration import Configuration, FatalError, Role, read
 from remuda.lab.nano.flavour import NANO, Flavour
-from remuda.lab.nano.host import Host, this_host
+from remuda.lab.nano.host import NanoHost, this_host
 
 if TYPE_CHECKING:
-    from remuda.lab.nano.server import Server
+    from remuda.lab.nano.server import NanoServer
 
 Service = Callable[[asyncio.Event], Awaitable[None]]
 
@@ -106,28 +106,28 @@ def _run_components(flavour: Flavour, arguments: list[str]) -> int:
     return _serve(configuration, _until_stopped(lambda: Components(configuration, this_host(), manifest.version)))
 
 
-def _server(configuration: Configuration, host: Host) -> Service:
-    from remuda.lab.nano.server import Server
+def _server(configuration: Configuration, host: NanoHost) -> Service:
+    from remuda.lab.nano.server import NanoServer
     from remuda.lab.nano.static_pods import StaticPodServer
 
-    kind = StaticPodServer if configuration.flavour.static_pods else Server
+    kind = StaticPodServer if configuration.flavour.static_pods else NanoServer
     return _until_stopped(lambda: kind(configuration, host, current_version(configuration.flavour)))
 
 
-def _until_stopped(made: Callable[[], Server]) -> Service:
-    from remuda.lab.nano.follower import Moved
+def _until_stopped(made: Callable[[], NanoServer]) -> Service:
+    from remuda.lab.nano.follower import LeadershipMoved
 
     async def run(stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
                 await made().run(stop)
-            except Moved:
+            except LeadershipMoved:
                 continue  # as the server that keeps the data
 
     return run
 
 
-def _agent(configuration: Configuration, host: Host) -> Service:
+def _agent(configuration: Configuration, host: NanoHost) -> Service:
     from remuda.lab.nano.agent import Agent
 
     return Agent(configuration, host, current_version(configuration.flavour)).run

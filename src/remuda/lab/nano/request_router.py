@@ -14,16 +14,16 @@ from remuda.apiserver.http.answers import error_response, json_headers
 from remuda.apiserver.http.system import version_document
 from remuda.kube.errors import StatusError
 from remuda.kube.web import Handler, Request, Response, Result, text
-from remuda.lab.nano.identity import Identity
+from remuda.lab.nano.identity import TlsIdentity
 from remuda.lab.nano.members import NO_LEADER
-from remuda.lab.nano.membership_client import Seat
+from remuda.lab.nano.membership_client import ClusterMember
 from remuda.lab.nano.supervisor import Supervisor
 
 _HEALTH = ("/readyz", "/livez", "/healthz")
 
 
 class RequestRouter:
-    def __init__(self, identity: Identity, seat: Seat, supervisor: Supervisor, version: str) -> None:
+    def __init__(self, identity: TlsIdentity, seat: ClusterMember, supervisor: Supervisor, version: str) -> None:
         self.open = False  # until the server has started, the API is not there
         self._identity = identity
         self._seat = seat

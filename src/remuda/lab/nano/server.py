@@ -33,38 +33,38 @@ from remuda.lab.nano import (
     serving_certificates,
 )
 from remuda.lab.nano.configuration import Configuration, FatalError, check_cloud_settings
-from remuda.lab.nano.facts import Facts
+from remuda.lab.nano.facts import NodeDescription
 from remuda.lab.nano.follower import REMOVED, Follower
 from remuda.lab.nano.forwarder import Forwarder
-from remuda.lab.nano.handover import Inheriting
-from remuda.lab.nano.host import Host
-from remuda.lab.nano.identity import Identity
+from remuda.lab.nano.handover import HandoverReceiver
+from remuda.lab.nano.host import NanoHost
+from remuda.lab.nano.identity import TlsIdentity
 from remuda.lab.nano.kubelet import ApiAccess, Kubelet
-from remuda.lab.nano.layout import Layout
-from remuda.lab.nano.leader import Keeper
+from remuda.lab.nano.layout import NanoLayout
+from remuda.lab.nano.leader import Leader
 from remuda.lab.nano.manifests import Manifests
-from remuda.lab.nano.members import Members, shown
-from remuda.lab.nano.membership_client import Report, Seat
+from remuda.lab.nano.members import MemberList, shown
+from remuda.lab.nano.membership_client import ClusterMember, Heartbeat
 from remuda.lab.nano.ports import Ports
 from remuda.lab.nano.request_router import RequestRouter
 from remuda.lab.nano.service import until
-from remuda.lab.nano.supervisor import Credentials, Supervisor
-from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer
-from remuda.lab.nano.tokens import NODE, SERVER, Token
+from remuda.lab.nano.supervisor import Supervisor, SupervisorCredentials
+from remuda.lab.nano.supervisor_client import Caller, NoAnswer, UnexpectedAnswer
+from remuda.lab.nano.tokens import NODE, SERVER, JoinToken
 
 log = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 5.0
 
 
-class Server:
-    def __init__(self, configuration: Configuration, host: Host, version: str) -> None:
+class NanoServer:
+    def __init__(self, configuration: Configuration, host: NanoHost, version: str) -> None:
         """Raises FatalError."""
         self.configuration = configuration
         self.host = host
         self.version = version
-        self.facts: Facts = facts.gather(configuration, host, version)
-        self.layout = Layout(host.path(configuration.data_dir), configuration.flavour)
+        self.facts: NodeDescription = facts.gather(configuration, host, version)
+        self.layout = NanoLayout(host.path(configuration.data_dir), configuration.flavour)
         flavour = configuration.flavour
         self.port = _port(configuration)  # of the API
         self.peer_port = flavour.peer_port if flavour.static_pods else self.port
@@ -94,7 +94,7 @@ class Server:
             members = await self._enter(own, passwords)
         identity = await asyncio.to_thread(self._prepare_keys)
         credentials.write(self.layout, passwords, identity.server_ca_pem)
-        caller = Caller(client_context(ca_pem=identity.server_ca_pem), Token(passwords.server), SERVER)
+        caller = Caller(client_context(ca_pem=identity.server_ca_pem), JoinToken(passwords.server), SERVER)
         self._closing.push_async_callback(caller.close)
         place = await self._take_place(members, own, identity, passwords, caller)
         await self._open_kubelet()
@@ -103,28 +103,33 @@ class Server:
         self._work.append(self._be_a_node(own, lambda: place.standing().apiservers, identity, passwords))
 
     async def _take_place(
-        self, members: Members, own: Report, identity: Identity, passwords: Credentials, caller: Caller
-    ) -> Seat:
+        self,
+        members: MemberList,
+        own: Heartbeat,
+        identity: TlsIdentity,
+        passwords: SupervisorCredentials,
+        caller: Caller,
+    ) -> ClusterMember:
         """Serves the cluster's API: with the data, or by the server that has it."""
         if members.keeper == own.member and own.member:
             # Only one server of a cluster loads the engine.
             from remuda.lab.nano.leader_services import LeaderServices
 
-            keeper = Keeper(self.layout, members, own, self.intervals)
+            keeper = Leader(self.layout, members, own, self.intervals)
             keeping = LeaderServices(self, keeper, identity, passwords, caller)
             await keeping.start(self._closing)
             self._work += keeping.work()
             return keeper
         return await self._follow(members, own, identity, passwords, caller)
 
-    async def _enter(self, own: Report, passwords: Credentials) -> Members:
+    async def _enter(self, own: Heartbeat, passwords: SupervisorCredentials) -> MemberList:
         """Begins a cluster, or joins one."""
         server = self.configuration.text("server").rstrip("/")
         if not server:
             if not own.member:  # RKE2 begins a cluster then, on a database of the server's own
                 raise FatalError("invalid flag use; --server is required with --disable-etcd")
             authorities.prepare(self.layout)
-            members = Members(keeper=own.member, members=(own.as_member(),))
+            members = MemberList(keeper=own.member, members=(own.as_member(),))
             membership_client.save(self.layout.cluster, members)
             return members
         if not server.startswith("https://"):
@@ -134,24 +139,29 @@ class Server:
             raise FatalError("--token is required to join a cluster")
         return await join.join_as_server(server, token, self.layout, own, self.common())
 
-    def _prepare_keys(self) -> Identity:
+    def _prepare_keys(self) -> TlsIdentity:
         found = authorities.prepare(self.layout)
         made = serving_certificates.ensure(
             serving_certificates.of_server(self.layout, found, self.names()), datetime.datetime.now(datetime.UTC)
         )
         if made:
             log.info("certificates made: %s", ", ".join(path.name for path in made))
-        return Identity(self.layout, found)
+        return TlsIdentity(self.layout, found)
 
     async def _follow(
-        self, members: Members, own: Report, identity: Identity, passwords: Credentials, caller: Caller
+        self,
+        members: MemberList,
+        own: Heartbeat,
+        identity: TlsIdentity,
+        passwords: SupervisorCredentials,
+        caller: Caller,
     ) -> Follower:
         follower = Follower(self.layout, members, own, self.intervals, caller)
         forwarder = Forwarder(identity, lambda: follower.keeper_url)
         self._closing.push_async_callback(forwarder.close)
         supervisor = Supervisor(self.layout.flavour, follower, identity.server_ca_pem, passwords, forwarder.handle)
         if own.member:
-            inheriting = Inheriting(follower, self.layout, caller)
+            inheriting = HandoverReceiver(follower, self.layout, caller)
             supervisor.take_over = inheriting.take_over
             self._work.append(inheriting.run())
         gate = RequestRouter(identity, follower, supervisor, self.version)
@@ -163,7 +173,7 @@ class Server:
         self._work.append(follower.run())
         return follower
 
-    async def listen(self, port: int, handler: Handler, identity: Identity) -> None:
+    async def listen(self, port: int, handler: Handler, identity: TlsIdentity) -> None:
         """Raises FatalError."""
         listener = Listener(handler)
         try:
@@ -180,7 +190,7 @@ class Server:
     async def _open_kubelet(self) -> None:
         await ports.open_kubelet(self._ports(), self.host, lambda: True)
 
-    async def _open_ports(self, place: Seat, identity: Identity) -> None:
+    async def _open_ports(self, place: ClusterMember, identity: TlsIdentity) -> None:
         opened = self._ports()
         if self.facts.etcd:
             await ports.open_etcd(opened, self.host, self.layout, place, identity.authorities.pem("etcd/server-ca"))
@@ -200,7 +210,11 @@ class Server:
     # -- the node on this server ---------------------------------------------------------------------------------
 
     async def _be_a_node(
-        self, own: Report, apiservers: Callable[[], Sequence[str]], identity: Identity, passwords: Credentials
+        self,
+        own: Heartbeat,
+        apiservers: Callable[[], Sequence[str]],
+        identity: TlsIdentity,
+        passwords: SupervisorCredentials,
     ) -> None:
         if not own.api and not self.layout.flavour.static_pods:
             service.ready()  # a server of etcd alone is up before there is an API to be a node of
@@ -228,22 +242,22 @@ class Server:
             if own.api:
                 await self._deploy(identity)
 
-    async def _certify(self, identity: Identity, passwords: Credentials) -> None:
+    async def _certify(self, identity: TlsIdentity, passwords: SupervisorCredentials) -> None:
         """By this server itself, or through it."""
-        caller = Caller(client_context(ca_pem=identity.server_ca_pem), Token(passwords.agent), NODE)
+        caller = Caller(client_context(ca_pem=identity.server_ca_pem), JoinToken(passwords.agent), NODE)
         password = facts.node_password(self.host)
         try:
             while True:
                 try:
                     await join.node_certificates(caller, self.supervisor_url, self.facts, self.layout, password)
                     return
-                except (Answered, NoAnswer) as error:
+                except (UnexpectedAnswer, NoAnswer) as error:
                     log.warning("cannot get certificates for the node of this server yet: %s", error)
                 await asyncio.sleep(join.AGAIN_SECONDS)
         finally:
             await caller.close()
 
-    async def _deploy(self, identity: Identity) -> None:
+    async def _deploy(self, identity: TlsIdentity) -> None:
         client = HttpClient(self._admin(identity), field_manager="deploy@" + self.facts.name)
         try:
             disabled = self.configuration.split("disable")
@@ -251,7 +265,7 @@ class Server:
         finally:
             await client.close()
 
-    def _admin(self, identity: Identity) -> ClientConfig:
+    def _admin(self, identity: TlsIdentity) -> ClientConfig:
         tls = self.layout.tls
         return ClientConfig(
             server=self.url,
@@ -302,11 +316,11 @@ class Server:
         """Return the settings that must be the same on all servers."""
         return {key: tuple(self.configuration.items(key)) for key in arguments.COMMON}
 
-    def _report(self) -> Report:
+    def _report(self) -> Heartbeat:
         keeps_data = self.facts.etcd or self._begins_without_etcd()
         member = join.member_name(self.layout, self.facts.name) if keeps_data else ""
         address = self.configuration.text("advertise-address") or self.facts.address
-        return Report(
+        return Heartbeat(
             node=self.facts.name,
             address=address,
             port=self.peer_port,
@@ -322,7 +336,7 @@ class Server:
             return self.layout.flavour.begins_without_etcd and self.layout.member_name.exists()
         return self.layout.flavour.begins_without_etcd and not self.configuration.text("server")
 
-    def _write_kubeconfig(self, identity: Identity) -> None:
+    def _write_kubeconfig(self, identity: TlsIdentity) -> None:
         tls = self.layout.tls
         config = kubeconfig.build(
             self.url,

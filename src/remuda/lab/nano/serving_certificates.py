@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from remuda.kube import certificates
 from remuda.lab.nano.authorities import CA_DAYS, Authorities
-from remuda.lab.nano.layout import Layout, read_or_none, write_file
+from remuda.lab.nano.layout import NanoLayout, read_or_none, write_file
 
 LEAF_DAYS = 365
 RENEW_BEFORE = datetime.timedelta(days=120)
@@ -80,7 +80,7 @@ def is_good(leaf: Leaf, now: datetime.datetime) -> bool:
     )
 
 
-def of_server(layout: Layout, authorities: Authorities, names: Sequence[str]) -> list[Leaf]:
+def of_server(layout: NanoLayout, authorities: Authorities, names: Sequence[str]) -> list[Leaf]:
     """`names`: everything this server is called, by anyone."""
     program = layout.flavour.name
     leaves = [

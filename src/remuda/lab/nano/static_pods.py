@@ -26,14 +26,14 @@ from remuda.lab.nano.component_process import ComponentProcess, manifest_of
 from remuda.lab.nano.configuration import FatalError
 from remuda.lab.nano.follower import REMOVED
 from remuda.lab.nano.forwarder import Forwarder
-from remuda.lab.nano.identity import Identity
+from remuda.lab.nano.identity import TlsIdentity
 from remuda.lab.nano.members import shown
-from remuda.lab.nano.membership_client import Report
-from remuda.lab.nano.server import Server
+from remuda.lab.nano.membership_client import Heartbeat
+from remuda.lab.nano.server import NanoServer
 from remuda.lab.nano.service import until
-from remuda.lab.nano.supervisor import Credentials, Supervisor
-from remuda.lab.nano.supervisor_client import Answered, Caller, NoAnswer
-from remuda.lab.nano.tokens import SERVER, Token
+from remuda.lab.nano.supervisor import Supervisor, SupervisorCredentials
+from remuda.lab.nano.supervisor_client import Caller, NoAnswer, UnexpectedAnswer
+from remuda.lab.nano.tokens import SERVER, JoinToken
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ _LEARN_SECONDS = 5.0
 _BACK_OFF_SECONDS = 2.0
 
 
-class StaticPodServer(Server):
+class StaticPodServer(NanoServer):
     async def _start(self) -> None:
         account = etcd_user.find(self.host) if etcd_user.required(self.configuration) else None
         own = self._report()
@@ -60,7 +60,7 @@ class StaticPodServer(Server):
         manifest = manifest_of(self.configuration, self.layout, self.version)
         self._work.append(self._run_pods(ComponentProcess(self.host, self.layout, manifest), own, identity, passwords))
 
-    async def _supervise(self, identity: Identity, passwords: Credentials) -> None:
+    async def _supervise(self, identity: TlsIdentity, passwords: SupervisorCredentials) -> None:
         components = f"https://{shown(self.host.loopback)}:{self.peer_port}"
         forwarder = Forwarder(identity, lambda: components, same_host=True)
         self._closing.push_async_callback(forwarder.close)
@@ -76,7 +76,7 @@ class StaticPodServer(Server):
     # -- static Pods ---------------------------------------------------------------------------------------------
 
     async def _run_pods(
-        self, process: ComponentProcess, own: Report, identity: Identity, passwords: Credentials
+        self, process: ComponentProcess, own: Heartbeat, identity: TlsIdentity, passwords: SupervisorCredentials
     ) -> None:
         await asyncio.sleep(SYNC_SECONDS)
         if not process.is_current():
@@ -88,7 +88,9 @@ class StaticPodServer(Server):
             work.append(self._learn(identity, passwords, apiservers))
         await until(asyncio.Event(), work)
 
-    async def _register(self, own: Report, apiservers: list[str], identity: Identity, passwords: Credentials) -> None:
+    async def _register(
+        self, own: Heartbeat, apiservers: list[str], identity: TlsIdentity, passwords: SupervisorCredentials
+    ) -> None:
         await self._wait_for_health(own, identity)
         await self._be_a_node(own, lambda: apiservers, identity, passwords)
 
@@ -105,19 +107,19 @@ class StaticPodServer(Server):
             await asyncio.sleep(_BACK_OFF_SECONDS)
             process.start()
 
-    async def _wait_for_health(self, own: Report, identity: Identity) -> None:
+    async def _wait_for_health(self, own: Heartbeat, identity: TlsIdentity) -> None:
         said = ""
         while True:
             try:
                 await (self._ask_api(identity) if own.api else self._ask_etcd(identity))
                 return
-            except (StatusError, NoAnswer, Answered) as error:
+            except (StatusError, NoAnswer, UnexpectedAnswer) as error:
                 if str(error) != said:
                     said = str(error)
                     log.warning("waiting for static Pods: %s", said)
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _ask_api(self, identity: Identity) -> None:
+    async def _ask_api(self, identity: TlsIdentity) -> None:
         """Raises StatusError."""
         client = HttpClient(self._admin(identity), field_manager=self.layout.flavour.name)
         try:
@@ -125,7 +127,7 @@ class StaticPodServer(Server):
         finally:
             await client.close()
 
-    async def _ask_etcd(self, identity: Identity) -> None:
+    async def _ask_etcd(self, identity: TlsIdentity) -> None:
         """Raises NoAnswer, Answered."""
         caller = Caller(client_context(ca_pem=identity.server_ca_pem))
         try:
@@ -133,22 +135,22 @@ class StaticPodServer(Server):
         finally:
             await caller.close()
 
-    async def _learn(self, identity: Identity, passwords: Credentials, apiservers: list[str]) -> None:
+    async def _learn(self, identity: TlsIdentity, passwords: SupervisorCredentials, apiservers: list[str]) -> None:
         """Keep the list of API servers up to date, for a server that has none."""
-        caller = Caller(client_context(ca_pem=identity.server_ca_pem), Token(passwords.server), SERVER)
+        caller = Caller(client_context(ca_pem=identity.server_ca_pem), JoinToken(passwords.server), SERVER)
         url = f"{self.supervisor_url}{self.layout.flavour.prefix}/apiservers"
         try:
             while True:
                 try:
                     apiservers[:] = [f"https://{address}" for address in await caller.ask_json("GET", url)]
-                except (NoAnswer, Answered) as error:
+                except (NoAnswer, UnexpectedAnswer) as error:
                     log.info("%s", error)
                 await asyncio.sleep(_LEARN_SECONDS if apiservers else _LOOK_SECONDS)
         finally:
             await caller.close()
 
 
-class Components(Server):
+class Components(NanoServer):
     async def run(self, stop: asyncio.Event) -> None:
         """Raises FatalError."""
         try:
@@ -168,8 +170,8 @@ class Components(Server):
             etcd_user.check_authorities(self.layout, etcd_user.find(self.host))
         own = self._report()
         passwords = credentials.of_server(self.configuration, self.host, self.layout)
-        identity = Identity(self.layout, Authorities(self.layout))
-        caller = Caller(client_context(ca_pem=identity.server_ca_pem), Token(passwords.server), SERVER)
+        identity = TlsIdentity(self.layout, Authorities(self.layout))
+        caller = Caller(client_context(ca_pem=identity.server_ca_pem), JoinToken(passwords.server), SERVER)
         self._closing.push_async_callback(caller.close)
         place = await self._take_place(members, own, identity, passwords, caller)
         await self._open_ports(place, identity)

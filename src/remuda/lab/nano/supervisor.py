@@ -17,14 +17,14 @@ from remuda.kube.web import Handler, Request, Response, Result, header_block, te
 from remuda.lab.nano import tokens
 from remuda.lab.nano.flavour import Flavour
 from remuda.lab.nano.identity import node_of
-from remuda.lab.nano.membership_client import Seat
+from remuda.lab.nano.membership_client import ClusterMember
 
 Caller = Literal["", "node", "server"]
 
 _JSON = header_block([("Content-Type", "application/json")])
 
 
-class Credentials(msgspec.Struct, frozen=True):
+class SupervisorCredentials(msgspec.Struct, frozen=True):
     server: str  # passwords
     agent: str
 
@@ -56,7 +56,12 @@ class Supervisor:
     """Without a seat, what it has no answer to is passed on: the components of this host have one."""
 
     def __init__(
-        self, flavour: Flavour, seat: Seat | None, ca_pem: bytes, credentials: Credentials, pass_on: Handler | None
+        self,
+        flavour: Flavour,
+        seat: ClusterMember | None,
+        ca_pem: bytes,
+        credentials: SupervisorCredentials,
+        pass_on: Handler | None,
     ) -> None:
         self.leader: ClusterLeader | None = None
         self.take_over: Callable[[Request], Awaitable[Response]] | None = None  # by a member that follows

@@ -21,7 +21,7 @@ from remuda.kube.http.tls import client_context
 from remuda.lab import LabError
 from remuda.lab.nano import tokens
 from remuda.lab.nano.configuration import FatalError
-from remuda.lab.nano.tokens import Token
+from remuda.lab.nano.tokens import JoinToken
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class NoAnswer(LabError):
     """Server that is unreachable, perhaps only now: worth a retry."""
 
 
-class Answered(LabError):
+class UnexpectedAnswer(LabError):
     """Something else than what was hoped for."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -46,7 +46,7 @@ class Answered(LabError):
 class Caller:
     """Close it when done."""
 
-    def __init__(self, context: ssl.SSLContext, token: Token | None = None, user: str = "") -> None:
+    def __init__(self, context: ssl.SSLContext, token: JoinToken | None = None, user: str = "") -> None:
         headers = {}
         if token is not None and token.is_bootstrap:
             headers["Authorization"] = f"Bearer {token.password}"
@@ -86,7 +86,7 @@ class Caller:
         except TimeoutError:
             raise NoAnswer(f"{url} does not answer in time") from None
         if answer.status != 200:
-            raise Answered(answer.status, content[:1000].decode(errors="replace").strip())
+            raise UnexpectedAnswer(answer.status, content[:1000].decode(errors="replace").strip())
         if len(content) > most:
             raise NoAnswer(f"{url} answers more than {most} bytes")
         return bytes(content)
@@ -103,7 +103,7 @@ class Caller:
         await self._session.close()
 
 
-async def trusted_authorities(server: str, token: Token, on_disk: bytes | None) -> bytes:
+async def trusted_authorities(server: str, token: JoinToken, on_disk: bytes | None) -> bytes:
     """The PEM that `server` is verified by. Raises FatalError for one that the token does not mean, NoAnswer."""
     if on_disk is not None:
         if token.ca_hash and tokens.ca_hash(on_disk) != token.ca_hash:
@@ -112,7 +112,7 @@ async def trusted_authorities(server: str, token: Token, on_disk: bytes | None) 
     caller = Caller(client_context(insecure=True))
     try:
         shown = await caller.ask("GET", f"{server}/cacerts")
-    except Answered as answered:
+    except UnexpectedAnswer as answered:
         raise NoAnswer(f"{server} shows no authorities: {answered}") from None
     finally:
         await caller.close()

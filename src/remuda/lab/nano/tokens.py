@@ -28,7 +28,7 @@ class BadToken(ValueError):
     """Never shows the token."""
 
 
-class Token(msgspec.Struct, frozen=True):
+class JoinToken(msgspec.Struct, frozen=True):
     password: str
     user: str = ""  # empty: whoever uses it says
     ca_hash: str = ""  # empty: any CA is trusted
@@ -41,21 +41,21 @@ class Token(msgspec.Struct, frozen=True):
         return "<Token>"
 
 
-def parse(text: str) -> Token:
+def parse(text: str) -> JoinToken:
     """Raises BadToken."""
     text = text.strip()
     if not text:
         raise BadToken("the token is empty")
     if not text.startswith("K10"):
-        return Token(text)
+        return JoinToken(text)
     found = _FULL.fullmatch(text)
     if found is None:
         raise BadToken("invalid token format: K10<64 hex digits>::<user>:<password> is a whole token")
     ca_hash, credentials = found.groups()
     user, colon, password = credentials.partition(":")
     if not colon:
-        return Token(credentials, "", ca_hash)
-    return Token(password, user, ca_hash)
+        return JoinToken(credentials, "", ca_hash)
+    return JoinToken(password, user, ca_hash)
 
 
 def full(user: str, password: str, ca_pem: bytes) -> str:

@@ -29,14 +29,14 @@ SECRET_TYPE = "rke.cattle.io/machine-plan"  # noqa: S105
 _CONCURRENCY = 100
 
 
-class Secret(Object):
+class EncodedSecret(Object):
     """A Secret, its values still encoded."""
 
     type: str = ""
     data: Mapping[str, str] = {}
 
 
-SECRET = Kind("v1", "Secret", "secrets", Secret)
+SECRET = Kind("v1", "Secret", "secrets", EncodedSecret)
 SECRETS = Target("v1", "secrets")
 
 
@@ -67,7 +67,7 @@ class InstantHost:
 class _Pass:
     """One look at one Secret: what it holds, and what is to be written."""
 
-    def __init__(self, secret: Secret) -> None:
+    def __init__(self, secret: EncodedSecret) -> None:
         self.secret = secret
         self.key = secret.key
         self.now = clock.time()

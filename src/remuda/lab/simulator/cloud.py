@@ -38,7 +38,7 @@ class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
     answers_lost: int = 0
 
 
-class Host(msgspec.Struct, frozen=True, kw_only=True):
+class CloudHost(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     tag: str
     number: int  # never used twice in one cloud
@@ -61,38 +61,40 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cloud(Protocol):
-    async def create(self, request: HostRequest) -> Host:
+    async def create(self, request: HostRequest) -> CloudHost:
         """The host of this name and tag, made unless it exists. Raises CloudError."""
 
     async def remove(self, name: str, tag: str) -> None:
         """Raises CloudError."""
 
-    async def find(self, name: str, tag: str) -> Host | None: ...
+    async def find(self, name: str, tag: str) -> CloudHost | None: ...
 
-    async def hosts(self) -> list[Host]:
+    async def hosts(self) -> list[CloudHost]:
         """All there are, by number."""
 
 
-class Ledger:
+class CloudLedger:
     """Ledger that both clouds share: hosts by name and tag, and the number of attempts to create each. Pure: the caller
     records a decision (`attempt`) and applies it (`apply`), now or after a restart."""
 
     def __init__(self) -> None:
-        self.hosts: dict[tuple[str, str], Host] = {}
+        self.hosts: dict[tuple[str, str], CloudHost] = {}
         self._attempts: dict[tuple[str, str], int] = {}
         self._last = 0
 
-    def attempt(self, request: HostRequest) -> Entry | None:
+    def attempt(self, request: HostRequest) -> JournalEntry | None:
         """Return the result of a create request; None when the host exists and the answer gets through."""
         place = (request.name, request.tag)
         attempts = self._attempts.get(place, 0)
         lost = attempts < request.refusals + request.answers_lost
         if attempts < request.refusals:
-            return Entry(event="refuse", name=request.name, tag=request.tag, at=clock.time())
+            return JournalEntry(event="refuse", name=request.name, tag=request.tag, at=clock.time())
         if place in self.hosts:
-            return Entry(event="lose-answer", name=request.name, tag=request.tag, at=clock.time()) if lost else None
+            return (
+                JournalEntry(event="lose-answer", name=request.name, tag=request.tag, at=clock.time()) if lost else None
+            )
         now = clock.time()
-        host = Host(
+        host = CloudHost(
             name=request.name,
             tag=request.tag,
             number=self._last + 1,
@@ -100,9 +102,9 @@ class Ledger:
             ready_at=now + request.boot_seconds,
             failure_domain=request.failure_domain,
         )
-        return Entry(event="create", name=request.name, tag=request.tag, at=now, host=host, answered=not lost)
+        return JournalEntry(event="create", name=request.name, tag=request.tag, at=now, host=host, answered=not lost)
 
-    def apply(self, entry: Entry) -> None:
+    def apply(self, entry: JournalEntry) -> None:
         place = (entry.name, entry.tag)
         if entry.event == "remove":
             self.hosts.pop(place, None)
@@ -114,14 +116,14 @@ class Ledger:
             self._last = max(self._last, entry.host.number)
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One line of a cloud's journal. A create whose answer is lost has still made the host."""
 
     event: Literal["create", "remove", "refuse", "lose-answer"]
     name: str
     tag: str
     at: float
-    host: Host | None = None
+    host: CloudHost | None = None
     answered: bool = True
 
     def raise_failure(self) -> None:
@@ -135,10 +137,10 @@ class MemoryCloud:
     """Hosts of this process. `journal` holds everything that ever happened."""
 
     def __init__(self) -> None:
-        self._ledger = Ledger()
-        self.journal: list[Entry] = []
+        self._ledger = CloudLedger()
+        self.journal: list[JournalEntry] = []
 
-    async def create(self, request: HostRequest) -> Host:
+    async def create(self, request: HostRequest) -> CloudHost:
         entry = self._ledger.attempt(request)
         if entry is not None:
             self._record(entry)
@@ -147,20 +149,20 @@ class MemoryCloud:
 
     async def remove(self, name: str, tag: str) -> None:
         if (name, tag) in self._ledger.hosts:
-            self._record(Entry(event="remove", name=name, tag=tag, at=clock.time()))
+            self._record(JournalEntry(event="remove", name=name, tag=tag, at=clock.time()))
 
-    async def find(self, name: str, tag: str) -> Host | None:
+    async def find(self, name: str, tag: str) -> CloudHost | None:
         return self._ledger.hosts.get((name, tag))
 
-    async def hosts(self) -> list[Host]:
+    async def hosts(self) -> list[CloudHost]:
         return sorted(self._ledger.hosts.values(), key=lambda host: host.number)
 
-    def _record(self, entry: Entry) -> None:
+    def _record(self, entry: JournalEntry) -> None:
         self.journal.append(entry)
         self._ledger.apply(entry)
 
 
-def made_twice(journal: list[Entry]) -> list[str]:
+def made_twice(journal: list[JournalEntry]) -> list[str]:
     """The names a journal shows as created more than once: what no provider may ever cause."""
     seen: set[tuple[str, str]] = set()
     twice = []

@@ -36,7 +36,7 @@ from remuda.lab.simulator import agents
 from remuda.lab.simulator.downstream import Downstream
 from remuda.lab.simulator.hosts import ModelHost
 from remuda.lab.simulator.judge import Judge
-from remuda.lab.simulator.model_hosts import Herd
+from remuda.lab.simulator.model_hosts import ModelHosts
 from remuda.lab.simulator.world import PATIENCE_SECONDS, World, tell
 from remuda.providers import setup as providers
 from remuda.providers.bootstrap.registration import RegistrationService
@@ -83,7 +83,7 @@ class DeclaredWorld(World):
         self._job_key = JobKey(bytes(32))  # the same in every run: nobody attacks a simulation
         self.registration: RegistrationService
         self.judge = Judge()
-        self.herd = Herd(self.judge, lambda: self.registration, catch_up_seconds)
+        self.herd = ModelHosts(self.judge, lambda: self.registration, catch_up_seconds)
         self.servers = SimCloud(keeps_user_data=False)
         self.servers.listen(self.herd)
         super().__init__(server, catch_up_seconds=catch_up_seconds)

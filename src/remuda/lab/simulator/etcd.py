@@ -20,7 +20,7 @@ class EtcdRefused(LabError):
     """Refusal of etcd, in its words."""
 
 
-class Member(msgspec.Struct):
+class ModelEtcdMember(msgspec.Struct):
     name: str
     learner: bool
     caught_up_at: float
@@ -31,7 +31,7 @@ class Etcd:
     """Members of one cluster. Empty until `bootstrap`. `witness` is told of every violation when it happens."""
 
     def __init__(self, catch_up_seconds: float = 0.0, witness: Callable[[str], None] | None = None) -> None:
-        self.members: dict[str, Member] = {}
+        self.members: dict[str, ModelEtcdMember] = {}
         self.violations: list[str] = []
         self._catch_up_seconds = catch_up_seconds
         self._witness = witness
@@ -39,7 +39,7 @@ class Etcd:
         self._ended = False
 
     @property
-    def voters(self) -> list[Member]:
+    def voters(self) -> list[ModelEtcdMember]:
         return [member for member in self.members.values() if not member.learner]
 
     @property
@@ -69,7 +69,7 @@ class Etcd:
             self._violated(f"{name} began a new cluster although there is one")
             raise EtcdRefused("a cluster with this name exists")
         self._born = True
-        self.members[name] = Member(name=name, learner=False, caught_up_at=clock.time())
+        self.members[name] = ModelEtcdMember(name=name, learner=False, caught_up_at=clock.time())
 
     @property
     def born(self) -> bool:
@@ -80,7 +80,7 @@ class Etcd:
         if self._ended:
             return
         self._born = True
-        self.members.setdefault(name, Member(name=name, learner=False, caught_up_at=clock.time()))
+        self.members.setdefault(name, ModelEtcdMember(name=name, learner=False, caught_up_at=clock.time()))
 
     def join(self, name: str) -> None:
         """Adds a learner; one that is there already is left alone."""
@@ -89,7 +89,9 @@ class Etcd:
         self._need_quorum()
         if any(member.learner for member in self.members.values()):
             raise EtcdRefused("too many learner members in cluster")
-        self.members[name] = Member(name=name, learner=True, caught_up_at=clock.time() + self._catch_up_seconds)
+        self.members[name] = ModelEtcdMember(
+            name=name, learner=True, caught_up_at=clock.time() + self._catch_up_seconds
+        )
 
     def promote(self, name: str) -> None:
         self._need_quorum()
@@ -140,7 +142,7 @@ class Etcd:
         if self._witness is not None:
             self._witness(how)
 
-    def _member(self, name: str) -> Member:
+    def _member(self, name: str) -> ModelEtcdMember:
         member = self.members.get(name)
         if member is None:
             raise EtcdRefused("member not found")

@@ -16,11 +16,11 @@ from pathlib import Path
 import msgspec
 
 from remuda.kube import clock
-from remuda.lab.simulator.cloud import Entry, Host, HostRequest, Ledger
+from remuda.lab.simulator.cloud import CloudHost, CloudLedger, HostRequest, JournalEntry
 
 JOURNAL = "journal.jsonl"
 
-_decode = msgspec.json.Decoder(Entry).decode
+_decode = msgspec.json.Decoder(JournalEntry).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -28,13 +28,13 @@ class FileCloud:
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._file = os.open(directory / JOURNAL, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-        self._ledger = Ledger()
+        self._ledger = CloudLedger()
         self._read_to = 0
 
     def close(self) -> None:
         os.close(self._file)
 
-    async def create(self, request: HostRequest) -> Host:
+    async def create(self, request: HostRequest) -> CloudHost:
         with self._locked():
             entry = self._ledger.attempt(request)
             if entry is not None:
@@ -45,13 +45,13 @@ class FileCloud:
     async def remove(self, name: str, tag: str) -> None:
         with self._locked():
             if (name, tag) in self._ledger.hosts:
-                self._record(Entry(event="remove", name=name, tag=tag, at=clock.time()))
+                self._record(JournalEntry(event="remove", name=name, tag=tag, at=clock.time()))
 
-    async def find(self, name: str, tag: str) -> Host | None:
+    async def find(self, name: str, tag: str) -> CloudHost | None:
         with self._locked():
             return self._ledger.hosts.get((name, tag))
 
-    async def hosts(self) -> list[Host]:
+    async def hosts(self) -> list[CloudHost]:
         with self._locked():
             return sorted(self._ledger.hosts.values(), key=lambda host: host.number)
 
@@ -77,7 +77,7 @@ class FileCloud:
         if whole < len(fresh):
             os.ftruncate(self._file, self._read_to)
 
-    def _record(self, entry: Entry) -> None:
+    def _record(self, entry: JournalEntry) -> None:
         line = _encode(entry) + b"\n"
         os.write(self._file, line)
         os.fsync(self._file)
@@ -85,7 +85,7 @@ class FileCloud:
         self._ledger.apply(entry)
 
 
-def read_journal(directory: Path) -> list[Entry]:
+def read_journal(directory: Path) -> list[JournalEntry]:
     """Everything that ever happened in the cloud of a directory, in order."""
     content = (directory / JOURNAL).read_bytes()
     return [_decode(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]

@@ -45,7 +45,7 @@ def headers_of(server: SimServer) -> dict[str, str]:
     return {"x-cattle-id": f"{server.number:063x}", "x-cattle-node-name": server.name}
 
 
-class Herd:
+class ModelHosts:
     """`registration` is that of the manager that works now."""
 
     def __init__(self, judge: Judge, registration: Callable[[], RegistrationService], catch_up_seconds: float) -> None:

@@ -16,7 +16,7 @@ from remuda.capi.types import Machine
 from remuda.kube import clock
 from remuda.kube.client import Client, Target
 from remuda.kube.errors import AlreadyExists, NotFound, ignore_not_found
-from remuda.lab.simulator.cloud import Host
+from remuda.lab.simulator.cloud import CloudHost
 from remuda.lab.simulator.etcd import Etcd, EtcdRefused
 from remuda.lab.simulator.types import MachineScript
 
@@ -40,7 +40,7 @@ def join_etcd(etcd: Etcd, name: str) -> str:
     return ""
 
 
-def node(machine: Machine, host: Host) -> Json:
+def node(machine: Machine, host: CloudHost) -> Json:
     """As its kubelet would register it."""
     labels = {"kubernetes.io/hostname": machine.metadata.name, "kubernetes.io/os": "linux"}
     if machine.is_control_plane:
@@ -101,7 +101,7 @@ async def find(client: Client, name: str) -> Json | None:
     return found
 
 
-async def register(client: Client, machine: Machine, host: Host) -> None:
+async def register(client: Client, machine: Machine, host: CloudHost) -> None:
     with contextlib.suppress(AlreadyExists):
         await client.create(NODES, "", node(machine, host))
 

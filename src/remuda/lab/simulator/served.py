@@ -23,7 +23,7 @@ from remuda.kube.client import Client
 from remuda.kube.errors import Unreachable
 from remuda.kube.objects import Key
 from remuda.lab.simulator.etcd import Etcd
-from remuda.lab.simulator.workload_registry import Members, admin_kubeconfig
+from remuda.lab.simulator.workload_registry import EtcdClusters, admin_kubeconfig
 
 _HOST = "127.0.0.1"
 _PORT = "port"
@@ -40,7 +40,7 @@ class ServedWorkloads:
         self._servers: dict[Key, ApiServer] = {}
         self._clients: dict[Key, Client] = {}
         self._locks: dict[Key, asyncio.Lock] = {}
-        self._members = Members(witness=self._note)
+        self._members = EtcdClusters(witness=self._note)
 
     def _note(self, violation: str) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ def admin_kubeconfig(cluster: Key, server: str, **credentials: Any) -> dict[str,
     return kubeconfig.build(server, name=cluster.name, user=f"{cluster.name}-admin", **credentials)
 
 
-class Members:
+class EtcdClusters:
     """The model etcds, one per cluster, made when first asked for."""
 
     def __init__(self, catch_up_seconds: float = 0.0, witness: Callable[[str], None] | None = None) -> None:
@@ -75,7 +75,7 @@ class ModelWorkloads:
 
     def __init__(self, catch_up_seconds: float = 0.0) -> None:
         self._workloads: dict[Key, ModelWorkload] = {}
-        self._members = Members(catch_up_seconds)
+        self._members = EtcdClusters(catch_up_seconds)
         self._past_violations: list[str] = []
 
     async def endpoint(self, cluster: Key) -> Endpoint:

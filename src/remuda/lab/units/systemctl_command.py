@@ -25,11 +25,11 @@ _QUIET = ("--quiet", "-q")
 _WITHOUT_MEANING = ("--no-pager", "--system", "--force", "-f", "--full", "-l", "--no-legend", "--runtime")
 
 
-class Usage(ValueError):
+class UsageError(ValueError):
     """Invalid command line."""
 
 
-class Options:
+class SystemctlOptions:
     def __init__(self, arguments: list[str]) -> None:
         self.block, self.now, self.quiet, self.value = True, False, False, False
         self.properties: list[str] = []
@@ -50,27 +50,27 @@ class Options:
             elif each == "--value":
                 self.value = True
             elif each.startswith("-") and each not in _WITHOUT_MEANING:
-                raise Usage(f"unknown option {each}")
+                raise UsageError(f"unknown option {each}")
             elif not each.startswith("-"):
                 words.append(each)
         if not words:
-            raise Usage("no verb given")
+            raise UsageError("no verb given")
         self.verb, self.names = words[0], [full(word) for word in words[1:]]
 
 
 def main(root: str, arguments: list[str]) -> int:
     try:
-        options = Options(arguments)
+        options = SystemctlOptions(arguments)
         verb = _VERBS.get(options.verb)
         if verb is None:
-            raise Usage(f"unknown verb {options.verb}")
+            raise UsageError(f"unknown verb {options.verb}")
         if not options.names and options.verb not in _FOR_ALL:
-            raise Usage(f"{options.verb}: no unit given")
+            raise UsageError(f"{options.verb}: no unit given")
         return verb(Systemctl(UnitDirectory(root)), options)
     except NoSuchUnit as error:
         sys.stderr.write(f"Failed to do it: {error}\n")
         return _NOT_THERE
-    except (Usage, BadUnit, OSError) as error:
+    except (UsageError, BadUnit, OSError) as error:
         sys.stderr.write(f"systemctl: {error}\n")
         return 1
 
@@ -81,24 +81,24 @@ class Systemctl:
 
     # -- what runs ---------------------------------------------------------------------------------------------------
 
-    def start(self, options: Options) -> int:
+    def start(self, options: SystemctlOptions) -> int:
         return max(self._begin(name, options, anew=False) for name in options.names)
 
-    def restart(self, options: Options) -> int:
+    def restart(self, options: SystemctlOptions) -> int:
         return max(self._begin(name, options, anew=True) for name in options.names)
 
-    def try_restart(self, options: Options) -> int:
+    def try_restart(self, options: SystemctlOptions) -> int:
         running = [name for name in options.names if self._place.wants(name)]
         return max((self._begin(name, options, anew=True) for name in running), default=0)
 
-    def resume(self, options: Options) -> int:
+    def resume(self, options: SystemctlOptions) -> int:
         """Start missing keepers of wanted units. Unlike `start`, it never starts a unit that was stopped."""
         for name in options.names:
             if self._place.wants(name) and not self._place.has_keeper(name):
                 self._keeper(name)
         return 0
 
-    def stop(self, options: Options) -> int:
+    def stop(self, options: SystemctlOptions) -> int:
         missing = [name for name in options.names if not self._place.has(name) and not self._place.wants(name)]
         for name in options.names:
             # Record this before the signal: the agent's watch would otherwise replace the keeper that ends.
@@ -110,7 +110,7 @@ class Systemctl:
             sys.stderr.write(f"Failed to stop {name}: Unit {name} not loaded.\n")
         return _NOT_THERE if missing else 0
 
-    def _begin(self, name: str, options: Options, *, anew: bool) -> int:
+    def _begin(self, name: str, options: SystemctlOptions, *, anew: bool) -> int:
         self._place.unit(name)
         self._place.want(name)
         # Read the count before the signal, so that a restart that finishes at once is not missed.
@@ -170,46 +170,46 @@ class Systemctl:
 
     # -- what is to run ----------------------------------------------------------------------------------------------
 
-    def enable(self, options: Options) -> int:
+    def enable(self, options: SystemctlOptions) -> int:
         for name in options.names:
             self._place.enable(name)
         return self.start(options) if options.now else 0
 
-    def disable(self, options: Options) -> int:
+    def disable(self, options: SystemctlOptions) -> int:
         for name in options.names:
             self._place.disable(name)
         return self.stop(options) if options.now else 0
 
-    def reset_failed(self, options: Options) -> int:
+    def reset_failed(self, options: SystemctlOptions) -> int:
         for name in options.names:
             self._place.forget(name)
         return 0
 
-    def nothing(self, options: Options) -> int:
+    def nothing(self, options: SystemctlOptions) -> int:
         """Do nothing: unit files are read whenever a unit is started."""
         return 0
 
     # -- what is known -----------------------------------------------------------------------------------------------
 
-    def is_active(self, options: Options) -> int:
+    def is_active(self, options: SystemctlOptions) -> int:
         return self._print_states(
             options, [self._place.state(name).state for name in options.names], "active", _NOT_ACTIVE
         )
 
-    def is_failed(self, options: Options) -> int:
+    def is_failed(self, options: SystemctlOptions) -> int:
         return self._print_states(options, [self._place.state(name).state for name in options.names], "failed", 1)
 
-    def is_enabled(self, options: Options) -> int:
+    def is_enabled(self, options: SystemctlOptions) -> int:
         enabled = self._place.enabled()
         words = ["enabled" if name in enabled else "disabled" for name in options.names]
         return self._print_states(options, words, "enabled", 1)
 
-    def _print_states(self, options: Options, words: list[str], wanted: str, otherwise: int) -> int:
+    def _print_states(self, options: SystemctlOptions, words: list[str], wanted: str, otherwise: int) -> int:
         if not options.quiet:
             print("\n".join(words))
         return 0 if wanted in words else otherwise
 
-    def show(self, options: Options) -> int:
+    def show(self, options: SystemctlOptions) -> int:
         for name in options.names:
             for key, value in self._facts(name).items():
                 if not options.properties or key in options.properties:
@@ -229,7 +229,7 @@ class Systemctl:
             "UnitFileState": "enabled" if name in self._place.enabled() else "disabled",
         }
 
-    def status(self, options: Options) -> int:
+    def status(self, options: SystemctlOptions) -> int:
         for name in options.names:
             if not self._place.has(name):
                 sys.stderr.write(f"Unit {name} could not be found.\n")
@@ -246,7 +246,7 @@ class Systemctl:
 
 
 _FOR_ALL = ("daemon-reload", "daemon-reexec", "reset-failed")
-_VERBS: dict[str, Callable[[Systemctl, Options], int]] = {
+_VERBS: dict[str, Callable[[Systemctl, SystemctlOptions], int]] = {
     "start": Systemctl.start,
     "stop": Systemctl.stop,
     "restart": Systemctl.restart,

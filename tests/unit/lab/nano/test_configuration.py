@@ -9,7 +9,7 @@ import pytest
 
 from remuda.lab.nano import arguments, facts
 from remuda.lab.nano.configuration import Configuration, FatalError, Role, read
-from remuda.lab.nano.host import Host
+from remuda.lab.nano.host import NanoHost
 from remuda.providers.shared.distros.k3s import NANO
 
 
@@ -25,7 +25,7 @@ def configured(
     for name, content in files.items():
         path = folder / "config.yaml" if name == "main" else folder / "config.yaml.d" / f"{name.lstrip('_')}.yaml"
         path.write_text(content)
-    return read(role, flags, Host(str(tmp_path)), environment or {})
+    return read(role, flags, NanoHost(str(tmp_path)), environment or {})
 
 
 def test_later_config_files_override_and_plus_keys_append(tmp_path: Path) -> None:
@@ -97,9 +97,9 @@ def test_taints_are_parsed_and_invalid_taints_rejected() -> None:
 
 
 def test_host_root_is_prepended_to_paths_once() -> None:
-    host = Host("/hosts/one", "127.5.0.1")
+    host = NanoHost("/hosts/one", "127.5.0.1")
     assert str(host.path("/var/lib")) == "/hosts/one/var/lib"
     assert str(host.path("/hosts/one/var/lib")) == "/hosts/one/var/lib"
-    assert str(Host().path("/var/lib")) == "/var/lib"
+    assert str(NanoHost().path("/var/lib")) == "/var/lib"
     assert (host.loopback, host.everywhere, host.own_address()) == ("127.5.0.1",) * 3
-    assert (Host().loopback, Host().everywhere) == ("127.0.0.1", "0.0.0.0")
+    assert (NanoHost().loopback, NanoHost().everywhere) == ("127.0.0.1", "0.0.0.0")

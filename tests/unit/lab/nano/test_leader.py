@@ -9,14 +9,14 @@ import pytest
 
 from remuda.lab.nano import leader as keeping
 from remuda.lab.nano import membership_client
-from remuda.lab.nano.layout import Layout
-from remuda.lab.nano.leader import Keeper, Removed
-from remuda.lab.nano.members import Members
-from remuda.lab.nano.membership_client import Intervals, Report
+from remuda.lab.nano.layout import NanoLayout
+from remuda.lab.nano.leader import Leader, MemberRemoved
+from remuda.lab.nano.members import MemberList
+from remuda.lab.nano.membership_client import Heartbeat, Intervals
 
 
-def report(name: str, *, member: bool = True, api: bool = True) -> Report:
-    return Report(node=name, address=f"10.0.0.{ord(name)}", port=6443, member=f"{name}-1" if member else "", api=api)
+def report(name: str, *, member: bool = True, api: bool = True) -> Heartbeat:
+    return Heartbeat(node=name, address=f"10.0.0.{ord(name)}", port=6443, member=f"{name}-1" if member else "", api=api)
 
 
 class Clock:
@@ -27,17 +27,17 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(Keeper, "_now", lambda self: clock.now)
+    monkeypatch.setattr(Leader, "_now", lambda self: clock.now)
     return clock
 
 
-def keeper(tmp_path: Path) -> Keeper:
+def keeper(tmp_path: Path) -> Leader:
     own = report("a")
-    members = Members(keeper="a-1", members=(own.as_member(),))
-    return Keeper(Layout(tmp_path), members, own, Intervals(1.0, 5.0))
+    members = MemberList(keeper="a-1", members=(own.as_member(),))
+    return Leader(NanoLayout(tmp_path), members, own, Intervals(1.0, 5.0))
 
 
-def join(seats: Keeper, clock: Clock, name: str) -> None:
+def join(seats: Leader, clock: Clock, name: str) -> None:
     seats.join(report(name).as_member())
     seats.hear(report(name))
     seats.look_after_learners()
@@ -65,7 +65,7 @@ async def test_member_list_is_persisted_and_restarted_leader_waits_for_quorum(tm
     join(seats, clock, "b")
     kept = membership_client.load(tmp_path / "server/db/cluster.json")
     assert kept == seats.members
-    again = Keeper(Layout(tmp_path), kept, report("a"), Intervals(1.0, 5.0))
+    again = Leader(NanoLayout(tmp_path), kept, report("a"), Intervals(1.0, 5.0))
     assert again.refusing() == "etcdserver: no leader"
     again.hear(report("b"))
     assert again.refusing() == ""
@@ -75,7 +75,7 @@ async def test_report_of_removed_member_raises_removed(tmp_path: Path, clock: Cl
     seats = keeper(tmp_path)
     join(seats, clock, "b")
     seats.remove("b-1")
-    with pytest.raises(Removed):
+    with pytest.raises(MemberRemoved):
         seats.hear(report("b"))
     assert seats.standing().apiservers == ("https://10.0.0.97:6443",)
 

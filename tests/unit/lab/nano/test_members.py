@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remuda.lab.nano.members import NO_LEADER, NOT_ENOUGH_STARTED, TOO_MANY_LEARNERS, Member, MemberRefused, Members
+from remuda.lab.nano.members import NO_LEADER, NOT_ENOUGH_STARTED, TOO_MANY_LEARNERS, Member, MemberList, MemberRefused
 
 
 def member(name: str) -> Member:
     return Member(name=f"{name}-1", node=name, address=f"10.0.0.{ord(name[0])}")
 
 
-def cluster(*names: str) -> Members:
+def cluster(*names: str) -> MemberList:
     voters = tuple(member(name) for name in names)
-    return Members(keeper=voters[0].name, members=voters)
+    return MemberList(keeper=voters[0].name, members=voters)
 
 
 def alive(*names: str) -> set[str]:

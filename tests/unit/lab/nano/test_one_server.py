@@ -18,7 +18,7 @@ from remuda.kube.errors import NotFound, StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import ClientConfig
 from remuda.lab.nano import authorities, serving_certificates, tokens
-from remuda.lab.nano.layout import Layout
+from remuda.lab.nano.layout import NanoLayout
 from tests.lab.nano import AGENT_TOKEN, TOKEN, NanoHosts, ask, eventually, fetch
 
 PODS = Target("v1", "pods")
@@ -187,7 +187,7 @@ async def test_restart_keeps_server_identity_and_new_bundle_upgrades(nano_hosts:
 
 
 async def test_cas_delivered_before_first_start_are_used(nano_hosts: NanoHosts, tmp_path: Path) -> None:
-    delivered = Layout(tmp_path / "delivered")
+    delivered = NanoLayout(tmp_path / "delivered")
     delivered.make(server=True)
     authorities.prepare(delivered)
     one = nano_hosts.host("one")

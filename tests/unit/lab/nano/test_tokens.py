@@ -14,15 +14,15 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from remuda.kube import certificates
 from remuda.lab.nano import authorities, passwords, serving_certificates, tokens
 from remuda.lab.nano.configuration import FatalError
-from remuda.lab.nano.layout import Layout
+from remuda.lab.nano.layout import NanoLayout
 from remuda.lab.nano.program import main
 from remuda.lab.nano.tokens import BadToken
 
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-def made_layout(tmp_path: Path) -> Layout:
-    layout = Layout(tmp_path / "data")
+def made_layout(tmp_path: Path) -> NanoLayout:
+    layout = NanoLayout(tmp_path / "data")
     layout.make(server=True)
     return layout
 
@@ -138,7 +138,7 @@ def test_nano_version_help_token_scripts_and_certificate_commands_succeed(
         "nano-uninstall.sh",
         "nano-agent-uninstall.sh",
     }
-    layout = Layout(tmp_path / "var/lib/rancher/nano")
+    layout = NanoLayout(tmp_path / "var/lib/rancher/nano")
     layout.make(server=True)
     found = authorities.prepare(layout)
     serving_certificates.ensure(

@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 
 from remuda.kube import clock
 from remuda.lab.simulator import loop as virtual
-from remuda.lab.simulator.cloud import Cloud, CloudError, Entry, HostRequest, MemoryCloud, made_twice, provider_id
+from remuda.lab.simulator.cloud import (
+    Cloud,
+    CloudError,
+    HostRequest,
+    JournalEntry,
+    MemoryCloud,
+    made_twice,
+    provider_id,
+)
 from remuda.lab.simulator.file_cloud import JOURNAL, FileCloud, read_journal
 
 
@@ -189,8 +197,8 @@ def test_acknowledged_hosts_survive_kill(tmp_path: Path) -> None:
     assert len(there) <= len(answered) + 1
 
 
-def _entry(event: Any, name: str = "m-1") -> Entry:
-    return Entry(event=event, name=name, tag="t", at=0)
+def _entry(event: Any, name: str = "m-1") -> JournalEntry:
+    return JournalEntry(event=event, name=name, tag="t", at=0)
 
 
 @pytest.mark.parametrize(

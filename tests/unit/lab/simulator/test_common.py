@@ -24,7 +24,7 @@ def machine(family: Family) -> ProviderObject:
 
 
 def test_scripted_failures_occur_before_success() -> None:
-    attempts, script = common.Attempts(), Script(failures=2)
+    attempts, script = common.ScriptProgress(), Script(failures=2)
     assert [attempts.fails("u", script) for _ in range(4)] == [True, True, False, True]
     assert not attempts.fails("other", Script())
 
@@ -32,7 +32,7 @@ def test_scripted_failures_occur_before_success() -> None:
 def test_scripted_work_duration_counts_from_its_start() -> None:
     async def main() -> list[float]:
         began, script = clock.now(), Script(seconds=30)
-        attempts = common.Attempts()
+        attempts = common.ScriptProgress()
         left = [attempts.seconds_left(script, began)]
         await asyncio.sleep(20)
         left.append(attempts.seconds_left(script, began))

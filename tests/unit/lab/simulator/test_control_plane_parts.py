@@ -18,8 +18,15 @@ from remuda.lab.simulator.blueprint import Blueprint
 from remuda.lab.simulator.kinds import FAMILIES, NEW, OLD, Family
 from remuda.lab.simulator.providers import controlplane_machines as made
 from remuda.lab.simulator.providers import controlplane_status
-from remuda.lab.simulator.providers.controlplane_machines import HOOK, Wanted
-from remuda.lab.simulator.providers.rollout import Create, Decision, Delete, Member, Nothing, Wait
+from remuda.lab.simulator.providers.controlplane_machines import HOOK, DesiredControlPlane
+from remuda.lab.simulator.providers.rollout import (
+    ControlPlaneMachine,
+    CreateMachine,
+    Decision,
+    DeleteMachine,
+    NoAction,
+    WaitForMachine,
+)
 from remuda.lab.simulator.types import Script
 
 EITHER = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.contract)
@@ -33,9 +40,9 @@ def control_plane(family: Family, name: str = "c", **spec: Any) -> ProviderObjec
     return ProviderObject(msgspec.json.encode(obj), target, family.contract)
 
 
-def wanted(family: Family, **spec: Any) -> Wanted:
+def wanted(family: Family, **spec: Any) -> DesiredControlPlane:
     obj = control_plane(family, **spec)
-    return Wanted.of(family.control_plane.decode(obj.value))
+    return DesiredControlPlane.of(family.control_plane.decode(obj.value))
 
 
 def machine(**more: Any) -> Machine:
@@ -171,7 +178,7 @@ def test_machine_is_unhealthy_only_if_check_failed_and_owner_must_remediate() ->
 def reported(
     family: Family,
     machines: list[Machine],
-    members: list[Member],
+    members: list[ControlPlaneMachine],
     *,
     initialized: bool = True,
     decision: Decision | None = None,
@@ -179,8 +186,8 @@ def reported(
 ) -> ProviderObject:
     obj = control_plane(family, **spec)
     draft = obj.draft()
-    asked = Wanted.of(family.control_plane.decode(obj.value))
-    controlplane_status.put(draft, obj, asked, machines, members, initialized, decision or Nothing())
+    asked = DesiredControlPlane.of(family.control_plane.decode(obj.value))
+    controlplane_status.put(draft, obj, asked, machines, members, initialized, decision or NoAction())
     return ProviderObject(msgspec.json.encode(draft.obj), obj.target, obj.contract)
 
 
@@ -193,7 +200,7 @@ def said(obj: ProviderObject, type: str) -> tuple[str, str]:
 READY = machine(
     status={"conditions": [{"type": type, "status": "True"} for type in ("Ready", "Available", "UpToDate")]}
 )
-MEMBER = Member(name="m", created="")
+MEMBER = ControlPlaneMachine(name="m", created="")
 
 
 @EITHER
@@ -221,15 +228,15 @@ def test_running_versions_are_sorted_oldest_first() -> None:
 @pytest.mark.parametrize(
     ("count", "members", "decision", "on"),
     [
-        (1, [MEMBER], Nothing(), set()),
-        (0, [], Create("", "more"), {"ScalingUp"}),
-        (3, [MEMBER], Delete("m", "fewer"), {"ScalingDown"}),
-        (2, [MEMBER._replace(up_to_date=False)], Wait("a rollout"), {"RollingOut"}),
+        (1, [MEMBER], NoAction(), set()),
+        (0, [], CreateMachine("", "more"), {"ScalingUp"}),
+        (3, [MEMBER], DeleteMachine("m", "fewer"), {"ScalingDown"}),
+        (2, [MEMBER._replace(up_to_date=False)], WaitForMachine("a rollout"), {"RollingOut"}),
     ],
     ids=["at rest", "up", "down", "rolling"],
 )
 def test_scaling_and_rollout_conditions_report_the_decision_reason(
-    count: int, members: list[Member], decision: Decision, on: set[str]
+    count: int, members: list[ControlPlaneMachine], decision: Decision, on: set[str]
 ) -> None:
     machines = [machine(metadata={"name": f"m{number}"}) for number in range(count)]
     obj = reported(NEW, machines, members, decision=decision)
@@ -242,6 +249,6 @@ def test_scaling_and_rollout_conditions_report_the_decision_reason(
 def test_repeated_status_report_makes_no_patch() -> None:
     first = reported(NEW, [READY], [MEMBER])
     draft = first.draft()
-    asked = Wanted.of(NEW.control_plane.decode(first.value))
-    controlplane_status.put(draft, first, asked, [READY], [MEMBER], True, Nothing())
+    asked = DesiredControlPlane.of(NEW.control_plane.decode(first.value))
+    controlplane_status.put(draft, first, asked, [READY], [MEMBER], True, NoAction())
     assert draft.patches() == ({}, {})

@@ -13,12 +13,12 @@ from remuda.capi.types import Machine, MachineSpec
 from remuda.kube.objects import ObjectMeta
 from remuda.lab.simulator import loop as virtual
 from remuda.lab.simulator import nodes
-from remuda.lab.simulator.cloud import Host
+from remuda.lab.simulator.cloud import CloudHost
 from remuda.lab.simulator.etcd import Etcd
 from remuda.lab.simulator.types import MachineScript
 from remuda.lab.simulator.workload import ModelWorkload
 
-HOST = Host(name="m", tag="ns/c", number=7, created_at=0, ready_at=0)
+HOST = CloudHost(name="m", tag="ns/c", number=7, created_at=0, ready_at=0)
 WORKER = Machine(metadata=ObjectMeta(name="m"), spec=MachineSpec(version="v1.35.2"))
 CONTROL_PLANE = Machine(metadata=ObjectMeta(name="m", labels={names.CONTROL_PLANE: ""}))
 

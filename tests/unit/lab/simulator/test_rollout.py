@@ -9,11 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from remuda.lab.simulator.etcd import Etcd
-from remuda.lab.simulator.providers.rollout import Create, Decision, Delete, Member, Nothing, Wait, decide
+from remuda.lab.simulator.providers.rollout import (
+    ControlPlaneMachine,
+    CreateMachine,
+    Decision,
+    DeleteMachine,
+    NoAction,
+    WaitForMachine,
+    decide,
+)
 
 
-def member(name: str, **more: object) -> Member:
-    return Member(name=name, created=f"2026-01-01T00:00:{len(name):02d}Z")._replace(**more)  # type: ignore[arg-type]
+def member(name: str, **more: object) -> ControlPlaneMachine:
+    return ControlPlaneMachine(name=name, created=f"2026-01-01T00:00:{len(name):02d}Z")._replace(**more)  # type: ignore[arg-type]
 
 
 A, B, C = member("a"), member("b"), member("c")
@@ -22,41 +30,41 @@ A, B, C = member("a"), member("b"), member("c")
 @pytest.mark.parametrize(
     ("members", "replicas", "expected"),
     [
-        ([], 3, Create("", "0 of 3 Machines are there")),
-        ([A], 1, Nothing()),
-        ([A, B, C], 3, Nothing()),
-        ([A._replace(settled=False)], 3, Wait("Machine a is not a member yet")),
-        ([A, B._replace(deleting=True)], 3, Wait("Machine b is being deleted")),
-        ([A, B], 1, Delete("a", "1 Machines are wanted")),
-        ([A._replace(up_to_date=False)], 1, Create("", "outdated Machines are to be replaced")),
-        ([A._replace(up_to_date=False), B], 1, Delete("a", "it is outdated and its replacement is there")),
-        ([A, B._replace(unhealthy=True, settled=False), C], 3, Delete("b", "it is unhealthy")),
+        ([], 3, CreateMachine("", "0 of 3 Machines are there")),
+        ([A], 1, NoAction()),
+        ([A, B, C], 3, NoAction()),
+        ([A._replace(settled=False)], 3, WaitForMachine("Machine a is not a member yet")),
+        ([A, B._replace(deleting=True)], 3, WaitForMachine("Machine b is being deleted")),
+        ([A, B], 1, DeleteMachine("a", "1 Machines are wanted")),
+        ([A._replace(up_to_date=False)], 1, CreateMachine("", "outdated Machines are to be replaced")),
+        ([A._replace(up_to_date=False), B], 1, DeleteMachine("a", "it is outdated and its replacement is there")),
+        ([A, B._replace(unhealthy=True, settled=False), C], 3, DeleteMachine("b", "it is unhealthy")),
     ],
 )
 def test_control_plane_decision_makes_one_change_at_a_time(
-    members: list[Member], replicas: int, expected: Decision
+    members: list[ControlPlaneMachine], replicas: int, expected: Decision
 ) -> None:
     assert decide(members, replicas) == expected
 
 
 def test_only_unhealthy_member_is_not_deleted() -> None:
-    assert isinstance(decide([A._replace(unhealthy=True)], 1), Wait)
+    assert isinstance(decide([A._replace(unhealthy=True)], 1), WaitForMachine)
 
 
 def test_unhealthy_member_is_kept_while_another_member_joins() -> None:
-    assert isinstance(decide([A, B._replace(unhealthy=True), C._replace(settled=False)], 3), Wait)
+    assert isinstance(decide([A, B._replace(unhealthy=True), C._replace(settled=False)], 3), WaitForMachine)
 
 
 def test_oldest_outdated_member_is_deleted_first() -> None:
     old = [member(name, up_to_date=False, created=created) for name, created in (("x", "2"), ("y", "1"), ("z", "3"))]
-    assert decide([*old, A], 3) == Delete("y", "it is outdated and its replacement is there")
+    assert decide([*old, A], 3) == DeleteMachine("y", "it is outdated and its replacement is there")
 
 
 def test_scaling_balances_failure_domains() -> None:
     here = [member("a", failure_domain="one"), member("b", failure_domain="two")]
-    assert decide(here, 3, ["two", "three", "one"]) == Create("three", "2 of 3 Machines are there")
+    assert decide(here, 3, ["two", "three", "one"]) == CreateMachine("three", "2 of 3 Machines are there")
     crowded = [member("a", failure_domain="one"), *(member(n, failure_domain="two") for n in "bc")]
-    assert decide(crowded, 2) == Delete("b", "2 Machines are wanted")
+    assert decide(crowded, 2) == DeleteMachine("b", "2 Machines are wanted")
 
 
 @given(st.integers(0, 2**32), st.integers(1, 5), st.integers(1, 5))
@@ -72,10 +80,10 @@ def test_rollout_converges_without_quorum_loss(seed: int, first: int, then: int)
             wanted = then
             members = {name: m._replace(up_to_date=chance.random() < 0.5) for name, m in members.items()}
         decision = decide(list(members.values()), wanted)
-        if isinstance(decision, Create):
+        if isinstance(decision, CreateMachine):
             name = next(names)
             members[name] = member(name, settled=False, created=f"{turn:04d}")
-        elif isinstance(decision, Delete):
+        elif isinstance(decision, DeleteMachine):
             members[decision.name] = members[decision.name]._replace(deleting=True)
         for name, m in list(members.items()):
             if m.deleting and chance.random() < 0.5:
@@ -89,7 +97,7 @@ def test_rollout_converges_without_quorum_loss(seed: int, first: int, then: int)
         assert sum(m.settled and not m.deleting for m in members.values()) >= min(wanted, len(members)) - 1
         assert len(members) <= max(first, then) + 1
         assert etcd.has_quorum
-    assert decide(list(members.values()), wanted) == Nothing()
+    assert decide(list(members.values()), wanted) == NoAction()
     assert len(members) == wanted
     assert all(m.up_to_date for m in members.values())
     assert etcd.violations == []

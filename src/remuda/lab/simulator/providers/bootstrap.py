@@ -21,7 +21,7 @@ from remuda.kube.errors import AlreadyExists
 from remuda.kube.objects import Key
 from remuda.lab.simulator.kinds import Family
 from remuda.lab.simulator.providers import common
-from remuda.lab.simulator.providers.common import READY, Side, cluster_facts, machine_facts
+from remuda.lab.simulator.providers.common import READY, ProviderKind, cluster_facts, machine_facts
 from remuda.lab.simulator.types import OldSimulatedBootstrap, SimulatedBootstrap, SimulatedBootstrapSpec
 from remuda.runtime.draft import save
 from remuda.runtime.manager import Manager
@@ -36,9 +36,9 @@ SECRETS = Target("v1", "secrets")
 
 class BootstrapProvider:
     def __init__(self, manager: Manager, family: Family) -> None:
-        self._side = Side(manager, family, family.bootstrap)
+        self._side = ProviderKind(manager, family, family.bootstrap)
         self._client = manager.client
-        self._attempts = common.Attempts()
+        self._attempts = common.ScriptProgress()
         self._side.index_unfinished(_finished_old if family.old else _finished)
         controller = manager.controller(
             self._side.name, family.bootstrap, self.reconcile, concurrency=common.CONCURRENCY

@@ -13,7 +13,7 @@ from remuda.kube.conditions import condition
 from remuda.kube.objects import Key
 from remuda.lab.simulator.kinds import Family
 from remuda.lab.simulator.providers import common
-from remuda.lab.simulator.providers.common import FINALIZER, READY, Side, cluster_facts
+from remuda.lab.simulator.providers.common import FINALIZER, READY, ProviderKind, cluster_facts
 from remuda.lab.simulator.types import OldSimulatedCluster, SimulatedCluster, SimulatedClusterSpec
 from remuda.lab.simulator.workload_registry import Workloads
 from remuda.runtime.draft import Draft, save
@@ -27,10 +27,10 @@ REMOVE = step("simulatedcluster.remove-workload", "removes the workload cluster 
 
 class ClusterProvider:
     def __init__(self, manager: Manager, family: Family, workloads: Workloads) -> None:
-        self._side = Side(manager, family, family.cluster)
+        self._side = ProviderKind(manager, family, family.cluster)
         self._client = manager.client
         self._workloads = workloads
-        self._attempts = common.Attempts()
+        self._attempts = common.ScriptProgress()
         self._side.index_unfinished(_finished_old if family.old else _finished)
         controller = manager.controller(self._side.name, family.cluster, self.reconcile, concurrency=common.CONCURRENCY)
         controller.watch(manager.caches.of(CLUSTER), self._of_cluster, "cluster", facts=cluster_facts)

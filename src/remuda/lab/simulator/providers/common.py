@@ -29,7 +29,7 @@ WAITING = "Waiting"
 Json = dict[str, Any]
 
 
-class Side(NamedTuple):
+class ProviderKind(NamedTuple):
     """One kind of one family, and what its controller works with."""
 
     manager: Manager
@@ -119,7 +119,7 @@ def report(draft: Draft, obj: ProviderObject, *news: Condition) -> None:
                 written.pop("message", None)  # left out where there is nothing to say
 
 
-async def hold(side: Side, obj: ProviderObject, cluster: Cluster | None, step: Step) -> Outcome | None:
+async def hold(side: ProviderKind, obj: ProviderObject, cluster: Cluster | None, step: Step) -> Outcome | None:
     """Says that the object is left alone, if it is to be; None: go on."""
     condition = paused(cluster, obj.metadata)
     if condition.status != conditions.TRUE:
@@ -134,7 +134,7 @@ def wait(obj: ProviderObject, reason: str, message: str) -> Blocked:
     return Blocked(reason, str(obj), message)
 
 
-class Attempts:
+class ScriptProgress:
     """Progress of scripted work, counted in this process: a restart begins the script again."""
 
     def __init__(self) -> None:

@@ -26,9 +26,16 @@ from remuda.lab.simulator.etcd import EtcdRefused
 from remuda.lab.simulator.kinds import Family
 from remuda.lab.simulator.providers import common, controlplane_machines, controlplane_status
 from remuda.lab.simulator.providers.bootstrap import SECRETS
-from remuda.lab.simulator.providers.common import FINALIZER, Side, cluster_facts
-from remuda.lab.simulator.providers.controlplane_machines import HOOK, Wanted
-from remuda.lab.simulator.providers.rollout import Create, Decision, Delete, Member, Wait, decide
+from remuda.lab.simulator.providers.common import FINALIZER, ProviderKind, cluster_facts
+from remuda.lab.simulator.providers.controlplane_machines import HOOK, DesiredControlPlane
+from remuda.lab.simulator.providers.rollout import (
+    ControlPlaneMachine,
+    CreateMachine,
+    Decision,
+    DeleteMachine,
+    WaitForMachine,
+    decide,
+)
 from remuda.lab.simulator.workload_registry import Workloads
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.manager import Manager
@@ -52,7 +59,7 @@ _SOON_SECONDS = 5.0  # a first Machine that takes longer to become a Node is tol
 
 class ControlPlaneProvider:
     def __init__(self, manager: Manager, family: Family, workloads: Workloads, externals: Externals) -> None:
-        self._side = Side(manager, family, family.control_plane)
+        self._side = ProviderKind(manager, family, family.control_plane)
         self._client = manager.client
         self._workloads = workloads
         self._externals = externals
@@ -63,7 +70,7 @@ class ControlPlaneProvider:
         )
         self._controller.watch(self._machines, self._of_machine, "machine")
         self._controller.watch(manager.caches.of(CLUSTER), self._of_cluster, "cluster", facts=cluster_facts)
-        externals.follow(self._controller, family.control_plane, lambda obj: (Wanted.of(obj).template,))
+        externals.follow(self._controller, family.control_plane, lambda obj: (DesiredControlPlane.of(obj).template,))
 
     def _of_machine(self, machine: Machine) -> Iterable[Key]:
         owner = machine.metadata.controller
@@ -102,7 +109,7 @@ class ControlPlaneProvider:
         """Reads everything, and does at most one thing to the set of Machines, or else reports: a thing done brings
         the next look at once, and that one reports."""
         obj = await self._protect(obj, cluster)
-        wanted = Wanted.of(self._side.kind.decode(obj.value))
+        wanted = DesiredControlPlane.of(self._side.kind.decode(obj.value))
         await self._own_template(obj, cluster, wanted)
         for machine in machines:
             await self._complete(obj, cluster, wanted, machine)
@@ -110,10 +117,10 @@ class ControlPlaneProvider:
         members = [await self._member(client, cluster, wanted, machine) for machine in machines]
         initialized = contract.initialized(obj) or await self._initialize(obj, cluster, members)
         decision = decide(members, wanted.replicas, _failure_domains(cluster))
-        if isinstance(decision, Create) and members and not initialized:
-            decision = Wait("the first Machine is not a Node yet")
+        if isinstance(decision, CreateMachine) and members and not initialized:
+            decision = WaitForMachine("the first Machine is not a Node yet")
         stuck = await self._look_after(machines, members, cluster)
-        if not initialized and (young := _SOON_SECONDS - _age(machines)) > 0 and isinstance(decision, Wait):
+        if not initialized and (young := _SOON_SECONDS - _age(machines)) > 0 and isinstance(decision, WaitForMachine):
             return Requeue(young, decision.why)
         if not await self._act(obj, cluster, wanted, decision) or initialized != contract.initialized(obj):
             await self._publish(obj, wanted, machines, members, initialized, decision)
@@ -132,7 +139,7 @@ class ControlPlaneProvider:
         value = await save(self._client, draft, PUBLISH)
         return ProviderObject(value, obj.target, obj.contract)
 
-    async def _own_template(self, obj: ProviderObject, cluster: Cluster, wanted: Wanted) -> None:
+    async def _own_template(self, obj: ProviderObject, cluster: Cluster, wanted: DesiredControlPlane) -> None:
         """The template goes with the Cluster, in the end as in a move."""
         template = await self._externals.get(wanted.template, obj.key.namespace)
         if template is None or template.metadata.owner(CLUSTER.name, CLUSTER.group) is not None:
@@ -148,7 +155,9 @@ class ControlPlaneProvider:
         except Unreachable:
             return None
 
-    async def _member(self, client: Client | None, cluster: Cluster, wanted: Wanted, machine: Machine) -> Member:
+    async def _member(
+        self, client: Client | None, cluster: Cluster, wanted: DesiredControlPlane, machine: Machine
+    ) -> ControlPlaneMachine:
         name = machine.metadata.name
         voter = self._workloads.etcd(cluster.key).members.get(name)
         joined = voter is not None and not voter.learner
@@ -158,7 +167,7 @@ class ControlPlaneProvider:
         infrastructure = await self._externals.get(machine.spec.infrastructure_ref, machine.metadata.namespace)
         return controlplane_machines.member(machine, infrastructure, wanted, settled=joined and has_node)
 
-    async def _initialize(self, obj: ProviderObject, cluster: Cluster, members: Sequence[Member]) -> bool:
+    async def _initialize(self, obj: ProviderObject, cluster: Cluster, members: Sequence[ControlPlaneMachine]) -> bool:
         if not any(member.settled for member in members):
             return False
         secret = controlplane_machines.kubeconfig_secret(obj, cluster, await self._workloads.kubeconfig(cluster.key))
@@ -169,7 +178,9 @@ class ControlPlaneProvider:
 
     # Machines
 
-    async def _complete(self, obj: ProviderObject, cluster: Cluster, wanted: Wanted, machine: Machine) -> None:
+    async def _complete(
+        self, obj: ProviderObject, cluster: Cluster, wanted: DesiredControlPlane, machine: Machine
+    ) -> None:
         """Makes what a Machine refers to, unless it is there or has done its work."""
         if machine.metadata.deleting or machine.status.initialization.infrastructure_provisioned:
             return
@@ -192,13 +203,15 @@ class ControlPlaneProvider:
                     annotations=dict(wanted.metadata.annotations),
                 )
 
-    async def _act(self, obj: ProviderObject, cluster: Cluster, wanted: Wanted, decision: Decision) -> bool:
+    async def _act(
+        self, obj: ProviderObject, cluster: Cluster, wanted: DesiredControlPlane, decision: Decision
+    ) -> bool:
         """Carry out the decision; return whether something was done."""
-        if isinstance(decision, Delete):
+        if isinstance(decision, DeleteMachine):
             async with DELETE_MACHINE:
                 await self._client.delete(MACHINE.target, obj.key.namespace, decision.name)
             return True
-        if not isinstance(decision, Create):
+        if not isinstance(decision, CreateMachine):
             return False
         made = controlplane_machines.machine(obj, self._side.family, cluster, wanted, decision.failure_domain)
         async with CREATE_MACHINE:
@@ -208,7 +221,9 @@ class ControlPlaneProvider:
         await self._complete(obj, cluster, wanted, machine)
         return True
 
-    async def _look_after(self, machines: Sequence[Machine], members: Sequence[Member], cluster: Cluster) -> str:
+    async def _look_after(
+        self, machines: Sequence[Machine], members: Sequence[ControlPlaneMachine], cluster: Cluster
+    ) -> str:
         """Says on each Machine whether it is up to date, and lets go those that have left etcd. Why one cannot."""
         stuck = ""
         for machine, member in zip(machines, members, strict=True):
@@ -249,9 +264,9 @@ class ControlPlaneProvider:
     async def _publish(
         self,
         obj: ProviderObject,
-        wanted: Wanted,
+        wanted: DesiredControlPlane,
         machines: Sequence[Machine],
-        members: Sequence[Member],
+        members: Sequence[ControlPlaneMachine],
         initialized: bool,
         decision: Decision,
     ) -> None:
@@ -285,7 +300,7 @@ def _control_plane_uid(machine: Machine) -> Iterable[str]:
     return (owner.uid,) if owner is not None else ()
 
 
-def _next_look(wanted: Wanted, stuck: str) -> Outcome:
+def _next_look(wanted: DesiredControlPlane, stuck: str) -> Outcome:
     if stuck:
         return Requeue(_ETCD_SECONDS, stuck)
     left = clock.parse(wanted.rollout_after) - clock.time() if wanted.rollout_after else 0.0

@@ -17,7 +17,7 @@ from remuda.kube.names import generate_name
 from remuda.kube.objects import Condition, OwnerReference
 from remuda.lab.simulator.kinds import Family
 from remuda.lab.simulator.providers import common
-from remuda.lab.simulator.providers.rollout import Member
+from remuda.lab.simulator.providers.rollout import ControlPlaneMachine
 from remuda.lab.simulator.types import OldSimulatedControlPlane, Script, SimulatedControlPlane
 
 Json = dict[str, Any]
@@ -26,7 +26,7 @@ HOOK = f"{names.PRE_TERMINATE_HOOK}/simulated-etcd"  # holds a Machine until its
 UP_TO_DATE = "UpToDate"
 
 
-class Wanted(NamedTuple):
+class DesiredControlPlane(NamedTuple):
     """Desired state of a control plane, under either contract."""
 
     replicas: int
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
     bootstrap: Script
 
     @classmethod
-    def of(cls, obj: SimulatedControlPlane | OldSimulatedControlPlane) -> Wanted:
+    def of(cls, obj: SimulatedControlPlane | OldSimulatedControlPlane) -> DesiredControlPlane:
         spec = obj.spec
         replicas = 1 if spec.replicas is None else spec.replicas
         if isinstance(obj, SimulatedControlPlane):
@@ -56,7 +56,7 @@ class Wanted(NamedTuple):
         return cls(replicas, spec.version, reference, old.metadata, MachineDeletion(), after, spec.bootstrap)
 
 
-def labels(control_plane: ProviderObject, cluster: Cluster, wanted: Wanted) -> dict[str, str]:
+def labels(control_plane: ProviderObject, cluster: Cluster, wanted: DesiredControlPlane) -> dict[str, str]:
     return {
         **wanted.metadata.labels,
         names.CLUSTER_NAME: cluster.metadata.name,
@@ -66,7 +66,7 @@ def labels(control_plane: ProviderObject, cluster: Cluster, wanted: Wanted) -> d
 
 
 def machine(
-    control_plane: ProviderObject, family: Family, cluster: Cluster, wanted: Wanted, failure_domain: str
+    control_plane: ProviderObject, family: Family, cluster: Cluster, wanted: DesiredControlPlane, failure_domain: str
 ) -> Json:
     """A new Machine. What it refers to will have its name."""
     name = generate_name(f"{control_plane.key.name}-")
@@ -108,7 +108,7 @@ def owner(machine: Machine) -> OwnerReference:
     )
 
 
-def bootstrap(family: Family, cluster: Cluster, wanted: Wanted, machine: Machine) -> Json:
+def bootstrap(family: Family, cluster: Cluster, wanted: DesiredControlPlane, machine: Machine) -> Json:
     return {
         "apiVersion": family.bootstrap.api_version,
         "kind": family.bootstrap.name,
@@ -140,8 +140,10 @@ def kubeconfig_secret(control_plane: ProviderObject, cluster: Cluster, config: J
 # Judging Machines
 
 
-def member(machine: Machine, infrastructure: ProviderObject | None, wanted: Wanted, *, settled: bool) -> Member:
-    return Member(
+def member(
+    machine: Machine, infrastructure: ProviderObject | None, wanted: DesiredControlPlane, *, settled: bool
+) -> ControlPlaneMachine:
+    return ControlPlaneMachine(
         name=machine.metadata.name,
         created=machine.metadata.creation_timestamp or "",
         up_to_date=_up_to_date(machine, infrastructure, wanted),
@@ -152,7 +154,7 @@ def member(machine: Machine, infrastructure: ProviderObject | None, wanted: Want
     )
 
 
-def _up_to_date(machine: Machine, infrastructure: ProviderObject | None, wanted: Wanted) -> bool:
+def _up_to_date(machine: Machine, infrastructure: ProviderObject | None, wanted: DesiredControlPlane) -> bool:
     if machine.spec.version != wanted.version:
         return False
     made_from = infrastructure.metadata.annotations.get(names.CLONED_FROM_NAME) if infrastructure is not None else None

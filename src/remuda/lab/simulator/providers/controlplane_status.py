@@ -12,17 +12,23 @@ from remuda.kube import conditions
 from remuda.kube.conditions import condition
 from remuda.kube.objects import Condition
 from remuda.lab.simulator.providers import common
-from remuda.lab.simulator.providers.controlplane_machines import UP_TO_DATE, Wanted
-from remuda.lab.simulator.providers.rollout import Create, Decision, Delete, Member, Wait
+from remuda.lab.simulator.providers.controlplane_machines import UP_TO_DATE, DesiredControlPlane
+from remuda.lab.simulator.providers.rollout import (
+    ControlPlaneMachine,
+    CreateMachine,
+    Decision,
+    DeleteMachine,
+    WaitForMachine,
+)
 from remuda.runtime.draft import Draft
 
 
 def put(
     draft: Draft,
     obj: ProviderObject,
-    wanted: Wanted,
+    wanted: DesiredControlPlane,
     machines: Sequence[Machine],
-    members: Sequence[Member],
+    members: Sequence[ControlPlaneMachine],
     initialized: bool,
     decision: Decision,
 ) -> None:
@@ -49,7 +55,7 @@ def put(
     common.report(draft, obj, *_conditions(wanted, machines, members, initialized, decision))
 
 
-def running_versions(machines: Sequence[Machine], members: Sequence[Member]) -> list[tuple[str, int]]:
+def running_versions(machines: Sequence[Machine], members: Sequence[ControlPlaneMachine]) -> list[tuple[str, int]]:
     """Return how many Machines run each version, the oldest first. Only a running Machine counts: one with a Node."""
     running = {member.name for member in members if member.settled}
     counts = Counter(machine.spec.version for machine in machines if machine.metadata.name in running)
@@ -61,9 +67,13 @@ def _count(machines: Sequence[Machine], type: str) -> int:
 
 
 def _conditions(
-    wanted: Wanted, machines: Sequence[Machine], members: Sequence[Member], initialized: bool, decision: Decision
+    wanted: DesiredControlPlane,
+    machines: Sequence[Machine],
+    members: Sequence[ControlPlaneMachine],
+    initialized: bool,
+    decision: Decision,
 ) -> list[Condition]:
-    why = decision.why if isinstance(decision, Create | Delete | Wait) else ""
+    why = decision.why if isinstance(decision, CreateMachine | DeleteMachine | WaitForMachine) else ""
     outdated = sum(not member.up_to_date for member in members)
     return [
         _available(members, initialized),
@@ -73,7 +83,7 @@ def _conditions(
     ]
 
 
-def _available(members: Sequence[Member], initialized: bool) -> Condition:
+def _available(members: Sequence[ControlPlaneMachine], initialized: bool) -> Condition:
     if not initialized:
         return condition("Available", False, "NotInitialized", "no server has become a Node of the control plane yet")
     if any(member.settled for member in members):

@@ -17,10 +17,10 @@ from remuda.kube.client import Client
 from remuda.kube.conditions import condition
 from remuda.kube.objects import Key
 from remuda.lab.simulator import nodes
-from remuda.lab.simulator.cloud import Cloud, CloudError, Host, HostRequest, provider_id
+from remuda.lab.simulator.cloud import Cloud, CloudError, CloudHost, HostRequest, provider_id
 from remuda.lab.simulator.kinds import Family
 from remuda.lab.simulator.providers import common
-from remuda.lab.simulator.providers.common import FINALIZER, READY, Side, cluster_facts, machine_facts
+from remuda.lab.simulator.providers.common import FINALIZER, READY, ProviderKind, cluster_facts, machine_facts
 from remuda.lab.simulator.types import MachineScript, OldSimulatedMachine, SimulatedMachine, SimulatedMachineSpec
 from remuda.lab.simulator.workload_registry import Workloads
 from remuda.runtime.draft import save
@@ -44,7 +44,7 @@ class MachineProvider:
     def __init__(
         self, manager: Manager, family: Family, cloud: Cloud, workloads: Workloads, registered: Registered
     ) -> None:
-        self._side = Side(manager, family, family.machine)
+        self._side = ProviderKind(manager, family, family.machine)
         self._client = manager.client
         self._cloud = cloud
         self._workloads = workloads
@@ -102,7 +102,9 @@ class MachineProvider:
             draft.spec["failureDomain"] = machine.spec.failure_domain
         return ProviderObject(await save(self._client, draft, PROTECT), obj.target, obj.contract)
 
-    async def _create(self, obj: ProviderObject, machine: Machine, cluster: Cluster, script: MachineScript) -> Host:
+    async def _create(
+        self, obj: ProviderObject, machine: Machine, cluster: Cluster, script: MachineScript
+    ) -> CloudHost:
         request = HostRequest(
             name=obj.key.name,
             tag=str(cluster.key),
@@ -119,7 +121,7 @@ class MachineProvider:
                 await self._publish(obj, None, "CreationFailed", str(error))
             raise Retryable(str(error)) from None
 
-    async def _publish(self, obj: ProviderObject, host: Host | None, reason: str = "", message: str = "") -> None:
+    async def _publish(self, obj: ProviderObject, host: CloudHost | None, reason: str = "", message: str = "") -> None:
         """Without a reason: the server runs."""
         draft = obj.draft()
         if host is not None and not reason:
@@ -136,7 +138,7 @@ class MachineProvider:
     # the Node
 
     async def _become_node(
-        self, obj: ProviderObject, machine: Machine, cluster: Cluster, host: Host, script: MachineScript
+        self, obj: ProviderObject, machine: Machine, cluster: Cluster, host: CloudHost, script: MachineScript
     ) -> Outcome:
         """Before the server is reported where that takes no time: then everything is there at the first look."""
         starting = host.ready_at + script.node_seconds - clock.time()

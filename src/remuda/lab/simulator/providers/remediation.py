@@ -10,7 +10,7 @@ from remuda.kube.objects import Key
 from remuda.lab.simulator import nodes
 from remuda.lab.simulator.kinds import Family
 from remuda.lab.simulator.providers import common
-from remuda.lab.simulator.providers.common import Side
+from remuda.lab.simulator.providers.common import ProviderKind
 from remuda.lab.simulator.types import SimulatedRemediation
 from remuda.lab.simulator.workload_registry import Workloads
 from remuda.runtime.draft import save
@@ -24,10 +24,10 @@ PUBLISH = step("simulatedremediation.publish", "says that the server was restart
 
 class RemediationProvider:
     def __init__(self, manager: Manager, family: Family, workloads: Workloads) -> None:
-        self._side = Side(manager, family, family.remediation)
+        self._side = ProviderKind(manager, family, family.remediation)
         self._client = manager.client
         self._workloads = workloads
-        self._attempts = common.Attempts()
+        self._attempts = common.ScriptProgress()
         manager.controller(self._side.name, family.remediation, self.reconcile)
 
     async def reconcile(self, key: Key) -> Outcome:

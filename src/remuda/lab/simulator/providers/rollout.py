@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 
-class Member(NamedTuple):
+class ControlPlaneMachine(NamedTuple):
     """One Machine of the control plane, as far as that decides something."""
 
     name: str
@@ -23,65 +23,65 @@ class Member(NamedTuple):
     failure_domain: str = ""
 
 
-class Create(NamedTuple):
+class CreateMachine(NamedTuple):
     failure_domain: str
     why: str
 
 
-class Delete(NamedTuple):
+class DeleteMachine(NamedTuple):
     name: str
     why: str
 
 
-class Wait(NamedTuple):
+class WaitForMachine(NamedTuple):
     why: str
 
 
-class Nothing(NamedTuple):
+class NoAction(NamedTuple):
     pass
 
 
-Decision = Create | Delete | Wait | Nothing
+Decision = CreateMachine | DeleteMachine | WaitForMachine | NoAction
 
 
-def decide(members: Sequence[Member], replicas: int, failure_domains: Sequence[str] = ()) -> Decision:
+def decide(members: Sequence[ControlPlaneMachine], replicas: int, failure_domains: Sequence[str] = ()) -> Decision:
     going = [member.name for member in members if member.deleting]
     if going:
-        return Wait(f"Machine {going[0]} is being deleted")
+        return WaitForMachine(f"Machine {going[0]} is being deleted")
     if sick := [member for member in members if member.unhealthy]:
         return _remediate(sick[0], members)
     if coming := [member.name for member in members if not member.settled]:
-        return Wait(f"Machine {coming[0]} is not a member yet")
+        return WaitForMachine(f"Machine {coming[0]} is not a member yet")
     outdated = [member for member in members if not member.up_to_date]
     if outdated and len(members) > max(replicas, 1):
-        return Delete(_oldest(outdated).name, "it is outdated and its replacement is there")
+        return DeleteMachine(_oldest(outdated).name, "it is outdated and its replacement is there")
     if outdated or len(members) < replicas:
         why = "outdated Machines are to be replaced" if outdated else f"{len(members)} of {replicas} Machines are there"
-        return Create(_emptiest(members, failure_domains), why)
+        return CreateMachine(_emptiest(members, failure_domains), why)
     if len(members) > replicas:
-        return Delete(_of_fullest_domain(members).name, f"{replicas} Machines are wanted")
-    return Nothing()
+        return DeleteMachine(_of_fullest_domain(members).name, f"{replicas} Machines are wanted")
+    return NoAction()
 
 
-def _remediate(sick: Member, members: Sequence[Member]) -> Decision:
+def _remediate(sick: ControlPlaneMachine, members: Sequence[ControlPlaneMachine]) -> Decision:
     others = [member for member in members if member is not sick]
     if not others:
-        return Wait(f"Machine {sick.name} is unhealthy, and nothing would be left without it")
+        return WaitForMachine(f"Machine {sick.name} is unhealthy, and nothing would be left without it")
     if unsettled := [member.name for member in others if not member.settled]:
-        return Wait(f"Machine {sick.name} is unhealthy, and {unsettled[0]} is not a member yet")
-    return Delete(sick.name, "it is unhealthy")
+        return WaitForMachine(f"Machine {sick.name} is unhealthy, and {unsettled[0]} is not a member yet")
+    return DeleteMachine(sick.name, "it is unhealthy")
 
 
-def _oldest(members: Sequence[Member]) -> Member:
+def _oldest(members: Sequence[ControlPlaneMachine]) -> ControlPlaneMachine:
     return min(members, key=lambda member: (member.created, member.name))
 
 
-def _emptiest(members: Sequence[Member], failure_domains: Sequence[str]) -> str:
+def _emptiest(members: Sequence[ControlPlaneMachine], failure_domains: Sequence[str]) -> str:
     """Return the failure domain with the fewest up-to-date Machines; of equals the first by name."""
     counts = Counter(member.failure_domain for member in members if member.up_to_date)
     return min(sorted(failure_domains), key=lambda domain: counts[domain], default="")
 
 
-def _of_fullest_domain(members: Sequence[Member]) -> Member:
+def _of_fullest_domain(members: Sequence[ControlPlaneMachine]) -> ControlPlaneMachine:
     counts = Counter(member.failure_domain for member in members)
     return min(members, key=lambda member: (-counts[member.failure_domain], member.created, member.name))

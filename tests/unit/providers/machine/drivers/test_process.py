@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from remuda.lab.driver_conformance.worker import Request, Worker
+from remuda.lab.driver_conformance.worker import Worker, WorkerRequest
 from remuda.providers.bootstrap.assets import agent_zipapp
 from remuda.providers.shared.drivers import proc, process
 from remuda.providers.shared.drivers.process.host import NETWORK, Details, Hosts, NameTaken
@@ -129,7 +129,7 @@ async def test_killed_job_leaves_script_running_for_next_job(subject: Processes)
     os.mkfifo(gate)
     script = f"#!/bin/sh\necho begun >>{subject.directory}/begun\ncat {gate}\nsleep 1000 {IN_BACKGROUND}\n"
     order, worker = subject.order(), await Worker.start()
-    request = Request(
+    request = WorkerRequest(
         driver="remuda.providers.shared.drivers.process:Process",
         action="create",
         order=order,
