@@ -21,6 +21,7 @@ _OPENERS = frozenset(
     )
 )
 _MOST_SHARE = 0.03
+_MOST_MODULES_PER_CLASS_NAME = 2
 _SUFFIXES = ("s", "es", "er", "ers", "ed", "ing", "ings", "ion", "ions")
 
 
@@ -55,6 +56,19 @@ def _differ_by_suffix(one: str, other: str) -> bool:
     return any(longer == stem + suffix for stem in (shorter, shorter.removesuffix("e")) for suffix in _SUFFIXES)
 
 
+def shared_class_names(source: Path) -> Iterator[tuple[str, list[Path]]]:
+    """Yield each public class name that more modules define than may, with those modules."""
+    modules: dict[str, list[Path]] = {}
+    for path in sorted(source.rglob("*.py")):
+        defined = {node.name for node in ast.parse(path.read_text("utf-8")).body if isinstance(node, ast.ClassDef)}
+        for name in defined:
+            if not name.startswith("_"):
+                modules.setdefault(name, []).append(path)
+    for name, paths in sorted(modules.items()):
+        if len(paths) > _MOST_MODULES_PER_CLASS_NAME:
+            yield name, paths
+
+
 def main() -> int:
     parser = argparse.ArgumentParser("python -m tests.lab.style_lint", description="Check names and docstrings.")
     parser.add_argument("--list", action="store_true", help="list every docstring that opens badly")
@@ -68,8 +82,14 @@ def main() -> int:
     pairs = list(twins(_SOURCE))
     for folder, one, other in pairs:
         print(f"{folder}: the modules {one} and {other} differ only by a suffix", file=sys.stderr)
+    shared = list(shared_class_names(_SOURCE))
+    for name, paths in shared:
+        modules = ", ".join(map(str, paths))
+        print(
+            f"class {name} is defined in {len(paths)} modules; add the noun of each domain: {modules}", file=sys.stderr
+        )
     print(f"{len(bad)} of {len(found)} docstrings open badly: {share:.1%}, at most {_MOST_SHARE:.0%} may")
-    return 1 if pairs or share > _MOST_SHARE else 0
+    return 1 if pairs or shared or share > _MOST_SHARE else 0
 
 
 if __name__ == "__main__":

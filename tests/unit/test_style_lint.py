@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.style_lint import docstrings, opens_badly, twins
+from tests.lab.style_lint import docstrings, opens_badly, shared_class_names, twins
 
 
 @pytest.mark.parametrize("line", ["What a pool is made of.", "Whoever asks.", "Of a Machine.", "It waits.", "How: …"])
@@ -41,3 +41,11 @@ def test_modules_differing_only_by_suffix_are_flagged(tmp_path: Path, modules: t
     for name in modules:
         (tmp_path / f"{name}.py").touch()
     assert len(list(twins(tmp_path))) == expected
+
+
+def test_public_class_name_in_three_modules_is_flagged(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    for number, name in enumerate(("one.py", "two.py", "inner/three.py")):
+        kept = "class Plan: ..." if number else ""
+        (tmp_path / name).write_text(f"class Entry: ...\nclass _Local: ...\n{kept}\n")
+    assert [(name, len(paths)) for name, paths in shared_class_names(tmp_path)] == [("Entry", 3)]
