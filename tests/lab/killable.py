@@ -49,7 +49,7 @@ class KillableCluster(DeclaredCluster, ABC):
         os.kill(pid, signal.SIGKILL)
         return pid
 
-    def keeper(self) -> str:
+    def leader(self) -> str:
         """Return the Machine of the server that holds the data; nano, unlike etcd, does not survive its loss."""
         for name, machine in self.machines().items():
             known = self.file(name, _MEMBERS_FILE)

@@ -179,7 +179,7 @@ def test_pool_scaling_adds_and_removes_nodes_and_etcd_members(cluster: ClusterOn
 def test_dead_hosts_are_replaced(cluster: ClusterOnHosts) -> None:
     before = cluster.identities()
     published = cluster.workload().url
-    others = set(cluster.machines(SERVERS)) - {cluster.keeper()}
+    others = set(cluster.machines(SERVERS)) - {cluster.leader()}
     server = max(others, key=lambda name: f"https://{cluster.address(name)}:6443" == published)  # the way in, if it may
     worker = min(cluster.machines(WORKERS))
     for each in (SERVERS, WORKERS):

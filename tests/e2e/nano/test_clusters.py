@@ -245,11 +245,11 @@ async def test_leader_transfers_data_before_leaving_cluster(nano_hosts: NanoHost
     one.start("server")
     assert await one.ended() == 1
     assert (one.data / "server/db/etcd/tombstone").exists()
-    keeper = two if "this server now holds the data" in two.log else three
-    keeper.kill()
-    await keeper.close()
-    keeper.start("server")
-    await keeper.up()
+    leader = two if "this server now holds the data" in two.log else three
+    leader.kill()
+    await leader.close()
+    leader.start("server")
+    await leader.up()
     await until_written(two, "after-a-restart")
     # The agent has never been told of them but by the cluster itself.
     await until_patched(two, "agent", {"status": {"conditions": []}}, subresource="status")
@@ -263,9 +263,9 @@ async def test_leader_transfers_data_before_leaving_cluster(nano_hosts: NanoHost
 def _forget_the_end(host: Host, before: bytes) -> None:
     layout = NanoLayout(host.data)
     successor = msgspec.json.decode(layout.cluster.read_bytes(), type=MemberList)
-    heir = successor.find(successor.keeper)
-    assert heir is not None
-    intent = HandoverIntent(heir=heir, successor=successor, source=host.url)
+    new_leader = successor.find(successor.leader)
+    assert new_leader is not None
+    intent = HandoverIntent(new_leader=new_leader, successor=successor, source=host.url)
     layout.hand_over.write_bytes(msgspec.json.encode(intent))
     layout.cluster.write_bytes(before)
     layout.tombstone.unlink()

@@ -35,9 +35,9 @@ class Deaths:
         self._report = report
 
     def hosts(self) -> list[Host]:
-        cluster, keeper = self._cluster, self._cluster.keeper()
+        cluster, leader = self._cluster, self._cluster.leader()
         return [
-            Host(name, pool == SERVERS, name == keeper, tuple(sorted(cluster.programs(name))))
+            Host(name, pool == SERVERS, name == leader, tuple(sorted(cluster.programs(name))))
             for pool in (SERVERS, WORKERS)
             for name in sorted(cluster.machines(pool))
         ]

@@ -1,4 +1,4 @@
-"""The seat of a server that does not keep the data: it reports to the keeper and remembers what it is answered.
+"""The seat of a server that does not keep the data: it reports to the leader and remembers what it is answered.
 
 Without an answer for the length of an election there is no leader as far as this server knows, and its health says so.
 It then also asks the others, in case the data has moved while it was away. One that is told it was removed leaves a
@@ -47,9 +47,9 @@ class Follower:
         return self._members
 
     @property
-    def keeper_url(self) -> str:
-        keeper = self._members.find(self._members.keeper)
-        return keeper.url if keeper is not None else ""
+    def leader_url(self) -> str:
+        leader = self._members.find(self._members.leader)
+        return leader.url if leader is not None else ""
 
     def standing(self) -> MembershipState:
         known = self._standing
@@ -65,11 +65,11 @@ class Follower:
             await asyncio.sleep(self.intervals.heartbeat)
 
     async def report(self) -> bool:
-        """Report to the keeper and return whether it answered. Raises FatalError when this server was removed."""
+        """Report to the leader and return whether it answered. Raises FatalError when this server was removed."""
         try:
             answer = await self._caller.ask(
                 "POST",
-                f"{self.keeper_url}{self._layout.flavour.prefix}/etcd/heartbeat",
+                f"{self.leader_url}{self._layout.flavour.prefix}/etcd/heartbeat",
                 body=msgspec.json.encode(self.own),
                 seconds=self.intervals.election,
             )
@@ -84,7 +84,7 @@ class Follower:
         else:
             self._silent = False
             return True
-        await self._look_for_keeper()
+        await self._look_for_leader()
         return False
 
     def _take(self, standing: MembershipState) -> None:
@@ -98,9 +98,9 @@ class Follower:
             membership_client.save(self._layout.cluster, members)
             self._members = members
 
-    async def _look_for_keeper(self) -> None:
+    async def _look_for_leader(self) -> None:
         for member in self._members.members:
-            if member.name in (self.own.member, self._members.keeper):
+            if member.name in (self.own.member, self._members.leader):
                 continue
             try:
                 answer = await self._caller.ask(
@@ -110,7 +110,7 @@ class Follower:
             except (NoAnswer, UnexpectedAnswer, msgspec.DecodeError, msgspec.ValidationError):
                 continue
             if known.term > self._members.term:
-                log.warning("%s is the leader now", known.keeper)
+                log.warning("%s is the leader now", known.leader)
                 self.remember(known)
                 return
 

@@ -33,9 +33,9 @@ _HOP_BY_HOP = frozenset(
 class Forwarder:
     """`same_host`: to the components of this host, which pass on themselves what is not for them."""
 
-    def __init__(self, identity: TlsIdentity, keeper_url: Callable[[], str], *, same_host: bool = False) -> None:
+    def __init__(self, identity: TlsIdentity, leader_url: Callable[[], str], *, same_host: bool = False) -> None:
         self._extra = [(SAME_HOST.decode(), "true")] if same_host else []
-        self._keeper_url = keeper_url
+        self._leader_url = leader_url
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(ssl=identity.proxy_context(), limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -48,7 +48,7 @@ class Forwarder:
         try:
             answer = await self._session.request(
                 request.method,
-                URL(self._keeper_url() + request.target, encoded=True),
+                URL(self._leader_url() + request.target, encoded=True),
                 data=body,
                 headers=[*_passed_on(request), *self._extra],
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
@@ -92,7 +92,7 @@ def _passed_back(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def _copying(answer: aiohttp.ClientResponse, *, may_end: bool) -> Callable[[Sink], Awaitable[None]]:
-    """`may_end`: a watch ends when the keeper does, and is asked for again; anything else must not look complete."""
+    """`may_end`: a watch ends when the leader does, and is asked for again; anything else must not look complete."""
 
     async def copy(sink: Sink) -> None:
         try:

@@ -1,9 +1,9 @@
 """Giving the data to another member, because the server that keeps it is asked to leave.
 
-There are never two keepers: from the moment the copy is made nothing is written; the heir asks once more before it
-takes the copy as the data (`confirm`), after which the old keeper does not change its mind; and an old keeper that is
-killed on the way finds its intent on disk and asks the heir how it ended before it serves again. An heir that is lost
-in between takes the cluster with it, as losing the keeper does.
+There are never two leaders: from the moment the copy is made nothing is written; the new leader asks once more before
+it takes the copy as the data (`confirm`), after which the old leader does not change its mind; and an old leader that
+is killed on the way finds its intent on disk and asks the new leader how it ended before it serves again. A new leader
+that is lost in between takes the cluster with it, as losing the leader does.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ _MOST_DATA = 1 << 31
 
 
 class HandoverIntent(msgspec.Struct, frozen=True, kw_only=True):
-    """Record of a hand-over, on disk from before the heir is asked until the outcome is known."""
+    """Record of a hand-over, on disk from before the new leader is asked until the outcome is known."""
 
-    heir: Member
-    successor: MemberList  # the list with the heir as its keeper, and without us
-    source: str  # where the heir gets the data
+    new_leader: Member = msgspec.field(name="heir")  # on disk under the name of earlier releases
+    successor: MemberList  # the list under the new leader, without this server
+    source: str  # where the new leader gets the data
 
 
 # ---- the one who leaves ------------------------------------------------------------------------------------------
 
 
 class HandoverSender:
-    def __init__(self, keeper: Leader, layout: NanoLayout, caller: Caller, client: Client) -> None:
+    def __init__(self, leader: Leader, layout: NanoLayout, caller: Caller, client: Client) -> None:
         self.left = asyncio.Event()
-        self._keeper = keeper
+        self._leader = leader
         self._layout = layout
         self._caller = caller
         self._client = client
@@ -63,14 +63,14 @@ class HandoverSender:
 
     async def hand_over(self, node: str) -> None:
         """`node`: whose Node says that it has left; empty when the Node is gone. Raises MemberRefused, StatusError."""
-        own = self._keeper.own.member
+        own = self._leader.own.member
         intent = self._decide(own)
         if node:
             # Write this before writes are refused, so that the copy contains it.
             await mark_removed(self._client, node, own, self._layout.flavour)
-        self._keeper.handing_over = LEADER_CHANGED
+        self._leader.handing_over = LEADER_CHANGED
         self._intent, self._confirmed = intent, False
-        log.warning("etcd: %s is leaving; handing its data over to %s", own, intent.heir.name)
+        log.warning("etcd: %s is leaving; handing its data over to %s", own, intent.new_leader.name)
         try:
             await asyncio.to_thread(self._prepare, intent)
             taken = await self._ask(intent)
@@ -84,33 +84,33 @@ class HandoverSender:
         await self._take_back(node)
 
     def _decide(self, own: str) -> HandoverIntent:
-        members, alive = self._keeper.members, self._keeper.alive()
+        members, alive = self._leader.members, self._leader.alive()
         rest = members.remove(own, alive)
-        heir = next(voter for voter in rest.voters if voter.name in alive)
-        successor = msgspec.structs.replace(rest, term=members.term + 1, keeper=heir.name)
-        return HandoverIntent(heir=heir, successor=successor, source=self._keeper.own.url)
+        new_leader = next(voter for voter in rest.voters if voter.name in alive)
+        successor = msgspec.structs.replace(rest, term=members.term + 1, leader=new_leader.name)
+        return HandoverIntent(new_leader=new_leader, successor=successor, source=self._leader.own.url)
 
     def _prepare(self, intent: HandoverIntent) -> None:
         backup(self._layout.engine, self._copy, patterns=(), force=True)
         write_file(self._layout.hand_over, msgspec.json.encode(intent))
 
     async def _ask(self, intent: HandoverIntent) -> bool:
-        """Ask the heir to take over and return whether it confirms that it has the data."""
+        """Ask the new leader to take over and return whether it confirms that it has the data."""
         try:
             await self._caller.ask(
                 "POST",
-                f"{intent.heir.url}{self._layout.flavour.prefix}/etcd/take-over",
+                f"{intent.new_leader.url}{self._layout.flavour.prefix}/etcd/take-over",
                 body=msgspec.json.encode(intent),
                 seconds=_TAKE_SECONDS,
             )
         except (NoAnswer, UnexpectedAnswer) as error:
-            log.warning("%s has not confirmed that it received the data: %s", intent.heir.name, error)
+            log.warning("%s has not confirmed that it received the data: %s", intent.new_leader.name, error)
             return False
         return True
 
     async def _has_taken(self, intent: HandoverIntent) -> bool:
         """Known for certain. Nobody takes the data without our confirmation, so without one nobody has it, and nobody
-        will. With one only the heir can say; it must deny it several times, because it may be about to."""
+        will. With one only the new leader can say; it must deny it several times, because it may be about to."""
         self._intent = None  # it cannot be confirmed any more
         denied = 0
         while self._confirmed and denied < _DENIALS:
@@ -125,7 +125,7 @@ class HandoverSender:
         self._intent = None
         self._layout.hand_over.unlink(missing_ok=True)
         self._copy.unlink(missing_ok=True)
-        self._keeper.handing_over = ""
+        self._leader.handing_over = ""
         if node:
             said = {self._layout.flavour.etcd("removed-node-name"): None}
             await self._client.patch(NODES, "", node, {"metadata": {"annotations": said}})
@@ -136,7 +136,7 @@ class HandoverSender:
         await self.left.wait()
         raise FatalError(REMOVED.format(self._layout.db))
 
-    # -- what the heir asks --------------------------------------------------------------------------------------
+    # -- requests of the new leader --------------------------------------------------------------------------
 
     async def data(self, request: Request, who: Requester) -> Result:
         if self._intent is None:
@@ -158,9 +158,11 @@ class HandoverSender:
 
 
 async def has_taken(caller: Caller, layout: NanoLayout, intent: HandoverIntent) -> bool | None:
-    """Return whether the heir keeps the data; None when it does not answer."""
+    """Return whether the new leader keeps the data; None when it does not answer."""
     try:
-        answer = await caller.ask("GET", f"{intent.heir.url}{layout.flavour.prefix}/cluster", seconds=_ASK_SECONDS)
+        answer = await caller.ask(
+            "GET", f"{intent.new_leader.url}{layout.flavour.prefix}/cluster", seconds=_ASK_SECONDS
+        )
         return msgspec.json.decode(answer, type=MemberList).term >= intent.successor.term
     except (NoAnswer, UnexpectedAnswer, msgspec.DecodeError, msgspec.ValidationError):
         return None
@@ -182,7 +184,7 @@ async def settle(layout: NanoLayout, caller: Caller) -> None:
     intent = msgspec.json.decode(content, type=HandoverIntent)
     while (taken := await has_taken(caller, layout, intent)) is None:
         log.warning(
-            "the data was being handed over to %s, which has not confirmed that it received it", intent.heir.name
+            "the data was being handed over to %s, which has not confirmed that it received it", intent.new_leader.name
         )
         await asyncio.sleep(_AGAIN_SECONDS)
     if taken:
@@ -191,7 +193,7 @@ async def settle(layout: NanoLayout, caller: Caller) -> None:
     layout.hand_over.unlink()
 
 
-# ---- the heir ----------------------------------------------------------------------------------------------------
+# ---- the new leader ----------------------------------------------------------------------------------------------
 
 
 class HandoverReceiver:
@@ -204,7 +206,7 @@ class HandoverReceiver:
 
     async def take_over(self, request: Request) -> Response:
         intent = msgspec.json.decode(await request.body(1 << 20), type=HandoverIntent)
-        if intent.successor.keeper != self._follower.own.member or self._busy or self.inherited.is_set():
+        if intent.successor.leader != self._follower.own.member or self._busy or self.inherited.is_set():
             return text(409, "this server cannot take the data\n")
         self._busy = True
         try:

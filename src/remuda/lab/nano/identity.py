@@ -1,7 +1,7 @@
 """TLS identity of a server, the certificates it trusts, and the node that a client certificate belongs to.
 
 A server that does not keep the data terminates its clients' TLS and forwards their requests, with the client's
-certificate in a header. The keeper trusts that header only from a peer with the certificate of the front proxy, which
+certificate in a header. The leader trusts that header only from a peer with the certificate of the front proxy, which
 only servers have: so a client is the same user, with the same groups, whichever server it asks. TLS has verified that
 a client certificate is from the cluster's own authority.
 """

@@ -1,6 +1,6 @@
 """The seat of the server that keeps the data: it hears the others, and says how things stand.
 
-A member is alive while it reports. After a start nobody but the keeper itself is, so a keeper that comes back alone has
+A member is alive while it reports. After a start nobody but the leader itself is, so a leader that comes back alone has
 no majority and writes nothing until the others have found it, as a member of etcd would. The list changes in one place,
 and is on disk before it is in force.
 """

@@ -39,8 +39,8 @@ _Answer = Callable[[Request, Requester], Awaitable[Result]]
 class LeaderApi:
     """`client` is the engine's own; `shared_config` what all nodes may know of a server's configuration."""
 
-    def __init__(self, keeper: Leader, identity: TlsIdentity, client: Client, shared_config: Mapping[str, Any]) -> None:
-        self._keeper = keeper
+    def __init__(self, leader: Leader, identity: TlsIdentity, client: Client, shared_config: Mapping[str, Any]) -> None:
+        self._leader = leader
         self._identity = identity
         self._client = client
         self._shared_config = shared_config
@@ -97,7 +97,7 @@ class LeaderApi:
     # -- for nodes -----------------------------------------------------------------------------------------------
 
     async def _ready(self, request: Request, who: Requester) -> Response:
-        standing = self._keeper.standing()
+        standing = self._leader.standing()
         if not standing.leader:
             return text(500, "etcd: no leader\n")
         if not standing.apiservers:
@@ -108,7 +108,7 @@ class LeaderApi:
         return json_answer(self._shared_config)
 
     async def _apiservers(self, request: Request, who: Requester) -> Response:
-        return json_answer([url.removeprefix("https://") for url in self._keeper.standing().apiservers])
+        return json_answer([url.removeprefix("https://") for url in self._leader.standing().apiservers])
 
     async def _client_ca(self, request: Request, who: Requester) -> Response:
         return Response(200, self._identity.authorities.pem("client-ca"), _PEM)
@@ -165,9 +165,9 @@ class LeaderApi:
     async def _join(self, request: Request, who: Requester) -> Response:
         report = msgspec.json.decode(await request.body(_MOST_REQUEST), type=Heartbeat)
         if not report.member:  # not of etcd: it only wants to know whom to follow
-            return json_answer(self._keeper.members)
+            return json_answer(self._leader.members)
         try:
-            return json_answer(self._keeper.join(report.as_member()))
+            return json_answer(self._leader.join(report.as_member()))
         except MemberRefused as refused:
             log.warning("denied %s to join: %s", report.member, refused)
             return text(503, f"{refused}\n")
@@ -175,7 +175,7 @@ class LeaderApi:
     async def _heartbeat(self, request: Request, who: Requester) -> Response:
         report = msgspec.json.decode(await request.body(_MOST_REQUEST), type=Heartbeat)
         try:
-            return json_answer(self._keeper.hear(report))
+            return json_answer(self._leader.hear(report))
         except MemberRemoved as removed:
             return text(410, f"{removed}\n")
 

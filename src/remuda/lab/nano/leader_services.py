@@ -26,24 +26,24 @@ class LeaderServices:
     def __init__(
         self,
         server: NanoServer,
-        keeper: Leader,
+        leader: Leader,
         identity: TlsIdentity,
         passwords: SupervisorCredentials,
         caller: Caller,
     ) -> None:
         self._server = server
-        self._keeper = keeper
+        self._leader = leader
         self._identity = identity
         self._passwords = passwords
         self._caller = caller
         self._work: list[Coroutine[Any, Any, None]] = []
 
     async def start(self, closing: AsyncExitStack) -> None:
-        server, keeper = self._server, self._keeper
+        server, leader = self._server, self._leader
         flavour = server.configuration.flavour
         await settle(server.layout, self._caller)
-        supervisor = Supervisor(flavour, keeper, self._identity.server_ca_pem, self._passwords, None)
-        gate = RequestRouter(self._identity, keeper, supervisor, server.version)
+        supervisor = Supervisor(flavour, leader, self._identity.server_ca_pem, self._passwords, None)
+        gate = RequestRouter(self._identity, leader, supervisor, server.version)
         serve_api: list[Handler] = []
 
         def before(api: Handler) -> Handler:
@@ -52,20 +52,20 @@ class LeaderServices:
 
         running = await engine.start(self._identity, server.address, server.peer_port, before)
         closing.push_async_callback(running.stop)
-        if keeper.own.api and server.port != server.peer_port:
+        if leader.own.api and server.port != server.peer_port:
             await server.listen(server.port, serve_api[0], self._identity)
         client = running.client(field_manager="nano")
         await engine.create_standard_objects(client)
-        running.store.refusing = keeper.refusing
-        leaving = HandoverSender(keeper, server.layout, self._caller, client)
-        api = LeaderApi(keeper, self._identity, client, {"common": server.common()})
+        running.store.refusing = leader.refusing
+        leaving = HandoverSender(leader, server.layout, self._caller, client)
+        api = LeaderApi(leader, self._identity, client, {"common": server.common()})
         api.add("GET", "etcd/data", leaving.data)
         api.add("POST", "etcd/confirm", leaving.confirm)
         supervisor.leader = api
         nodes = Nodes(
-            client, keeper, grace_seconds(server.configuration), leaving.hand_over, flavour, etcd=server.facts.etcd
+            client, leader, grace_seconds(server.configuration), leaving.hand_over, flavour, etcd=server.facts.etcd
         )
-        self._work = [keeper.run(), nodes.run(), leaving.run()]
+        self._work = [leader.run(), nodes.run(), leaving.run()]
         gate.open = True
 
     def work(self) -> list[Coroutine[Any, Any, None]]:

@@ -1,7 +1,7 @@
 """The member list, as etcd keeps it. Pure: who is alive is told by the caller.
 
 A new member is a learner and has no vote; there is one at a time. A change needs a majority of the voters alive, and
-must leave one. Refusals are in etcd's words. The data is with one member, the keeper; `term` grows when that changes,
+must leave one. Refusals are in etcd's words. The data is with one member, the leader; `term` grows when that changes,
 so that a server which missed it knows whose list is newer.
 """
 
@@ -50,7 +50,8 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
 
 class MemberList(msgspec.Struct, frozen=True, kw_only=True):
     term: int = 1
-    keeper: str = ""  # the member that has the data
+    # The member that has the data. Its name on disk and on the wire is that of earlier releases.
+    leader: str = msgspec.field(name="keeper", default="")
     members: tuple[Member, ...] = ()
 
     def find(self, name: str) -> Member | None:

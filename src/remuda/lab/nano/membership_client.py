@@ -1,6 +1,6 @@
 """Messages between servers about etcd, and the source of a server's own view of the cluster.
 
-Every server reports to the keeper once per heartbeat interval; the answer is the state of the cluster. Intervals are
+Every server reports to the leader once per heartbeat interval; the answer is the state of the cluster. Intervals are
 etcd's own flags: `etcd-arg: [heartbeat-interval=…, election-timeout=…]`, in milliseconds.
 """
 
@@ -40,11 +40,11 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MembershipState(msgspec.Struct, frozen=True, kw_only=True):
-    """State of the cluster, as the keeper knows it."""
+    """State of the cluster, as the leader knows it."""
 
     members: MemberList
     alive: tuple[str, ...] = ()  # members
-    leader: bool = False  # a majority of the voters is alive, and the keeper with it
+    leader: bool = False  # a majority of the voters is alive, and the leader with it
     apiservers: tuple[str, ...] = ()  # URLs of the servers that answer for the API
 
 

@@ -49,7 +49,7 @@ class Nodes:
     def __init__(
         self,
         client: Client,
-        keeper: Leader,
+        leader: Leader,
         grace_seconds: float,
         hand_over: HandOver,
         flavour: Flavour,
@@ -57,7 +57,7 @@ class Nodes:
         etcd: bool = True,
     ) -> None:
         self._client = client
-        self._keeper = keeper
+        self._leader = leader
         self._grace = grace_seconds
         self._hand_over = hand_over
         self._flavour = flavour
@@ -65,7 +65,7 @@ class Nodes:
         self._seen: dict[str, Obj] = {}
         self._wake = asyncio.Event()
         self._leave: set[str] = set()  # members whose Nodes are gone
-        keeper.on_change(self._wake.set)
+        leader.on_change(self._wake.set)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -113,7 +113,7 @@ class Nodes:
     async def _all_of_etcd(self) -> bool:
         """Reconcile all etcd members with their Nodes; return whether something has failed and must be retried."""
         waiting = await self._finish_removals()
-        for member in self._keeper.members.members:
+        for member in self._leader.members.members:
             try:
                 node = self._seen.get(member.node)
                 if node is not None and asked_to_leave(node, member.name, self._flavour):
@@ -137,7 +137,7 @@ class Nodes:
         waiting = False
         for node in list(self._seen.values()):
             name = said(node, MEMBER_NAME, self._flavour)
-            if name and asked_to_leave(node, name, self._flavour) and self._keeper.members.find(name) is None:
+            if name and asked_to_leave(node, name, self._flavour) and self._leader.members.find(name) is None:
                 try:
                     await mark_removed(self._client, node["metadata"]["name"], name, self._flavour)
                 except StatusError as error:
@@ -146,10 +146,10 @@ class Nodes:
         return waiting
 
     async def _remove(self, member: Member, node: Obj | None) -> None:
-        if member.name == self._keeper.members.keeper:
+        if member.name == self._leader.members.leader:
             await self._hand_over(member.node if node is not None else "")
             return
-        self._keeper.remove(member.name)
+        self._leader.remove(member.name)
         self._leave.discard(member.name)
         if node is not None:
             await mark_removed(self._client, member.node, member.name, self._flavour)
@@ -162,7 +162,7 @@ class Nodes:
         while True:
             await asyncio.sleep(min(_LOOK_SECONDS, self._grace / 4))
             now = asyncio.get_running_loop().time()
-            if self._keeper.refusing():
+            if self._leader.refusing():
                 seen.excuse(now)
                 continue
             try:

@@ -1,7 +1,7 @@
 """`nano server`: puts a server together, and runs it until it is told to stop or was removed from the cluster.
 
 The first server begins a cluster and keeps its data. Every other one joins by the server it was told, reports to the
-keeper, and passes on to it what it is asked. Which of the two a server is, it knows from its disk at every later start.
+leader, and passes on to it what it is asked. Which of the two a server is, it knows from its disk at every later start.
 """
 
 from __future__ import annotations
@@ -111,15 +111,15 @@ class NanoServer:
         caller: Caller,
     ) -> ClusterMember:
         """Serves the cluster's API: with the data, or by the server that has it."""
-        if members.keeper == own.member and own.member:
+        if members.leader == own.member and own.member:
             # Only one server of a cluster loads the engine.
             from remuda.lab.nano.leader_services import LeaderServices
 
-            keeper = Leader(self.layout, members, own, self.intervals)
-            keeping = LeaderServices(self, keeper, identity, passwords, caller)
-            await keeping.start(self._closing)
-            self._work += keeping.work()
-            return keeper
+            leader = Leader(self.layout, members, own, self.intervals)
+            services = LeaderServices(self, leader, identity, passwords, caller)
+            await services.start(self._closing)
+            self._work += services.work()
+            return leader
         return await self._follow(members, own, identity, passwords, caller)
 
     async def _enter(self, own: Heartbeat, passwords: SupervisorCredentials) -> MemberList:
@@ -129,7 +129,7 @@ class NanoServer:
             if not own.member:  # RKE2 begins a cluster then, on a database of the server's own
                 raise FatalError("invalid flag use; --server is required with --disable-etcd")
             authorities.prepare(self.layout)
-            members = MemberList(keeper=own.member, members=(own.as_member(),))
+            members = MemberList(leader=own.member, members=(own.as_member(),))
             membership_client.save(self.layout.cluster, members)
             return members
         if not server.startswith("https://"):
@@ -157,7 +157,7 @@ class NanoServer:
         caller: Caller,
     ) -> Follower:
         follower = Follower(self.layout, members, own, self.intervals, caller)
-        forwarder = Forwarder(identity, lambda: follower.keeper_url)
+        forwarder = Forwarder(identity, lambda: follower.leader_url)
         self._closing.push_async_callback(forwarder.close)
         supervisor = Supervisor(self.layout.flavour, follower, identity.server_ca_pem, passwords, forwarder.handle)
         if own.member:

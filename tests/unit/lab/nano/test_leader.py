@@ -1,4 +1,4 @@
-"""The keeper by itself: who is alive, who votes, and when nothing is written."""
+"""The leader by itself: who is alive, who votes, and when nothing is written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from remuda.lab.nano import leader as keeping
+from remuda.lab.nano import leader as leader_module
 from remuda.lab.nano import membership_client
 from remuda.lab.nano.layout import NanoLayout
 from remuda.lab.nano.leader import Leader, MemberRemoved
@@ -31,9 +31,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def keeper(tmp_path: Path) -> Leader:
+def leader(tmp_path: Path) -> Leader:
     own = report("a")
-    members = MemberList(keeper="a-1", members=(own.as_member(),))
+    members = MemberList(leader="a-1", members=(own.as_member(),))
     return Leader(NanoLayout(tmp_path), members, own, Intervals(1.0, 5.0))
 
 
@@ -41,13 +41,13 @@ def join(seats: Leader, clock: Clock, name: str) -> None:
     seats.join(report(name).as_member())
     seats.hear(report(name))
     seats.look_after_learners()
-    clock.now += keeping.CATCH_UP_SECONDS
+    clock.now += leader_module.CATCH_UP_SECONDS
     seats.hear(report(name))
     seats.look_after_learners()
 
 
 async def test_members_count_towards_quorum_while_reporting(tmp_path: Path, clock: Clock) -> None:
-    seats = keeper(tmp_path)
+    seats = leader(tmp_path)
     for name in ("b", "c"):
         join(seats, clock, name)
     assert seats.refusing() == ""
@@ -61,7 +61,7 @@ async def test_members_count_towards_quorum_while_reporting(tmp_path: Path, cloc
 
 
 async def test_member_list_is_persisted_and_restarted_leader_waits_for_quorum(tmp_path: Path, clock: Clock) -> None:
-    seats = keeper(tmp_path)
+    seats = leader(tmp_path)
     join(seats, clock, "b")
     kept = membership_client.load(tmp_path / "server/db/cluster.json")
     assert kept == seats.members
@@ -72,7 +72,7 @@ async def test_member_list_is_persisted_and_restarted_leader_waits_for_quorum(tm
 
 
 async def test_report_of_removed_member_raises_removed(tmp_path: Path, clock: Clock) -> None:
-    seats = keeper(tmp_path)
+    seats = leader(tmp_path)
     join(seats, clock, "b")
     seats.remove("b-1")
     with pytest.raises(MemberRemoved):
@@ -81,7 +81,7 @@ async def test_report_of_removed_member_raises_removed(tmp_path: Path, clock: Cl
 
 
 async def test_non_member_server_is_listed_only_as_apiserver(tmp_path: Path, clock: Clock) -> None:
-    seats = keeper(tmp_path)
+    seats = leader(tmp_path)
     seats.hear(report("p", member=False))
     standing = seats.standing()
     assert standing.alive == ("a-1",)
@@ -91,10 +91,10 @@ async def test_non_member_server_is_listed_only_as_apiserver(tmp_path: Path, clo
 
 
 async def test_learner_that_never_reports_is_removed(tmp_path: Path, clock: Clock) -> None:
-    seats = keeper(tmp_path)
+    seats = leader(tmp_path)
     seats.join(report("b").as_member())
     seats.look_after_learners()
-    clock.now += keeping.STALL_SECONDS - 1
+    clock.now += leader_module.STALL_SECONDS - 1
     seats.look_after_learners()
     assert len(seats.members.members) == 2
     clock.now += 2
@@ -103,7 +103,7 @@ async def test_learner_that_never_reports_is_removed(tmp_path: Path, clock: Cloc
 
 
 async def test_member_change_invokes_listener(tmp_path: Path, clock: Clock) -> None:
-    seats = keeper(tmp_path)
+    seats = leader(tmp_path)
     changed = asyncio.Event()
     seats.on_change(changed.set)
     seats.join(report("b").as_member())

@@ -15,7 +15,7 @@ def member(name: str) -> Member:
 
 def cluster(*names: str) -> MemberList:
     voters = tuple(member(name) for name in names)
-    return MemberList(keeper=voters[0].name, members=voters)
+    return MemberList(leader=voters[0].name, members=voters)
 
 
 def alive(*names: str) -> set[str]:
