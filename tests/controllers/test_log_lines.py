@@ -33,10 +33,10 @@ async def test_log_shows_machine_set_creation_steps_in_order(engine: Engine, lin
         await harness.set_with(counted(replicas=1, readyReplicas=1, availableReplicas=1))
     (machine,) = map(named, await harness.machines())
 
-    story = [line for line in lines.all if line.get("controller") == "machineset"]
-    assert {(line["namespace"], line["name"]) for line in story} == {(harness.namespace, "ms")}
-    assert all(line["reconcile"] for line in story)
-    acted = [(line["step"], line["message"].partition(" (")[2].rstrip(")")) for line in story if "step" in line]
+    scenario = [line for line in lines.all if line.get("controller") == "machineset"]
+    assert {(line["namespace"], line["name"]) for line in scenario} == {(harness.namespace, "ms")}
+    assert all(line["reconcile"] for line in scenario)
+    acted = [(line["step"], line["message"].partition(" (")[2].rstrip(")")) for line in scenario if "step" in line]
     provider, made = harness.provider, f"{harness.namespace}/{machine}"
     creations = [
         ("machineset.create-machine", f"create machines {made}"),
@@ -45,5 +45,5 @@ async def test_log_shows_machine_set_creation_steps_in_order(engine: Engine, lin
     ]
     assert [one for one in acted if one[0].startswith("machineset.create-")] == creations
     assert acted[-1] == ("machineset.publish", f"patch machinesets/status {harness.namespace}/ms")
-    ids = {line["reconcile"] for line in story if line.get("step", "").startswith("machineset.create-")}
+    ids = {line["reconcile"] for line in scenario if line.get("step", "").startswith("machineset.create-")}
     assert len(ids) == 1, "one reconcile created the Machine and its objects"

@@ -191,11 +191,11 @@ def a_server_leaves_before_it_goes(cluster: CapiCluster) -> None:
     since = machine["metadata"]["resourceVersion"]
     assert management.http("DELETE", f"{MACHINES}/{name}").code == 200
     management.until(MACHINES, name, lambda obj: not obj, seconds=PATIENCE_SECONDS)
-    story = list(changes(management, name, since))
-    waited = [one for one in story if reason(one, "Deleting") == "WaitingForPreTerminateHook"]
+    scenario = list(changes(management, name, since))
+    waited = [one for one in scenario if reason(one, "Deleting") == "WaitingForPreTerminateHook"]
     assert waited, "the core has not waited for the hook"
     assert HOOK in waited[0]["metadata"]["annotations"]
-    assert HOOK not in story[-1]["metadata"].get("annotations", {})
+    assert HOOK not in scenario[-1]["metadata"].get("annotations", {})
     cluster.has_nodes(5, PATIENCE_SECONDS)
     assert set(before) - set(cluster.machines("servers")) == {name}
 

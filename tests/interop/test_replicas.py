@@ -24,7 +24,7 @@ from remuda.kube.http import HttpClient
 from remuda.lab.simulator.kinds import NEW
 from remuda.runtime.caches import Caches
 from remuda.runtime.election import LEASE, Lease
-from tests.faults.controllers.story import Chapter, Story
+from tests.faults.controllers.scenario import Scenario, Stage
 from tests.faults.controllers.view import View
 from tests.lab import Upstream
 from tests.lab.limits import LIMIT_SECONDS
@@ -33,7 +33,7 @@ from tests.lab.programs import Program
 LEASE_SECONDS = 6.0
 LONG_LEASE_SECONDS = 600.0  # longer than any test waits
 MOST_ATTEMPTS = 14  # of a follower: while the lease of a dead leader lasts it makes 9, with a pause of 0.8 s after each
-MANY_CONFLICTS = 10  # so many in a whole story would be two that fight
+MANY_CONFLICTS = 10  # so many in a whole scenario would be two that fight
 LEASES = "remuda-system"
 POLICY = {
     "apiVersion": "audit.k8s.io/v1",
@@ -182,11 +182,11 @@ def _arguments(folder: Path, config: Path, name: str, lease_seconds: float) -> t
     return ("-m", "remuda.cli.main", "manager", "--kubeconfig", str(path), "--lease-seconds", str(lease_seconds))
 
 
-class Short(Story):
+class Short(Scenario):
     control_planes = 1
     workers = 3
 
-    def chapters(self) -> list[Chapter]:
+    def stages(self) -> list[Stage]:
         return [self.create, partial(self.scale, 5), self.delete]
 
     async def in_the_middle(self) -> None:
@@ -205,8 +205,8 @@ async def replicas(tmp_path: Path, management: Management, request: pytest.Fixtu
 
 
 @asynccontextmanager
-async def story(replicas: Replicas, name: str) -> AsyncIterator[None]:
-    """Something happens in the middle of a story, which then ends as if nothing had."""
+async def scenario(replicas: Replicas, name: str) -> AsyncIterator[None]:
+    """Something happens in the middle of a scenario, which then ends as if nothing had."""
     told = Short(replicas, NEW, name)
     task = asyncio.create_task(told.run())
     try:
@@ -218,7 +218,7 @@ async def story(replicas: Replicas, name: str) -> AsyncIterator[None]:
 
 
 async def test_follower_takes_over_when_lease_of_killed_leader_ends(replicas: Replicas, management: Management) -> None:
-    async with story(replicas, "killed"):
+    async with scenario(replicas, "killed"):
         leader = await replicas.leads()
         leader.kill()
         follower = await replicas.leads(leader)
@@ -232,7 +232,7 @@ async def test_follower_takes_over_when_lease_of_killed_leader_ends(replicas: Re
 
 @pytest.mark.parametrize("replicas", [LONG_LEASE_SECONDS], indirect=True)
 async def test_terminated_leader_hands_over_at_once(replicas: Replicas) -> None:
-    async with story(replicas, "told"):
+    async with scenario(replicas, "told"):
         leader = await replicas.leads()
         leader.signal(signal.SIGTERM)
         await replicas.leads(leader)  # long before the lease ends
@@ -240,7 +240,7 @@ async def test_terminated_leader_hands_over_at_once(replicas: Replicas) -> None:
 
 
 async def test_suspended_leader_writes_nothing_after_losing_lease(replicas: Replicas, management: Management) -> None:
-    async with story(replicas, "cut-off"):
+    async with scenario(replicas, "cut-off"):
         leader = await replicas.leads()
         replicas.dismiss(leader)
         stopped_at = datetime.now(UTC)

@@ -38,7 +38,7 @@ class ProcessMachines:
         self.hosts = hosts
         self._log = log
 
-    # -- the story -----------------------------------------------------------------------------------------------
+    # -- the scenario -----------------------------------------------------------------------------------------------
 
     def apply_example(self) -> None:
         """As its comments say, and as soon as its kinds are there."""

@@ -29,7 +29,7 @@ async def apply(world: World, obj: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["as written", "in any order"])
 def test_example_manifest_becomes_available_and_deletion_leaves_nothing(reverse: bool) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         before = set(world.present())
         objects = manifest()
         for obj in reversed(objects) if reverse else objects:
@@ -45,11 +45,11 @@ def test_example_manifest_becomes_available_and_deletion_leaves_nothing(reverse:
         assert {path for path in world.present() if "prairie" in path and "events" not in path} == set()
         assert before <= set(world.present())
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_simulator_page_code_examples_run() -> None:
-    stories = _PYTHON.findall((ROOT / "docs" / "simulator.md").read_text())
-    assert len(stories) == 2
-    for code in stories:
+    scenarios = _PYTHON.findall((ROOT / "docs" / "simulator.md").read_text())
+    assert len(scenarios) == 2
+    for code in scenarios:
         exec(code, {})

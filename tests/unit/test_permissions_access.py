@@ -1,4 +1,4 @@
-"""The rights of access in examples/rbac.yaml, beside what its code asks for in the story of users and a cluster."""
+"""The rights of access in examples/rbac.yaml, beside what its code asks for in the scenario of users and a cluster."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.unit.test_permissions_providers import engine
 
 
 class Limited(AccessHarness):
-    """The controllers have the rights of a manager; whoever tells the story has all of them."""
+    """The controllers have the rights of a manager; whoever tells the scenario has all of them."""
 
     server: ApiServer
 

@@ -1,4 +1,4 @@
-"""The rights of providers in examples/rbac.yaml, beside what their code asks for in a story with a real host."""
+"""The rights of providers in examples/rbac.yaml, beside what their code asks for in a scenario with a real host."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.ports import free_port
 from tests.unit.test_permissions import MANAGER, NAMESPACE, PROVIDERS, RIGHTS, RecordingAuthorizer, aggregated, rights
 
-# What no story short enough for a test asks for: a Pod that is there before it is made, a Job that is suspended, files
-# of nodes that are in a ConfigMap, a server with a credential that somebody is recorded as having chosen.
+# What no scenario short enough for a test asks for: a Pod that is there before it is made, a Job that is suspended,
+# files of nodes that are in a ConfigMap, a server with a credential that somebody is recorded as having chosen.
 REVIEW = ("create", "subjectaccessreviews.authorization.k8s.io")
 RARE = {("get", "pods"), ("delete", "pods"), ("get", "configmaps"), REVIEW}
 PROCESS_MACHINE = machine_kind("process")
@@ -103,7 +103,7 @@ async def at_work(server: ApiServer, folder: Path) -> AsyncIterator[Registration
         await manager.stop()
 
 
-# The story
+# The scenario
 
 
 async def a_cluster(client: Client) -> None:

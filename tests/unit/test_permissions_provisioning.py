@@ -1,4 +1,4 @@
-"""The rights of provisioning in examples/rbac.yaml, beside what its code asks for in the story of a cluster."""
+"""The rights of provisioning in examples/rbac.yaml, beside what its code asks for in the scenario of a cluster."""
 
 from __future__ import annotations
 

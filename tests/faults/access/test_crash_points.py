@@ -82,7 +82,7 @@ async def test_access_controllers_recover_from_crash_at_every_point(tmp_path: Pa
                 await live(harness, declared=number % 2 == 0)
                 if number and not program.left:
                     break
-        assert program.left == set(), "the story has not come here"
+        assert program.left == set(), "the scenario has not come here"
     finally:
         await server.stop()
 

@@ -16,7 +16,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from tests.faults.clusters.story import ClusterStory, provide
+from tests.faults.clusters.scenario import ClusterScenario, provide
 from tests.faults.conftest import Campaign
 from tests.faults.supervised_up import SupervisedUp, running
 from tests.lab.killable import AGENT, DISTRIBUTION, TUNNEL, UNIT_KEEPER, program_name
@@ -36,10 +36,10 @@ class Killer:
         self.enough = asyncio.Event()
         self.killed: Counter[str] = Counter()
 
-    async def run(self, story: ClusterStory) -> None:
+    async def run(self, scenario: ClusterScenario) -> None:
         while not self._campaign.is_over():
             await asyncio.sleep(self._chance.uniform(0, _PAUSE))
-            if not self._is_time(story):
+            if not self._is_time(scenario):
                 continue
             if self._chance.random() > _EARLY:
                 await self._up.program.ready()
@@ -59,10 +59,10 @@ class Killer:
         (who,) = self._chance.choices(list(_WEIGHTS), list(_WEIGHTS.values()))
         return who
 
-    def _is_time(self, story: ClusterStory) -> bool:
-        """Each chapter has its share: kills that come as fast as they can would keep the first from ever ending. When
+    def _is_time(self, scenario: ClusterScenario) -> bool:
+        """Each stage has its share: kills that come as fast as they can would keep the first from ever ending. When
         it goes there are some more."""
-        return self.killed.total() < self._kills * (story.chapters_done + 1) / (len(story.chapters()) - 1)
+        return self.killed.total() < self._kills * (scenario.stages_done + 1) / (len(scenario.stages()) - 1)
 
     def _victims(self) -> dict[str, list[int]]:
         """Who is alive, by what it is."""
@@ -89,11 +89,11 @@ async def test_cluster_survives_random_kills_of_any_process(tmp_path: Path, camp
     provide(tmp_path / "data", tmp_path)
     async with running(tmp_path) as (up, client):
         killer = Killer(up, kills, campaign)
-        story = ClusterStory(up, client, killer.enough)
+        scenario = ClusterScenario(up, client, killer.enough)
         try:
             async with asyncio.TaskGroup() as together:  # whoever breaks ends the other
-                killing = together.create_task(killer.run(story))
-                await story.run()
+                killing = together.create_task(killer.run(scenario))
+                await scenario.run()
                 killing.cancel()
         finally:
             print(f"{killer.killed.total()} kills: {dict(killer.killed)}")

@@ -1,4 +1,4 @@
-"""Edge cases that the ordinary life of a cluster does not reach: small stories beside the main ones.
+"""Edge cases that the ordinary life of a cluster does not reach: small scenarios beside the main ones.
 
 A Machine is put together by hand, then a MachineSet takes it in, then a MachineDeployment takes in that; its Node falls
 ill and another program restarts the server; hooks hold it when it goes. And a Cluster without a control plane provider
@@ -18,7 +18,7 @@ from remuda.capi.types import CLUSTER, MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEAL
 from remuda.kube import conditions
 from remuda.kube.objects import Kind
 from remuda.lab.simulator.blueprint import VERSION
-from tests.faults.controllers.story import NODES, UNREADY, Chapter, Story
+from tests.faults.controllers.scenario import NODES, UNREADY, Scenario, Stage
 from tests.faults.controllers.view import PATIENCE_SECONDS, SECRETS, Json, available
 from tests.lab.certificates import Authority, key_pem
 
@@ -31,13 +31,13 @@ ONE = "one"  # the Machine that is put together by hand
 GROUP = "hands"  # the MachineSet, and the MachineDeployment, that take it in
 
 
-class ByHand(Story):
+class ByHand(Scenario):
     """A control plane of one, and one Machine made by hand."""
 
     control_planes = 1
     workers = 0
 
-    def chapters(self) -> list[Chapter]:
+    def stages(self) -> list[Stage]:
         return [self.apply, self.make_machine, self.take_in, self.restart_server, self.let_go, self.delete]
 
     async def make_machine(self) -> None:
@@ -147,10 +147,10 @@ def _is_ready(node: bytes) -> bool:
     return conditions.is_true(NODE.decode(node).status.conditions, "Ready")
 
 
-class WithoutControlPlane(Story):
+class WithoutControlPlane(Scenario):
     """Somebody else looks after the control plane; its CA is in the Secret where it belongs."""
 
-    def chapters(self) -> list[Chapter]:
+    def stages(self) -> list[Stage]:
         return [self.make_namespace, self.make_cluster, self.delete]
 
     async def make_cluster(self) -> None:

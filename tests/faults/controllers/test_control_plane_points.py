@@ -30,7 +30,7 @@ from remuda.runtime.manager import Manager
 from tests.controllers.bootstrap_harness import TEST_MACHINE
 from tests.controllers.control_plane_harness import SERVER, VERSION, WORKER, Hosts, QuickAgents
 from tests.faults import register
-from tests.faults.machines.story import NAMESPACE, RetryingClient
+from tests.faults.machines.scenario import NAMESPACE, RetryingClient
 from tests.faults.supervised_up import SupervisedUp, running
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -162,7 +162,7 @@ async def test_control_plane_recovers_from_crash_at_every_point(tmp_path: Path) 
             async with agents(up, hosts):
                 await live(retrying_client, workload, hosts, tmp_path / "workload")
             print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
-            assert up.left == set(), "the story has not come here"
+            assert up.left == set(), "the scenario has not come here"
     finally:
         await workload.stop()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from remuda.lab.simulator.kinds import FAMILIES
 from tests.faults import register
 from tests.faults.controllers.edge_cases import ByHand, WithoutControlPlane
-from tests.faults.controllers.story import Story
+from tests.faults.controllers.scenario import Scenario
 from tests.faults.controllers.supervised_programs import SupervisedPrograms, supervised_programs
 from tests.lab import Ours
 from tests.lab.ours import OursWithWebhookRecords
@@ -28,16 +28,16 @@ def points() -> set[str]:
     return register.points("tests/faults/controllers/test_crash_points.py")
 
 
-def edge_cases(found: SupervisedPrograms, name: str) -> list[Story]:
-    made: list[Story] = []
+def edge_cases(found: SupervisedPrograms, name: str) -> list[Scenario]:
+    made: list[Scenario] = []
     for family in FAMILIES:
         made += [ByHand(found, family, f"by-hand-{name}-{family.contract}")]
         made += [WithoutControlPlane(found, family, f"without-{name}-{family.contract}")]
     return made
 
 
-def lives(found: SupervisedPrograms, name: str) -> list[Story]:
-    return [Story(found, family, f"{name}-{family.contract}") for family in FAMILIES]
+def lives(found: SupervisedPrograms, name: str) -> list[Scenario]:
+    return [Scenario(found, family, f"{name}-{family.contract}") for family in FAMILIES]
 
 
 async def test_core_controllers_recover_from_crash_at_every_point(tmp_path: Path) -> None:
@@ -48,12 +48,12 @@ async def test_core_controllers_recover_from_crash_at_every_point(tmp_path: Path
             edge_cases(found, "second"),
             [*lives(found, "third"), *edge_cases(found, "third")],
         )
-        for stories in rounds:
+        for scenarios in rounds:
             if found.points:  # a kill at one point may come just in time for another never to be passed
-                await asyncio.gather(*(story.run() for story in stories))
+                await asyncio.gather(*(scenario.run() for scenario in scenarios))
         killed = [death.point for death in found.deaths]
         print(f"{len(killed)} kills: {', '.join(killed)}")
-        assert found.points == set(), "no story has come here"
+        assert found.points == set(), "no scenario has come here"
         assert sorted(killed) == sorted(everywhere), "it died where it was not told to"
 
 

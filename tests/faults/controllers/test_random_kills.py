@@ -14,7 +14,7 @@ from pathlib import Path
 
 from remuda.lab.simulator.kinds import NEW, OLD
 from tests.faults.conftest import Campaign
-from tests.faults.controllers.story import Story
+from tests.faults.controllers.scenario import Scenario
 from tests.faults.controllers.supervised_programs import SupervisedPrograms, supervised_programs
 from tests.lab.programs import Program
 
@@ -23,7 +23,7 @@ EARLY = 0.2  # so often it is killed while it starts
 
 
 class Killings:
-    """Kills spread over two stories, one of each contract, and over as many more pairs as it takes."""
+    """Kills spread over two scenarios, one of each contract, and over as many more pairs as it takes."""
 
     def __init__(self, found: SupervisedPrograms, victims: dict[Program, int], kills: int, campaign: Campaign) -> None:
         self._programs = found
@@ -31,7 +31,7 @@ class Killings:
         self._kills = kills
         self._campaign = campaign
         self._chance = campaign.chance
-        self._stories: list[Story] = []
+        self._scenarios: list[Scenario] = []
         self.killed: Counter[str] = Counter()
 
     async def run(self) -> None:
@@ -40,11 +40,11 @@ class Killings:
             for number in itertools.count():  # a name of its own for each: the cloud's journal is kept by name
                 if self._is_over():
                     break
-                self._stories = [
-                    Story(self._programs, NEW, f"new-{number}"),
-                    Story(self._programs, OLD, f"old-{number}"),
+                self._scenarios = [
+                    Scenario(self._programs, NEW, f"new-{number}"),
+                    Scenario(self._programs, OLD, f"old-{number}"),
                 ]
-                await asyncio.gather(*(story.run() for story in self._stories))
+                await asyncio.gather(*(scenario.run() for scenario in self._scenarios))
         finally:
             killing.cancel()
         counts = ", ".join(f"{name} {count}" for name, count in sorted(self.killed.items()))
@@ -52,7 +52,7 @@ class Killings:
 
     async def _kill(self) -> None:
         while not self._is_over():
-            await self._programs.view.until(self._is_time, "the stories go on")
+            await self._programs.view.until(self._is_time, "the scenarios go on")
             (victim,) = self._chance.choices(list(self._victims), list(self._victims.values()))
             if self._chance.random() > EARLY:
                 await victim.ready()
@@ -67,10 +67,10 @@ class Killings:
         return self.killed.total() >= self._kills or self._campaign.is_over()
 
     def _is_time(self) -> bool:
-        """Each chapter has its share: kills that come as fast as they can would keep the first from ever ending."""
-        chapters = sum(len(story.chapters()) for story in self._stories)
-        told = sum(story.chapters_done for story in self._stories)
-        return self.killed.total() < self._kills * (told + 2) / chapters if chapters else False
+        """Each stage has its share: kills that come as fast as they can would keep the first from ever ending."""
+        stages = sum(len(scenario.stages()) for scenario in self._scenarios)
+        told = sum(scenario.stages_done for scenario in self._scenarios)
+        return self.killed.total() < self._kills * (told + 2) / stages if stages else False
 
 
 async def test_clusters_survive_random_kills_of_any_process(tmp_path: Path, campaign: Campaign) -> None:

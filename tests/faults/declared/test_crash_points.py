@@ -22,7 +22,7 @@ from remuda.providers.shared.types.machine import config_kind, machine_kind, tem
 from remuda.provisioning.setup import WORKSPACES
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
 from tests.faults import register
-from tests.faults.machines.story import RetryingClient
+from tests.faults.machines.scenario import RetryingClient
 from tests.faults.supervised_up import running
 
 SUITE = "tests/faults/declared/test_crash_points.py"
@@ -54,7 +54,7 @@ async def test_declared_cluster_lifecycle_recovers_from_crash_at_every_point(tmp
             if number and not up.left:
                 break
         print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
-        assert up.left == set(), "the story has not come here"
+        assert up.left == set(), "the scenario has not come here"
 
 
 async def live(retrying_client: RetryingClient, client: HttpClient, name: str, *, from_management: bool) -> None:

@@ -22,8 +22,8 @@ from remuda.providers.bootstrap import clusters, custom
 from remuda.providers.shared import names
 from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRAP
 from tests.faults import register as steps
-from tests.faults.machines import story
-from tests.faults.machines.story import NAMESPACE, RetryingClient
+from tests.faults.machines import scenario
+from tests.faults.machines.scenario import NAMESPACE, RetryingClient
 from tests.faults.registration_client import RegistrationClient, RegistrationRefused
 from tests.faults.supervised_up import running
 from tests.lab.limits import LIMIT_SECONDS
@@ -53,7 +53,9 @@ async def come_from_a_pool(retrying_client: RetryingClient, registration_client:
     }
     await retrying_client.make(RKE_BOOTSTRAP.target, NAMESPACE, "RKEBootstrap", name, metadata={"labels": labels})
     await retrying_client.make(MACHINE.target, NAMESPACE, "Machine", name, metadata={"labels": labels}, spec=spec)
-    await retrying_client.until(RKE_BOOTSTRAP.target, NAMESPACE, name, lambda obj: story._said(obj, "Ready") == "True")
+    await retrying_client.until(
+        RKE_BOOTSTRAP.target, NAMESPACE, name, lambda obj: scenario._said(obj, "Ready") == "True"
+    )
     data = await retrying_client.get(SECRETS, NAMESPACE, names.bootstrap_secret(name))
     assert data is not None
     script = base64.b64decode(data["data"]["value"]).decode()
@@ -71,7 +73,7 @@ async def come_from_a_pool(retrying_client: RetryingClient, registration_client:
         lambda obj: obj is not None and names.ETCD_ROLE not in obj["metadata"]["labels"],
     )
     await retrying_client.until(
-        RKE_BOOTSTRAP.target, NAMESPACE, name, lambda obj: story._said(obj, "AgentConnected") == "True"
+        RKE_BOOTSTRAP.target, NAMESPACE, name, lambda obj: scenario._said(obj, "AgentConnected") == "True"
     )
 
 
@@ -82,7 +84,9 @@ async def register(retrying_client: RetryingClient, registration_client: Registr
     info = await registration_client.connect(token, id, Role_Worker="true", Node_Name=id)
     await follows_its_plan(info)
     name = custom.machine_name(id)
-    await retrying_client.until(CUSTOM_MACHINE.target, NAMESPACE, name, lambda obj: story._said(obj, "Ready") == "True")
+    await retrying_client.until(
+        CUSTOM_MACHINE.target, NAMESPACE, name, lambda obj: scenario._said(obj, "Ready") == "True"
+    )
     return name
 
 
@@ -100,7 +104,7 @@ async def test_host_registration_recovers_from_crash_at_every_point(tmp_path: Pa
     async with running(tmp_path, steps.points("tests/faults/hosts/test_crash_points.py")) as (up, client):
         retrying_client = RetryingClient(client)
         registration_client = RegistrationClient(kubeconfig.load(up.data / "admin.kubeconfig"))
-        await story.prepare(retrying_client)
+        await scenario.prepare(retrying_client)
         await retrying_client.until(SECRETS, NAMESPACE, clusters.registration_secret("c"), lambda obj: obj is not None)
         for number in range(_ROUNDS):
             await come_from_a_pool(retrying_client, registration_client, f"m{number}")
@@ -110,4 +114,4 @@ async def test_host_registration_recovers_from_crash_at_every_point(tmp_path: Pa
             if not up.left:
                 break
         print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
-        assert up.left == set(), "the story has not come here"
+        assert up.left == set(), "the scenario has not come here"

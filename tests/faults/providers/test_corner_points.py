@@ -20,8 +20,8 @@ from remuda.providers.shared.drivers import sim
 from remuda.providers.shared.drivers.spi import Order
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from tests.faults import register
-from tests.faults.machines import story
-from tests.faults.machines.story import NAMESPACE, RetryingClient
+from tests.faults.machines import scenario
+from tests.faults.machines.scenario import NAMESPACE, RetryingClient
 from tests.faults.supervised_up import SupervisedUp, running
 from tests.lab.limits import LIMIT_SECONDS
 
@@ -43,14 +43,14 @@ async def bootstrap(retrying_client: RetryingClient) -> None:
 async def move(retrying_client: RetryingClient, up: SupervisedUp) -> None:
     """Each life is somewhere else, and hosts are told so."""
     lives = len(up.deaths)
-    while len(up.deaths) == lives and not await _chapter_done(retrying_client, up.name):
+    while len(up.deaths) == lives and not await _stage_done(retrying_client, up.name):
         await asyncio.sleep(_LOOK_SECONDS)
     if len(up.deaths) == lives:
         up.program.kill()
         await up.program.ended()
 
 
-async def _chapter_done(retrying_client: RetryingClient, name: str) -> bool:
+async def _stage_done(retrying_client: RetryingClient, name: str) -> bool:
     places = {clusters.registration_secret("c"): "command", names.bootstrap_secret("m"): "value"}
     for secret, key in places.items():
         found = await retrying_client.get(SECRETS, NAMESPACE, secret)
@@ -64,8 +64,8 @@ async def suspend(retrying_client: RetryingClient, up: SupervisedUp, name: str) 
     await job(retrying_client, up, name, _FOR_EVER)
     await retrying_client.until(JOBS, NAMESPACE, name, lambda obj: (obj or {}).get("status", {}).get("ready"))
     await retrying_client.patch(JOBS, NAMESPACE, name, {"spec": {"suspend": True}})
-    await retrying_client.until(JOBS, NAMESPACE, name, lambda obj: story._said(obj, "Suspended") == "True")
-    async with asyncio.timeout(story.PATIENCE_SECONDS):
+    await retrying_client.until(JOBS, NAMESPACE, name, lambda obj: scenario._said(obj, "Suspended") == "True")
+    async with asyncio.timeout(scenario.PATIENCE_SECONDS):
         while await _active(retrying_client, name):
             await asyncio.sleep(_LOOK_SECONDS)
     await retrying_client.delete(JOBS, NAMESPACE, name)
@@ -120,7 +120,7 @@ async def test_server_move_and_job_suspension_recover_from_crash_at_every_point(
     points = register.points("tests/faults/providers/test_corner_points.py")
     async with running(tmp_path, points, names=("127.0.0.1", "localhost")) as (up, client):
         retrying_client = RetryingClient(client)
-        await story.prepare(retrying_client)
+        await scenario.prepare(retrying_client)
         await bootstrap(retrying_client)
         for number in range(_ROUNDS):
             if up.left:

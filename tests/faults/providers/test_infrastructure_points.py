@@ -17,7 +17,7 @@ from remuda.providers.shared.jobs.budget import RETRY
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.providers.shared.types.machine import machine_kind
 from tests.faults import register
-from tests.faults.machines.story import NAMESPACE, PATIENCE_SECONDS, Json, RetryingClient, _said, left
+from tests.faults.machines.scenario import NAMESPACE, PATIENCE_SECONDS, Json, RetryingClient, _said, left
 from tests.faults.supervised_up import running
 from tests.lab.drivers import processes_below
 
@@ -111,5 +111,5 @@ async def test_cluster_infrastructure_recovers_from_crash_at_every_point(tmp_pat
             if not up.left:
                 break
         print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
-        assert up.left == set(), "the story has not come here"
+        assert up.left == set(), "the scenario has not come here"
         assert processes_below(up.data / "hosts" / "process") == []

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.faults import register
 from tests.faults.providers import drifter
-from tests.faults.providers.story import MachinesStory, existing_server_pair
+from tests.faults.providers.scenario import MachinesScenario, existing_server_pair
 from tests.faults.supervised_up import running
 
 
@@ -21,7 +21,7 @@ async def test_jobs_die_at_every_point_and_every_server_is_made_once(tmp_path: P
         existing_server_pair(tmp_path) as existing_servers,
         running(tmp_path, points, environment=site) as (up, client),
     ):
-        await MachinesStory(up, client, "herd", existing_servers).run()
+        await MachinesScenario(up, client, "herd", existing_servers).run()
         print(f"{len(up.killed)} kills: {', '.join(up.killed)}")
-        assert up.left == set(), "the story has not come here"
+        assert up.left == set(), "the scenario has not come here"
         assert up.deaths == [], "only Jobs were to die"

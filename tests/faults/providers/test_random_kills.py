@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.faults.conftest import Campaign
 from tests.faults.providers import drifter
-from tests.faults.providers.story import MachinesStory, existing_server_pair
+from tests.faults.providers.scenario import MachinesScenario, existing_server_pair
 from tests.faults.supervised_up import SupervisedUp, running
 
 _LONGEST = 1.5  # seconds that `up` is given once it is ready
@@ -26,9 +26,9 @@ _LOOK_SECONDS = 0.02
 
 
 class Killer:
-    def __init__(self, up: SupervisedUp, story: MachinesStory, kills: int, campaign: Campaign) -> None:
+    def __init__(self, up: SupervisedUp, scenario: MachinesScenario, kills: int, campaign: Campaign) -> None:
         self._up = up
-        self._story = story
+        self._scenario = scenario
         self._kills = kills
         self._campaign = campaign
         self._chance = campaign.chance
@@ -44,8 +44,8 @@ class Killer:
                 await self._kill_job()
 
     def _is_time(self) -> bool:
-        """Each chapter has its share: kills that come as fast as they can would keep the first from ever ending."""
-        return self.killed.total() < self._kills * (self._story.chapters_done + 1) / (len(self._story.chapters()) - 1)
+        """Each stage has its share: kills that come as fast as they can would keep the first from ever ending."""
+        return self.killed.total() < self._kills * (self._scenario.stages_done + 1) / (len(self._scenario.stages()) - 1)
 
     async def _kill_up(self) -> None:
         victim = self._up.program
@@ -62,10 +62,10 @@ class Killer:
         self._campaign.done = self.killed.total()
 
     async def _kill_job(self) -> None:
-        """One of those that run, or of their supervisors, once there is any; some chapters need none."""
-        told = self._story.chapters_done
+        """One of those that run, or of their supervisors, once there is any; some stages need none."""
+        told = self._scenario.stages_done
         while not (running := await asyncio.to_thread(self._up.jobs)):
-            if self._story.chapters_done != told:
+            if self._scenario.stages_done != told:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
         try:
@@ -82,11 +82,11 @@ async def test_machines_survive_random_kills_of_any_process(tmp_path: Path, camp
         existing_server_pair(tmp_path) as existing_servers,
         running(tmp_path, environment=site) as (up, client),
     ):
-        story = MachinesStory(up, client, "herd", existing_servers)
-        killer = Killer(up, story, kills, campaign)
+        scenario = MachinesScenario(up, client, "herd", existing_servers)
+        killer = Killer(up, scenario, kills, campaign)
         killing = asyncio.create_task(killer.run())
         try:
-            await story.run()
+            await scenario.run()
         finally:
             killing.cancel()
         print(f"{killer.killed.total()} kills: {dict(killer.killed)}")

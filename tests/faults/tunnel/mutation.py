@@ -1,7 +1,7 @@
 """Conversations as they really are, spoilt: on the level of messages, of frames and of bytes.
 
-What is recorded is what two of our cores say to each other in a story of the model; what comes out is what a peer that
-is broken, hostile, or of another opinion might put on the line.
+What is recorded is what two of our cores say to each other in a scenario of the model; what comes out is what a peer
+that is broken, hostile, or of another opinion might put on the line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LENGTHS = (0, 1, 125, 126, 127, 65535, 65536, 1 << 24, 1 << 31, 1 << 63, (1 << 
 
 
 def recorded(chance: Random, *, of_client: bool) -> tuple[list[Message], int]:
-    """What one side says in a story, and how many streams the other side opens in it."""
+    """What one side says in a scenario, and how many streams the other side opens in it."""
     world = World()
     world.play(script_of(chance, chance.randrange(20, 200)))
     world.deliver()

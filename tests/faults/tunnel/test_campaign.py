@@ -1,5 +1,6 @@
-"""A campaign against the cores of the tunnel: stories of two that speak to each other, judged by the model, and spoilt
-conversations told to one. What it has begun with is printed, and every story can be told again, or far more of them:
+"""A campaign against the cores of the tunnel: scenarios of two that speak to each other, judged by the model, and
+spoilt conversations told to one. What it has begun with is printed, and every scenario can be told again, or far more
+of them:
 
     REMUDA_SEED=7 REMUDA_ROUNDS=1 .venv/bin/python -m pytest -s tests/faults/tunnel/test_campaign.py
     REMUDA_ROUNDS=100000 .venv/bin/python -m pytest -s tests/faults/tunnel/test_campaign.py
@@ -22,28 +23,28 @@ from tests.lab.tunnel_model import World, script_of
 
 _LIMITS = StreamLimits(pause_above=400, resume_below=50, most=4000, chunk=64, unsent=300, streams=30, urgent=500)
 _OPENED_HERE = 200  # streams of the victim's own, at most
-_ENDLESS = 100_000  # messages: more than any story gives reason for
+_ENDLESS = 100_000  # messages: more than any scenario gives reason for
 
 
-def _run_rounds(story: Callable[[Random], None], campaign: Campaign, full: int) -> None:
+def _run_rounds(scenario: Callable[[Random], None], campaign: Campaign, full: int) -> None:
     failed = []
     for number in campaign.rounds(full, full):
         seed = campaign.seed + number
         try:
-            story(Random(seed))
+            scenario(Random(seed))
         except Exception as error:
             failed.append(f"REMUDA_SEED={seed}: {type(error).__name__}: {str(error)[:500]}")
             print(failed[-1])
     assert not failed, "\n".join(failed[:20])
 
 
-def test_tunnel_ends_lose_no_data_and_agree_in_random_stories(campaign: Campaign) -> None:
-    def story(chance: Random) -> None:
+def test_tunnel_ends_lose_no_data_and_agree_in_random_scenarios(campaign: Campaign) -> None:
+    def scenario(chance: Random) -> None:
         world = World()
         world.play(script_of(chance, chance.choice((50, 300, 1500))))
         world.settle()
 
-    _run_rounds(story, campaign, 100)
+    _run_rounds(scenario, campaign, 100)
 
 
 class _Moody:
@@ -119,7 +120,7 @@ class _Victim:
             assert stream.held <= _LIMITS.most
 
 
-def _spoilt_story(chance: Random, *, client: bool) -> None:
+def _spoilt_scenario(chance: Random, *, client: bool) -> None:
     messages, own = recorded(chance, of_client=not client)
     wire = spoilt(chance, messages, masks=not client)
     victim = _Victim(chance, client=client, own=own)
@@ -133,11 +134,11 @@ def _spoilt_story(chance: Random, *, client: bool) -> None:
 
 
 def test_server_survives_corrupted_client_messages(campaign: Campaign) -> None:
-    _run_rounds(lambda chance: _spoilt_story(chance, client=False), campaign, 400)
+    _run_rounds(lambda chance: _spoilt_scenario(chance, client=False), campaign, 400)
 
 
 def test_client_survives_corrupted_server_messages(campaign: Campaign) -> None:
-    _run_rounds(lambda chance: _spoilt_story(chance, client=True), campaign, 400)
+    _run_rounds(lambda chance: _spoilt_scenario(chance, client=True), campaign, 400)
 
 
 _ANSWERS = (
@@ -162,7 +163,7 @@ def _garbled(chance: Random, text: bytes) -> bytes:
 
 
 def test_corrupted_handshake_succeeds_or_is_refused(campaign: Campaign) -> None:
-    def story(chance: Random) -> None:
+    def scenario(chance: Random) -> None:
         handshake = ClientHandshake("example.com", "/v3/connect")
         answer = _garbled(chance, chance.choice(_ANSWERS))
         try:
@@ -178,17 +179,17 @@ def test_corrupted_handshake_succeeds_or_is_refused(campaign: Campaign) -> None:
         except HandshakeError:
             pass
 
-    _run_rounds(story, campaign, 2000)
+    _run_rounds(scenario, campaign, 2000)
 
 
 def test_allow_list_decides_for_any_corrupted_address(campaign: Campaign) -> None:
     rules = Allow(["tcp/127.0.0.1:*", "tcp/10.0.0.0/8:80-90", "tcp/[fd00::/8]:443"])
 
-    def story(chance: Random) -> None:
+    def scenario(chance: Random) -> None:
         address = _garbled(chance, chance.choice((b"127.0.0.1:80", b"[fd00::1]:443", b"10.1.2.3:85", b"/run/x.sock")))
         try:
             rules.target(chance.choice(("tcp", "unix", "udp", "")), address.decode("utf-8", "replace"))
         except ValueError:
             pass
 
-    _run_rounds(story, campaign, 2000)
+    _run_rounds(scenario, campaign, 2000)

@@ -1,4 +1,4 @@
-"""The whole story of one machine as its user sees it, on `remuda up` as a process."""
+"""The whole life of one machine as its user sees it, on `remuda up` as a process."""
 
 from __future__ import annotations
 

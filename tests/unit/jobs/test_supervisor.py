@@ -128,7 +128,7 @@ def test_program_start_failure_is_logged(tmp_path: Path, wrong: dict[str, Any], 
 
 def test_program_exit_before_signal_setup_is_detected(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
-    story = (
+    scenario = (
         "import os, pathlib, sys\n"
         "from remuda.jobs import log_file, supervisor\n"
         "output, into = os.pipe()\n"
@@ -138,7 +138,7 @@ def test_program_exit_before_signal_setup_is_detected(tmp_path: Path) -> None:
         "os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)\n"
         "sys.exit(supervisor._guard(child, output, log_file.Writer(pathlib.Path(sys.argv[1]))))\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", story, str(tmp_path / "log")], stdin=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", scenario, str(tmp_path / "log")], stdin=subprocess.PIPE)
     try:
         assert process.wait(LIMIT_SECONDS) == 7
     finally:

@@ -265,7 +265,7 @@ async def test_foreign_lease_labels_are_kept(server: ApiServer) -> None:
 
 
 def trouble(seed: list[tuple[int, str, float]]) -> None:
-    async def story(server: ApiServer) -> None:
+    async def scenario(server: ApiServer) -> None:
         """Whatever happens to their links, no two candidates lead at once; once all is well, somebody does."""
         candidates = [Candidate(server.client(), f"c{number}") for number in range(3)]
         loop = asyncio.get_running_loop()
@@ -288,7 +288,7 @@ def trouble(seed: list[tuple[int, str, float]]) -> None:
             await candidate.die()
 
     with tempfile.TemporaryDirectory() as folder:
-        virtually(story)(Path(folder))
+        virtually(scenario)(Path(folder))
 
 
 TROUBLES = st.tuples(

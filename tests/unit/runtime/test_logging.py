@@ -155,13 +155,13 @@ def test_concurrent_reconciles_never_mix(lines: LogLines) -> None:
             await asyncio.sleep(0.1)
         return DONE
 
-    async def story() -> None:
+    async def scenario() -> None:
         things = controller(reconcile)
         things.enqueue(A)
         things.enqueue(B)
         await asyncio.sleep(10)
 
-    virtually(story)(None)  # type: ignore[arg-type]
+    virtually(scenario)(None)  # type: ignore[arg-type]
     said = [line for line in lines.all if line["logger"] == library.name]
     assert [line["message"].split()[0] for line in said[:4]] == ["a", "b", "a", "b"], "they ran side by side"
     assert {(line["name"], line["message"].split()[0]) for line in said} == {("a", "a"), ("b", "b")}
@@ -175,14 +175,14 @@ def test_each_reconcile_has_a_unique_id(lines: LogLines) -> None:
         library.info("here")
         return DONE
 
-    async def story() -> None:
+    async def scenario() -> None:
         things, others = controller(reconcile), controller(reconcile, "others")
         for _ in range(5):
             things.enqueue(A)
             others.enqueue(A)
             await asyncio.sleep(1)
 
-    virtually(story)(None)  # type: ignore[arg-type]
+    virtually(scenario)(None)  # type: ignore[arg-type]
     assert len({line["reconcile"] for line in lines.all}) == 10
     assert all(len(line["reconcile"]) < 10 for line in lines.all)
 
@@ -198,11 +198,11 @@ def test_background_task_does_not_keep_the_reconcile_that_started_it(lines: LogL
             tasks.spawn("background", background())
         return DONE
 
-    async def story() -> None:
+    async def scenario() -> None:
         controller(reconcile).enqueue(A)
         await asyncio.sleep(1)
 
-    virtually(story)(None)  # type: ignore[arg-type]
+    virtually(scenario)(None)  # type: ignore[arg-type]
     (line,) = [line for line in lines.all if line["message"] == "on my own"]
     assert {"controller", "name", "reconcile", "step"}.isdisjoint(line)
 
@@ -232,13 +232,13 @@ def test_failed_step_is_named_only_in_the_failure_line(lines: LogLines, level: i
             note_write("create", "machines", "ns", "lost", "")
             raise Retryable("bucked off")
 
-    async def story() -> None:
+    async def scenario() -> None:
         things = controller(reconcile)
         things.enqueue(A)
         await asyncio.sleep(0.5)
         await things.stop(0)
 
-    virtually(story)(None)  # type: ignore[arg-type]
+    virtually(scenario)(None)  # type: ignore[arg-type]
     (line,) = lines.all
     assert (line["level"], line["name"], line["step"]) == ("warning", "a", SADDLE.name)
     assert line["message"].startswith("reconcile failed: bucked off; retry in ")
@@ -258,14 +258,14 @@ def test_step_logs_nothing_when_info_is_disabled(lines: LogLines) -> None:
 
 
 def outcomes(lines: LogLines, *values: Outcome | Exception) -> list[str]:
-    async def story() -> None:
+    async def scenario() -> None:
         things = controller(answers(*values))
         for _ in values:
             things.enqueue(A)
             await asyncio.sleep(0.01)
         await things.stop(0)
 
-    virtually(story)(None)  # type: ignore[arg-type]
+    virtually(scenario)(None)  # type: ignore[arg-type]
     return lines.messages
 
 
@@ -308,11 +308,11 @@ def test_recovery_after_a_failure_is_logged(lines: LogLines) -> None:
 def test_completed_keys_leave_no_wait_or_failure_state(lines: LogLines) -> None:
     things: list[Controller] = []
 
-    async def story() -> None:
+    async def scenario() -> None:
         things.append(controller(answers(Retryable("lame"), Blocked("Thirsty", "Trough ns/t", "no water"), DONE)))
         for _ in range(3):
             things[0].enqueue(A)
             await asyncio.sleep(0.01)
 
-    virtually(story)(None)  # type: ignore[arg-type]
+    virtually(scenario)(None)  # type: ignore[arg-type]
     assert (things[0].waits, things[0]._failing) == ({}, set())

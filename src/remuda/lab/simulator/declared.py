@@ -1,13 +1,13 @@
 """A world of declared clusters in virtual time: the real engine and all real controllers, provisioning, Cluster API's
 own and every provider's, on servers of the driver `sim` that are model hosts.
 
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await world.declare("c", [pool("servers", 3, "etcd", "controlPlane"), pool("workers", 2, "worker")])
         await world.ready("c")
         await world.edit("c", {"kubernetesVersion": "v1.36.5+k3s1"})
         await world.ready("c")
 
-    simulate_declared(story, seed=7)
+    simulate_declared(scenario, seed=7)
 
 Jobs of machines are tasks of the same loop. `broken()` says what the models hold against the controllers.
 """
@@ -273,15 +273,15 @@ class DeclaredWorld(World):
 
 
 def simulate_declared(
-    story: Callable[[DeclaredWorld], Awaitable[T]],
+    scenario: Callable[[DeclaredWorld], Awaitable[T]],
     *,
     seed: int = 0,
     catch_up_seconds: float = 0.0,
     boot_seconds: float = 10.0,
 ) -> T:
-    """Tells a story in a new world, from its beginning to its end."""
+    """Tells a scenario in a new world, from its beginning to its end."""
 
     def make(server: ApiServer) -> DeclaredWorld:
         return DeclaredWorld(server, catch_up_seconds=catch_up_seconds, boot_seconds=boot_seconds)
 
-    return tell(story, make, ADMISSION, seed)
+    return tell(scenario, make, ADMISSION, seed)

@@ -2,8 +2,8 @@
 
 A host reads what a real one reads: its config file, the list of servers to join by, the environment of its
 installation. It picks a server as the host tool does, restarts its service when the stamp has changed, and does nothing
-else. What its service comes to is its cluster's matter (`downstream`). Things go wrong as the story says: it dies, it
-cannot be heard, its installations fail, its service starts slowly.
+else. What its service comes to is its cluster's matter (`downstream`). Things go wrong as the scenario says: it dies,
+it cannot be heard, its installations fail, its service starts slowly.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ModelHost:
         """Install the distribution; return the result, and whether the service was restarted for it."""
         if self.failing:
             self.failing -= 1
-            return Result(_FAILED, b"", b"the disk is full, says the story"), False
+            return Result(_FAILED, b"", b"the disk is full, says the scenario"), False
         environment = dict(pair.split("=", 1) for pair in instruction.env)
         if refusal := self._choose_server(answering):
             return Result(_FAILED, b"", refusal.encode()), False

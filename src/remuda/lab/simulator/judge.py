@@ -26,7 +26,7 @@ from remuda.lab.simulator.hosts import SERVERS, ModelHost
 # The manager reads the members of etcd every 20 seconds. A read can fail, and reports of hosts take a while.
 KNOWABLE_SECONDS = 75.0
 _SECRETS = "secrets"
-_SAME_LISTS = 2  # so often a host may be given the same list of servers while no story does anything
+_SAME_LISTS = 2  # so often a host may be given the same list of servers while no scenario does anything
 
 
 class _Secret(msgspec.Struct):
@@ -48,7 +48,7 @@ _decode = msgspec.json.Decoder(_Secret).decode
 class Judge:
     def __init__(self) -> None:
         self.complaints: list[str] = []
-        self.epoch = 0  # grows with everything that a story does: edits and faults
+        self.epoch = 0  # grows with everything that a scenario does: edits and faults
         self.ordered: dict[Key, float] = {}  # when a host was told to do something last
         self.without_quorum: set[Key] = set()  # hosts that were told to while there was no quorum to lose
         self.deliveries = 0

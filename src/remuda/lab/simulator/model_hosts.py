@@ -166,7 +166,7 @@ class ModelHosts:
     def _of(self, host: ModelHost) -> Downstream | None:
         return next((one for one in self.clusters.values() if host.agent in one.hosts), None)
 
-    # what stories do to hosts
+    # what scenarios do to hosts
 
     def ordered(self, agent: Key) -> None:
         """A host was told something: whether there is a quorum to lose by it is noted."""

@@ -1,11 +1,11 @@
 """A whole world in one process, in virtual time: the real engine, the real controllers, and everything around them
 simulated.
 
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3, workers=5))
         await world.available("c")
 
-    simulate(story, seed=7)
+    simulate(scenario, seed=7)
 
 `broken()` says what the models hold against the controllers; it is empty unless they have done wrong.
 """
@@ -199,13 +199,13 @@ class World:
         return complaints + [f"nobody knows of the server {name}" for name in leaked]
 
 
-def simulate(story: Callable[[World], Awaitable[T]], *, seed: int = 0, catch_up_seconds: float = 0.0) -> T:
-    """Tells a story in a new world, from its beginning to its end. New members of etcd take so long to catch up."""
-    return tell(story, lambda server: World(server, catch_up_seconds=catch_up_seconds), admission.FUNCTIONS, seed)
+def simulate(scenario: Callable[[World], Awaitable[T]], *, seed: int = 0, catch_up_seconds: float = 0.0) -> T:
+    """Tells a scenario in a new world, from its beginning to its end. New members of etcd take so long to catch up."""
+    return tell(scenario, lambda server: World(server, catch_up_seconds=catch_up_seconds), admission.FUNCTIONS, seed)
 
 
 def tell(
-    story: Callable[[W], Awaitable[T]],
+    scenario: Callable[[W], Awaitable[T]],
     make: Callable[[ApiServer], W],
     admitted_by: Sequence[AdmissionRegistration],
     seed: int,
@@ -219,7 +219,7 @@ def tell(
             world = make(server)
             await world.start()
             try:
-                return await story(world)
+                return await scenario(world)
             finally:
                 await world.stop()
         finally:

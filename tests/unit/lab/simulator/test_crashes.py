@@ -47,7 +47,7 @@ async def change(world: World, kind: Any, name: str, spec: dict[str, Any]) -> No
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.contract)
 def test_cluster_lifecycle_with_controller_crashes_leaks_no_hosts(family: Family, seed: int) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         script = MachineScript(boot_seconds=5, node_seconds=3, answers_lost=seed % 3)
         async with crashing(world, random.Random(seed)) as crashes:
             blueprint = Blueprint(name="c", control_planes=3, workers=2, machines=script, family=family)
@@ -68,4 +68,4 @@ def test_cluster_lifecycle_with_controller_crashes_leaks_no_hosts(family: Family
         assert await world.broken() == []
         assert await world.cloud.hosts() == []
 
-    simulate(story, seed=seed)
+    simulate(scenario, seed=seed)

@@ -65,7 +65,7 @@ async def built(world: DeclaredWorld, *pools: Any) -> None:
 
 
 def test_dead_server_is_reported_within_a_minute_and_cleared_on_recovery() -> None:
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await built(world, SERVERS, WORKERS)
         dead = hosts(world, "server")[1]
         world.kill(dead)
@@ -76,11 +76,11 @@ def test_dead_server_is_reported_within_a_minute_and_cleared_on_recovery() -> No
         await world.quiet()
         await all_say(world, "True")
 
-    simulate_declared(story)
+    simulate_declared(scenario)
 
 
 def test_dead_workers_are_reported_within_a_minute() -> None:
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await built(world, SERVERS, WORKERS)
         workers = hosts(world, "worker")
         for one in workers:
@@ -88,11 +88,11 @@ def test_dead_workers_are_reported_within_a_minute() -> None:
         await asyncio.sleep(_MINUTE)
         await all_say(world, "False", health.NODE_NOT_READY, *(one.name for one in workers))
 
-    simulate_declared(story)
+    simulate_declared(scenario)
 
 
 def test_unresponsive_cluster_api_makes_health_unknown_after_a_minute() -> None:
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await built(world, ONE_SERVER)
         (server,) = world.hosts("c")
         world.kill(server)
@@ -107,22 +107,22 @@ def test_unresponsive_cluster_api_makes_health_unknown_after_a_minute() -> None:
         await world.quiet()
         await all_say(world, "True")
 
-    simulate_declared(story)
+    simulate_declared(scenario)
 
 
 def test_machine_with_deleted_server_is_reported_as_server_lost() -> None:
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await built(world, SERVERS, WORKERS)
         lost = hosts(world, "worker")[0].name
         await world.client.delete(SERVER.target, NAMESPACE, lost)
         await asyncio.sleep(_MINUTE)
         await all_say(world, "False", health.SERVER_LOST, f"Machine {lost}", "has been deleted")
 
-    simulate_declared(story)
+    simulate_declared(scenario)
 
 
 def test_lost_quorum_is_reported_and_stops_further_changes() -> None:
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await built(world, SERVERS, WORKERS)
         first, second, _ = hosts(world, "server")
         before = list(world.downstream("c").changes)
@@ -146,11 +146,11 @@ def test_lost_quorum_is_reported_and_stops_further_changes() -> None:
         await world.ready("c")
         assert await world.broken() == []
 
-    simulate_declared(story)
+    simulate_declared(scenario)
 
 
 def test_lost_quorum_report_survives_manager_restart() -> None:
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await built(world, SERVERS)
         dead = hosts(world, "server")[:2]
         for one in dead:
@@ -165,12 +165,12 @@ def test_lost_quorum_report_survives_manager_restart() -> None:
             world.heal(one)
         await world.ready("c")
 
-    simulate_declared(story)
+    simulate_declared(scenario)
 
 
 @pytest.mark.parametrize("dies", [False, True])
 def test_restarted_manager_keeps_health_status_until_first_probe(dies: bool) -> None:
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await built(world, ONE_SERVER)
         before = await said(world)
         if dies:
@@ -184,15 +184,15 @@ def test_restarted_manager_keeps_health_status_until_first_probe(dies: bool) -> 
         else:
             assert await said(world) == before
 
-    simulate_declared(story)
+    simulate_declared(scenario)
 
 
 def test_idle_healthy_cluster_writes_nothing() -> None:
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await built(world, SERVERS, WORKERS)
         before = len(world.history)
         await asyncio.sleep(3600)
         written = [line for line in world.history[before:] if " events " not in line]  # which expire
         assert [line for line in written if not line.endswith("-machine-plan")] == [], "agents report once an hour"
 
-    simulate_declared(story)
+    simulate_declared(scenario)

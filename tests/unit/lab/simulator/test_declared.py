@@ -10,7 +10,7 @@ import pytest
 from remuda.capi.types import MACHINE
 from remuda.lab.simulator.declared import NAMESPACE, DeclaredWorld, pool, simulate_declared
 from remuda.providers.controlplane.planner.quorum import Guard
-from tests.unit.lab.simulator.random_stories import SHAPES, Story
+from tests.unit.lab.simulator.random_scenarios import SHAPES, Scenario
 
 SERVERS, WORKERS = pool("servers", 3, "etcd", "controlPlane"), pool("workers", 1, "worker")
 
@@ -21,7 +21,7 @@ async def _well(world: DeclaredWorld) -> None:
 
 
 def test_declared_cluster_upgrades_in_place_and_deletion_leaves_nothing() -> None:
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await world.declare("c", [SERVERS, WORKERS])
         await world.ready("c")
         first = world.downstream("c").changes
@@ -37,11 +37,11 @@ def test_declared_cluster_upgrades_in_place_and_deletion_leaves_nothing() -> Non
         await _well(world)
         assert await world.servers.servers() == []
 
-    simulate_declared(story)
+    simulate_declared(scenario)
 
 
 def test_dead_etcd_member_is_removed_before_replacement_joins() -> None:
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await world.declare("c", [SERVERS])
         await world.ready("c")
         dead = world.hosts("c")[0]
@@ -53,11 +53,11 @@ def test_dead_etcd_member_is_removed_before_replacement_joins() -> None:
         assert [change.split()[1] for change in changes[1:]] == ["joins", "votes"]
         await _well(world)
 
-    simulate_declared(story, catch_up_seconds=30.0)
+    simulate_declared(scenario, catch_up_seconds=30.0)
 
 
 def test_failing_plan_is_retried_and_its_error_is_in_cluster_conditions() -> None:
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await world.declare("c", [pool("all", 1, "etcd", "controlPlane", "worker")])
         await world.ready("c")
         world.hosts("c")[0].failing = 3
@@ -71,7 +71,7 @@ def test_failing_plan_is_retried_and_its_error_is_in_cluster_conditions() -> Non
         await world.ready("c")
         await _well(world)
 
-    simulate_declared(story)
+    simulate_declared(scenario)
 
 
 # ---- the judge
@@ -81,7 +81,7 @@ def test_judge_detects_quorum_loss_by_unguarded_planner(monkeypatch: pytest.Monk
     """One host is long dead, and another one is restarted."""
     monkeypatch.setattr(Guard, "against_stopping", lambda self, host, *, joining: None)
 
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await world.declare("c", [SERVERS])
         await world.ready("c")
         world.kill(world.hosts("c")[0])
@@ -91,7 +91,7 @@ def test_judge_detects_quorum_loss_by_unguarded_planner(monkeypatch: pytest.Monk
         await asyncio.sleep(300)
         assert any("1 of 3 voters are left" in one for one in await world.broken())
 
-    simulate_declared(story)
+    simulate_declared(scenario)
 
 
 def _most_pods(most: int) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _most_pods(most: int) -> dict[str, Any]:
 
 
 def test_judge_reports_flapping_plans_except_after_user_edits() -> None:
-    async def story(world: DeclaredWorld) -> None:
+    async def scenario(world: DeclaredWorld) -> None:
         await world.declare("c", [pool("all", 1, "etcd", "controlPlane", "worker")])
         await world.ready("c")
         for most in (100, 120, 100):
@@ -113,13 +113,13 @@ def test_judge_reports_flapping_plans_except_after_user_edits() -> None:
             await world.quiet()
         assert any("flaps" in one for one in await world.broken())
 
-    simulate_declared(story)
+    simulate_declared(scenario)
 
 
-def test_story_detects_write_during_idle_hour() -> None:
-    async def story(world: DeclaredWorld) -> None:
-        random_story = Story(world, SHAPES[0])
-        await world.declare("c", list(random_story.pools.values()))
+def test_scenario_detects_write_during_idle_hour() -> None:
+    async def scenario(world: DeclaredWorld) -> None:
+        random_scenario = Scenario(world, SHAPES[0])
+        await world.declare("c", list(random_scenario.pools.values()))
         await world.ready("c")
         name = world.machines("c", NAMESPACE)[0].metadata.name
 
@@ -130,6 +130,6 @@ def test_story_detects_write_during_idle_hour() -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(meddle())
             with pytest.raises(AssertionError, match=name):
-                await random_story.rest()
+                await random_scenario.rest()
 
-    simulate_declared(story)
+    simulate_declared(scenario)

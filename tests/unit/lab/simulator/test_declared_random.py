@@ -12,7 +12,7 @@ import os
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.lab.simulator.random_stories import DEEDS, SHAPES, Deed, live
+from tests.unit.lab.simulator.random_scenarios import DEEDS, SHAPES, Deed, live
 
 EXAMPLES = int(os.environ.get("REMUDA_EXAMPLES", "6"))  # more of them, and others, when asked for
 
@@ -31,10 +31,10 @@ deeds = st.lists(
 @given(
     seed=st.integers(0, 2**32),
     shape=st.integers(0, len(SHAPES) - 1),
-    story=deeds,
+    scenario=deeds,
     catch_up=st.sampled_from((0.0, 10.0, 40.0)),
 )
 def test_random_faults_and_edits_keep_quorum_and_converge_to_idle_cluster(
-    repeatable: None, seed: int, shape: int, story: list[Deed], catch_up: float
+    repeatable: None, seed: int, shape: int, scenario: list[Deed], catch_up: float
 ) -> None:
-    live(seed, shape, story, catch_up)
+    live(seed, shape, scenario, catch_up)

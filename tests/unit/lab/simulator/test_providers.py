@@ -43,7 +43,7 @@ async def secret(world: World, name: str) -> dict[str, Any]:
 
 @EITHER
 def test_every_provider_object_reports_contract_status(family: Family) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         infrastructure = msgspec.convert({"failureDomains": DOMAINS}, SimulatedClusterSpec)
         await world.create_cluster(Blueprint(name="c", infrastructure=infrastructure, family=family))
         await world.available("c")
@@ -72,11 +72,11 @@ def test_every_provider_object_reports_contract_status(family: Family) -> None:
             assert found is not None
             assert found.status == "True"
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_bootstrap_and_kubeconfig_secrets_follow_cluster_api_conventions() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c"))
         await world.available("c")
         [machine] = world.machines("c")
@@ -90,12 +90,12 @@ def test_bootstrap_and_kubeconfig_secrets_follow_cluster_api_conventions() -> No
         config = yaml.safe_load(base64.b64decode(access["data"]["value"]))
         assert config["clusters"][0]["name"] == "c"
 
-    simulate(story)
+    simulate(scenario)
 
 
 @EITHER
 def test_control_plane_can_supply_the_endpoint(family: Family) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         spec = SimulatedClusterSpec(without_endpoint=True)
         await world.create_cluster(Blueprint(name="c", infrastructure=spec, family=family))
         await world.available("c")
@@ -104,22 +104,22 @@ def test_control_plane_can_supply_the_endpoint(family: Family) -> None:
         assert cluster.spec.control_plane_endpoint == await world.workloads.endpoint(world.cluster_key("c"))
         assert not contract.endpoint(await read(world, family, family.cluster, "c")).valid
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_control_planes_are_spread_over_failure_domains() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         infrastructure = msgspec.convert({"failureDomains": DOMAINS}, SimulatedClusterSpec)
         await world.create_cluster(Blueprint(name="c", control_planes=3, infrastructure=infrastructure))
         await world.available("c")
         assert sorted(host.failure_domain for host in await world.cloud.hosts()) == ["a", "b", "c"]
 
-    simulate(story)
+    simulate(scenario)
 
 
 @EITHER
 def test_paused_cluster_is_not_scaled_until_resumed(family: Family) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", workers=1, family=family))
         await world.available("c")
         await patch(world, CLUSTER, "c", {"spec": {"paused": True}})
@@ -134,11 +134,11 @@ def test_paused_cluster_is_not_scaled_until_resumed(family: Family) -> None:
         await world.available("c")
         assert await world.broken() == []
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_paused_server_is_not_removed_until_resumed() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", workers=1))
         await world.available("c")
         [worker] = [machine for machine in world.machines("c") if not machine.is_control_plane]
@@ -151,11 +151,11 @@ def test_paused_server_is_not_removed_until_resumed() -> None:
         await world.until(lambda: world.machine(name) is None, "the Machine is gone")
         assert name not in [host.name for host in await world.cloud.hosts()]
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_externally_managed_infrastructure_is_not_reconciled() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         items = Blueprint(name="c").objects()
         items[0].obj["metadata"]["annotations"] = {names.EXTERNALLY_MANAGED: "somebody"}
         for target, obj in items:
@@ -170,7 +170,7 @@ def test_externally_managed_infrastructure_is_not_reconciled() -> None:
         await world.client.patch(NEW.cluster.target, "default", "c", status, subresource="status")
         await world.available("c")
 
-    simulate(story)
+    simulate(scenario)
 
 
 @pytest.mark.parametrize(
@@ -183,29 +183,29 @@ def test_externally_managed_infrastructure_is_not_reconciled() -> None:
     ids=["infrastructure", "bootstrap", "node"],
 )
 def test_scripted_never_is_reported_as_wait_reason(blueprint: Blueprint, waits: str) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(blueprint)
         await world.quiet()
         assert waits in world.waits()
         await world.delete_cluster("c")
         assert await world.cloud.hosts() == []
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_scripted_delays_and_failures_postpone_availability() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         slow = Script(seconds=100, failures=2)
         blueprint = Blueprint(name="c", infrastructure=SimulatedClusterSpec(script=slow), bootstrap=slow)
         await world.create_cluster(blueprint)
         await world.available("c")
         assert 200 < asyncio.get_running_loop().time() < 230
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_refused_server_is_reported_in_machine_condition() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", machines=MachineScript(refusals=1000)))
 
         def said() -> bool:
@@ -218,22 +218,22 @@ def test_refused_server_is_reported_in_machine_condition() -> None:
 
         await world.until(said, "the Machine says why its server is not there")
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_cluster_deletion_removes_servers_that_are_still_booting() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", workers=1, machines=MachineScript(boot_seconds=300)))
         await world.until(lambda: len(world.cloud.journal) == 1, "the first server is made")
         await world.delete_cluster("c")
         assert await world.cloud.hosts() == []
         assert await world.broken() == []
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_deleted_control_plane_machine_leaves_etcd_and_is_replaced() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3))
         await world.available("c")
         gone = world.machines("c")[0].metadata.name
@@ -245,18 +245,18 @@ def test_deleted_control_plane_machine_leaves_etcd_and_is_replaced() -> None:
         assert len(etcd.voters) == 3
         assert await world.broken() == []
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_control_plane_scale_up_waits_for_etcd_catch_up() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3))
         await world.available("c")
         await world.quiet()
         assert asyncio.get_running_loop().time() > 20
         assert await world.broken() == []
 
-    simulate(story, catch_up_seconds=10)
+    simulate(scenario, catch_up_seconds=10)
 
 
 def health_check(family: Family, **more: Any) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def health_check(family: Family, **more: Any) -> dict[str, Any]:
     ids=["fails", "vanishes"],
 )
 def test_machine_with_failing_node_is_replaced(script: MachineScript) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", workers=1, worker_machines=script))
         await world.available("c")
         [worker] = [machine for machine in world.machines("c") if not machine.is_control_plane]
@@ -288,11 +288,11 @@ def test_machine_with_failing_node_is_replaced(script: MachineScript) -> None:
         await world.available("c")
         assert await world.broken() == []
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_external_remediation_revives_unhealthy_node() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         script = MachineScript(node_fails_after_seconds=600)
         await world.create_cluster(Blueprint(name="c", workers=1, worker_machines=script))
         await world.available("c")
@@ -310,11 +310,11 @@ def test_external_remediation_revives_unhealthy_node() -> None:
         with pytest.raises(StatusError, match="not found"):
             await world.client.get(NEW.remediation.target, "default", worker.metadata.name)
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_cluster_can_mix_providers_of_both_contracts() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         new, old = Blueprint(name="c", workers=1).objects(), Blueprint(name="c", workers=1, family=OLD).objects()
         mixed = [old[0], old[1], new[2], new[3], old[4], new[5], new[6]]
         reference = mixed[2].obj["spec"]["machineTemplate"]["spec"]["infrastructureRef"]
@@ -330,11 +330,11 @@ def test_cluster_can_mix_providers_of_both_contracts() -> None:
         assert await world.cloud.hosts() == []
         assert await world.broken() == []
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_unhealthy_control_plane_machine_is_replaced_without_quorum_loss() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3))
         await world.available("c")
         check = health_check(NEW, selector={"matchLabels": {names.CONTROL_PLANE: ""}})
@@ -349,11 +349,11 @@ def test_unhealthy_control_plane_machine_is_replaced_without_quorum_loss() -> No
         assert len(world.workloads.etcd(world.cluster_key("c")).voters) == 3
         assert await world.broken() == []
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_only_control_plane_machine_is_never_remediated() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c"))
         await world.available("c")
         check = health_check(NEW, selector={"matchLabels": {names.CONTROL_PLANE: ""}})
@@ -365,11 +365,11 @@ def test_only_control_plane_machine_is_never_remediated() -> None:
         await asyncio.sleep(3600)
         assert world.machine(sick.metadata.name) is not None
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_missing_machine_template_delays_server_creation() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         blueprint = Blueprint(name="c")
         items = blueprint.objects()
         template = items.pop(1)
@@ -382,12 +382,12 @@ def test_missing_machine_template_delays_server_creation() -> None:
         await world.available("c")
         assert len(world.machines("c")) == 1
 
-    simulate(story)
+    simulate(scenario)
 
 
 @EITHER
 def test_failed_status_write_is_retried(family: Family, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         client, lost = world.manager.client, []
         write = client.patch
 
@@ -402,11 +402,11 @@ def test_failed_status_write_is_retried(family: Family, monkeypatch: pytest.Monk
         await world.available("c")
         assert lost == [world.machines("c")[0].metadata.name]
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_deleted_server_object_is_not_recreated() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", workers=1))
         await world.available("c")
         [worker] = [machine for machine in world.machines("c") if not machine.is_control_plane]
@@ -415,12 +415,12 @@ def test_deleted_server_object_is_not_recreated() -> None:
         assert [host.name for host in await world.cloud.hosts()] != [worker.metadata.name]
         assert [entry.event for entry in world.cloud.journal].count("create") == 2
 
-    simulate(story)
+    simulate(scenario)
 
 
 @EITHER
 def test_template_metadata_propagates_to_machine_and_referenced_objects(family: Family) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         items = Blueprint(name="c", family=family).objects()
         metadata = {"labels": {"team": "blue"}, "annotations": {"note": "hello"}}
         items[2].obj["spec"]["machineTemplate"]["metadata"] = metadata
@@ -433,12 +433,12 @@ def test_template_metadata_propagates_to_machine_and_referenced_objects(family: 
         assert {obj.metadata.labels["team"] for obj in found} == {"blue"}
         assert {obj.metadata.annotations["note"] for obj in found} == {"hello"}
 
-    simulate(story)
+    simulate(scenario)
 
 
 @EITHER
 def test_rollout_after_starts_rollout_at_its_time(family: Family) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", family=family))
         await world.available("c")
         [first] = world.machines("c")
@@ -452,4 +452,4 @@ def test_rollout_after_starts_rollout_at_its_time(family: Family) -> None:
         await world.quiet()
         assert len(await world.cloud.hosts()) == 1
 
-    simulate(story)
+    simulate(scenario)

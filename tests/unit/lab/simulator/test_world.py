@@ -30,7 +30,7 @@ async def well(world: World) -> None:
 
 @EITHER
 def test_cluster_becomes_available_and_deletion_leaves_nothing(family: Family) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3, workers=2, family=family))
         await world.available("c")
         assert len(await world.cloud.hosts()) == 5
@@ -42,7 +42,7 @@ def test_cluster_becomes_available_and_deletion_leaves_nothing(family: Family) -
         left = [line for line in world.present() if "default/c" in line and not line.startswith("events")]
         assert left == []
 
-    simulate(story)
+    simulate(scenario)
 
 
 async def _eventful(world: World) -> list[str]:
@@ -72,7 +72,7 @@ def test_different_seed_gives_a_different_run() -> None:
 
 
 def test_an_idle_cluster_writes_nothing() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3, workers=3))
         await world.available("c")
         await asyncio.sleep(2 * 3600)
@@ -80,12 +80,12 @@ def test_an_idle_cluster_writes_nothing() -> None:
         await asyncio.sleep(24 * 3600)
         assert world.history[before:] == []
 
-    simulate(story)
+    simulate(scenario)
 
 
 @EITHER
 def test_control_plane_rollout_replaces_one_machine_at_a_time(family: Family) -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3, family=family))
         await world.available("c")
         old = {machine.metadata.name for machine in world.machines("c")}
@@ -98,11 +98,11 @@ def test_control_plane_rollout_replaces_one_machine_at_a_time(family: Family) ->
         assert max(most) == 4
         await well(world)
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_control_plane_scales_up_and_down() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c"))
         await world.available("c")
         for replicas in (3, 5, 1):
@@ -113,11 +113,11 @@ def test_control_plane_scales_up_and_down() -> None:
         await well(world)
         assert len(await world.cloud.hosts()) == 1
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_workers_are_scaled_and_rolled() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", workers=2))
         await world.available("c")
         await patched(world, MACHINE_DEPLOYMENT, "c-workers", {"spec": {"replicas": 4}})
@@ -131,11 +131,11 @@ def test_workers_are_scaled_and_rolled() -> None:
         await well(world)
         assert len(await world.cloud.hosts()) == 5
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_unreliable_cloud_never_creates_duplicate_servers() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         script = MachineScript(refusals=2, answers_lost=2, boot_seconds=20, node_seconds=10)
         await world.create_cluster(Blueprint(name="c", control_planes=3, workers=3, machines=script))
         await world.available("c")
@@ -143,20 +143,20 @@ def test_unreliable_cloud_never_creates_duplicate_servers() -> None:
         events = [entry.event for entry in world.cloud.journal]
         assert (events.count("create"), events.count("refuse")) == (6, 12)
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_wait_timeout_error_names_the_awaited_state() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", machines=MachineScript(bootstrap_fails=True)))
         with pytest.raises(TimeoutError, match=r"Cluster c is available.*never becomes a Node"):
             await world.available("c", seconds=120)
 
-    simulate(story)
+    simulate(scenario)
 
 
 def test_ten_clusters_become_available_in_one_world() -> None:
-    async def story(world: World) -> None:
+    async def scenario(world: World) -> None:
         names = [f"c{number}" for number in range(10)]
         for name in names:
             await world.create_cluster(Blueprint(name=name, workers=2))
@@ -165,7 +165,7 @@ def test_ten_clusters_become_available_in_one_world() -> None:
         await well(world)
         assert len(await world.cloud.hosts()) == 30
 
-    simulate(story)
+    simulate(scenario)
 
 
 async def _unknown_server(world: World) -> list[str]:

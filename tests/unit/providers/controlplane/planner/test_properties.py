@@ -50,17 +50,17 @@ def world_time() -> Iterator[None]:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-@given(seed=st.integers(0, 2**32), shape=st.sampled_from(SHAPES), drain=st.booleans(), story=events)
-def test_random_stories_keep_quorum_and_converge(
-    repeatable: None, seed: int, shape: dict[str, tuple[object, int]], drain: bool, story: list[tuple[int, str, int]]
+@given(seed=st.integers(0, 2**32), shape=st.sampled_from(SHAPES), drain=st.booleans(), scenario=events)
+def test_random_scenarios_keep_quorum_and_converge(
+    repeatable: None, seed: int, shape: dict[str, tuple[object, int]], drain: bool, scenario: list[tuple[int, str, int]]
 ) -> None:
-    run(seed, shape, drain, story)
+    run(seed, shape, drain, scenario)
 
 
-def run(seed: int, shape: dict[str, tuple[object, int]], drain: bool, story: list[tuple[int, str, int]]) -> World:
+def run(seed: int, shape: dict[str, tuple[object, int]], drain: bool, scenario: list[tuple[int, str, int]]) -> World:
     world = World(seed, shape, drain=drain)  # type: ignore[arg-type]
     in_world_time(world)
-    for pause, deed, which in story:
+    for pause, deed, which in scenario:
         for _ in range(pause):
             step(world)
         do(world, deed, which)

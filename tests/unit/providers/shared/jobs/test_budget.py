@@ -107,9 +107,9 @@ def test_waiting_machine_eventually_proceeds(
 
 
 @given(rules, st.lists(st.tuples(st.sampled_from(["f", "s", "again"]), st.integers(0, 5)), max_size=40))
-def test_a_pool_counts_each_job_once_and_keeps_the_last_failures(rules: Rules, story: list[tuple[str, int]]) -> None:
+def test_a_pool_counts_each_job_once_and_keeps_the_last_failures(rules: Rules, scenario: list[tuple[str, int]]) -> None:
     pool, told, in_a_row = Pool(), [], 0
-    for number, (what, _) in enumerate(story):
+    for number, (what, _) in enumerate(scenario):
         if what == "s":
             pool, in_a_row = budget.succeeded(pool), 0
         elif what == "f":

@@ -1,6 +1,6 @@
 """The life of one cluster of 3 + 5 Machines: created, scaled, changed in place, healed, rolled and deleted.
 
-A story knows how many servers it needs from beginning to end, whatever is killed meanwhile: a Machine made twice, or
+A scenario knows how many servers it needs from beginning to end, whatever is killed meanwhile: a Machine made twice, or
 one replaced that need not be, is one too many. While it goes on, a census of the worker Machines says whether there
 were ever more of them, or fewer available, than the rollout allows.
 """
@@ -26,7 +26,7 @@ from remuda.lab.simulator.kinds import Family
 from tests.faults.controllers.proof import complaints
 from tests.faults.controllers.view import Json, View, available, insist, left_in, or_done
 
-Chapter = Callable[[], Awaitable[None]]
+Stage = Callable[[], Awaitable[None]]
 
 NAMESPACES = Target("v1", "namespaces")
 NODES = Target("v1", "nodes")
@@ -38,14 +38,14 @@ UNREADY = {"type": "Ready", "status": "False", "timeoutSeconds": 1}  # of a Node
 
 
 class Scene(Protocol):
-    """Where a story takes place: a management cluster, and the cloud its provider uses."""
+    """Where a scenario takes place: a management cluster, and the cloud its provider uses."""
 
     view: View
     cloud: Path
     deaths: Sequence[object]
 
 
-class Story:
+class Scenario:
     control_planes = 3
     workers = 5
 
@@ -58,20 +58,20 @@ class Story:
             name="herd", namespace=namespace, control_planes=self.control_planes, workers=self.workers, family=family
         )
         self.key = Key(namespace, self.blueprint.name)
-        self.chapters_done = 0  # chapters
+        self.stages_done = 0  # stages
         self.servers = 0  # so many must have been made by now
         self.census = Census(self)
 
     async def run(self) -> None:
-        for chapter in self.chapters():
-            await chapter()
-            self.chapters_done += 1
+        for stage in self.stages():
+            await stage()
+            self.stages_done += 1
 
-    def chapters(self) -> list[Chapter]:
+    def stages(self) -> list[Stage]:
         grow, shrink = partial(self.scale, 7), partial(self.scale, 4)
         return [self.create, grow, self.put_pods, shrink, self.relabel, self.heal, self.roll, self.delete]
 
-    # the chapters
+    # the stages
 
     async def create(self) -> None:
         self.census.watch()
@@ -234,17 +234,17 @@ class Story:
 
 
 class Census:
-    """Counts a story's worker Machines after every change: how many there are, and, whenever one of them is told to go,
-    how many available ones are left. (That a server is out of reach for a while is nobody's deed.)"""
+    """Counts a scenario's worker Machines after every change: how many there are, and, whenever one of them is told to
+    go, how many available ones are left. (That a server is out of reach for a while is nobody's deed.)"""
 
-    def __init__(self, story: Story) -> None:
-        self._story = story
+    def __init__(self, scenario: Scenario) -> None:
+        self._scenario = scenario
         self._most = 0
         self._fewest = 0
         self.findings: list[str] = []
 
     def watch(self) -> None:
-        self._story.view.machines.listen(self._count)
+        self._scenario.view.machines.listen(self._count)
 
     def expect(self, *, most: int, fewest_available: int = 0) -> None:
         self._most, self._fewest = most, fewest_available
@@ -252,7 +252,7 @@ class Census:
     def _count(self, before: Machine | None, after: Machine | None, initial: bool) -> None:
         if initial:
             return  # a list is taken in one by one: what is seen half-way never was
-        staying = [one for one in self._story.worker_machines() if not one.metadata.deleting]
+        staying = [one for one in self._scenario.worker_machines() if not one.metadata.deleting]
         able = [one for one in staying if available(one)]
         if len(staying) > self._most:
             self.findings.append(f"{_names(staying)} are there, {self._most} are allowed")
@@ -260,7 +260,7 @@ class Census:
             self.findings.append(f"{after.metadata.name} goes, only {_names(able)} are left, {self._fewest} must be")
 
     def _is_mine(self, machine: Machine) -> bool:
-        return machine.metadata.uid in {one.metadata.uid for one in self._story.worker_machines()}
+        return machine.metadata.uid in {one.metadata.uid for one in self._scenario.worker_machines()}
 
 
 def _goes(before: Machine | None, after: Machine) -> bool:

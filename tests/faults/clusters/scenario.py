@@ -29,11 +29,11 @@ from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
 from remuda.providers.shared.types.machine import config_kind, machine_kind
 from remuda.provisioning.pools import POOL_NAME
 from remuda.provisioning.types import CLUSTER, MANAGEMENT_CLUSTER
-from tests.faults import chapters
-from tests.faults.chapters import Chapter
+from tests.faults import stages
 from tests.faults.clusters.proof import Witness
 from tests.faults.controllers.view import left_in
-from tests.faults.machines.story import Json, RetryingClient, ask_again
+from tests.faults.machines.scenario import Json, RetryingClient, ask_again
+from tests.faults.stages import Stage
 from tests.faults.supervised_up import SupervisedUp
 
 VERSION, NEWER = "v1.36.4+nano1", "v1.36.5+nano1"
@@ -55,7 +55,7 @@ def provide(data: Path, folder: Path) -> None:
         store.add("nano", version, nano_bundles.architecture(), {nano_bundles.NAME: path})
 
 
-class ClusterStory:
+class ClusterScenario:
     def __init__(self, up: SupervisedUp, client: HttpClient, enough: asyncio.Event) -> None:
         """`enough`: has happened to it; it does not go before."""
         self.up = up
@@ -68,19 +68,19 @@ class ClusterStory:
         self.argument = "max-pods=50"
         self.machines: dict[str, str] = {}  # the uid of each
         self.kept: dict[str, Json] = {}  # what is made once in the life of a cluster
-        self.chapters_done = 0  # chapters
+        self.stages_done = 0  # stages
 
-    def chapters(self) -> list[Chapter]:
+    def stages(self) -> list[Stage]:
         return [self.create, self.reconfigure, self.upgrade, self.replace, self.endure, self.delete]
 
     async def run(self) -> None:
-        await chapters.run(self.chapters(), (self.witness.look(), self._look_after()), self._chapter_done)
+        await stages.run(self.stages(), (self.witness.look(), self._look_after()), self._stage_done)
 
-    def _chapter_done(self, chapter: Chapter) -> None:
-        self.chapters_done += 1
-        print(f"told: {getattr(chapter, '__name__', chapter)}")
+    def _stage_done(self, stage: Stage) -> None:
+        self.stages_done += 1
+        print(f"told: {getattr(stage, '__name__', stage)}")
 
-    # the chapters
+    # the stages
 
     async def create(self) -> None:
         await self.retrying_client.make(NAMESPACES, "", "Namespace", _NAMESPACE)

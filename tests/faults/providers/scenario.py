@@ -2,8 +2,8 @@
 machine whose first attempts fail, a host that is a process with a real agent, servers somebody owns, and a host that
 registers itself. It grows, follows a plan, shrinks and goes.
 
-The story knows how many servers it needs, whatever is killed meanwhile. Whoever looks after it asks again at once when
-an attempt has failed, so that nothing waits for a back-off that other tests look at.
+The scenario knows how many servers it needs, whatever is killed meanwhile. Whoever looks after it asks again at once
+when an attempt has failed, so that nothing waits for a back-off that other tests look at.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from remuda.providers.shared import names
 from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE, RKE_BOOTSTRAP, RKE_BOOTSTRAP_TEMPLATE
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.providers.shared.types.machine import NODE_DRIVER, machine_kind, template_kind
-from tests.faults import chapters
-from tests.faults.chapters import Chapter
+from tests.faults import stages
 from tests.faults.controllers.view import left_in
-from tests.faults.machines.story import Json, RetryingClient, ask_again
+from tests.faults.machines.scenario import Json, RetryingClient, ask_again
 from tests.faults.providers.hosts import Servers
 from tests.faults.providers.proof import complaints
 from tests.faults.registration_client import RegistrationClient
+from tests.faults.stages import Stage
 from tests.faults.supervised_up import SupervisedUp
 from tests.lab.existing_servers import USER, ExistingServer, start_all, stop_all
 from tests.lab.limits import LIMIT_SECONDS
@@ -50,7 +50,7 @@ _PATIENCE_SECONDS = 960.0
 _LOOK_SECONDS = 0.3
 
 
-class MachinesStory:
+class MachinesScenario:
     def __init__(self, up: SupervisedUp, client: HttpClient, name: str, existing_servers: ExistingServerPair) -> None:
         self.up = up
         self.client = client
@@ -61,24 +61,24 @@ class MachinesStory:
         self.journal = up.data / "hosts" / "sim" / f"{name}.jsonl"
         self.workers = 3
         self.servers = 1 + self.workers
-        self.chapters_done = 0  # chapters
+        self.stages_done = 0  # stages
 
-    def chapters(self) -> list[Chapter]:
+    def stages(self) -> list[Stage]:
         grow, shrink = partial(self.scale, 5), partial(self.scale, 2)
         return [self.create, self.register, grow, self.follow, shrink, self.delete]
 
     async def run(self) -> None:
-        await chapters.run(
-            self.chapters(),
+        await stages.run(
+            self.stages(),
             (Servers(self.journal, self.registration_client).run(), self._look_after()),
-            self._chapter_done,
+            self._stage_done,
         )
 
-    def _chapter_done(self, chapter: Chapter) -> None:
-        self.chapters_done += 1
-        print(f"{self.name}: {self.chapters_done} chapters told")
+    def _stage_done(self, stage: Stage) -> None:
+        self.stages_done += 1
+        print(f"{self.name}: {self.stages_done} stages told")
 
-    # the chapters
+    # the stages
 
     async def create(self) -> None:
         await self.retrying_client.make(NAMESPACES, "", "Namespace", self.name)

@@ -1,4 +1,4 @@
-"""Random stories of declared clusters: edits and faults at random moments, several at once, told in a simulated world
+"""Random scenarios of declared clusters: edits and faults at random moments, several at once, told in a simulated world
 and judged by its models. Used by a test of every day and by a longer campaign.
 """
 
@@ -45,13 +45,13 @@ class Result:
 def live(seed: int, shape: int, deeds: list[Deed], catch_up_seconds: float = 0.0) -> Result:
     """Raises AssertionError or TimeoutError, with what is held against the controllers."""
 
-    async def story(world: DeclaredWorld) -> Result:
-        return await Story(world, SHAPES[shape % len(SHAPES)]).run(deeds)
+    async def scenario(world: DeclaredWorld) -> Result:
+        return await Scenario(world, SHAPES[shape % len(SHAPES)]).run(deeds)
 
-    return simulate_declared(story, seed=seed, catch_up_seconds=catch_up_seconds)
+    return simulate_declared(scenario, seed=seed, catch_up_seconds=catch_up_seconds)
 
 
-class Story:
+class Scenario:
     def __init__(self, world: DeclaredWorld, pools: tuple[Json, ...]) -> None:
         self.world = world
         self.pools = {one["name"]: dict(one) for one in pools}
@@ -228,7 +228,7 @@ class Story:
 
 
 def draw(dice: random.Random) -> tuple[int, list[Deed], float]:
-    """A story for the campaign."""
+    """A scenario for the campaign."""
     deeds = [
         (dice.choice((0, 1, 20, 90, 300)), dice.choice(DEEDS), dice.randrange(60)) for _ in range(dice.randrange(9))
     ]
