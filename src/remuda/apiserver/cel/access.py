@@ -1,4 +1,4 @@
-"""Variables, fields and items: the paths expressions take into an object."""
+"""Compilation of variables, fields and items: the paths that an expression takes into an object."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def variable(slot: int, given: Type) -> Piece:
 
 
 def _step(base: Piece, run: Run, given: Type, extra: int = 0) -> Piece:
-    """A piece one step further along a path. A path that starts at a computed value costs one more."""
+    """Return a piece that goes one step further along a path. A path that starts at a computed value costs one more."""
     start = 0 if base.path_cost is not None else 1
     path = (base.path_cost if base.path_cost is not None else base.cost + 1) + 1 + extra
     return Piece(run, base.cost + start + 1 + extra, given, path_cost=path)
@@ -46,7 +46,7 @@ def select(builder: Builder, node: Select) -> Piece:
 
 
 def _field(base: Piece, field: DeclaredField, name: str) -> Run:
-    """A declared field. null counts as absent, as everywhere in objects."""
+    """Compile the access to a declared field. A null field counts as absent, as everywhere in objects."""
     json_name, convert, run, slot = field.json_name, field.declared.convert, base.run, base.slot
     if convert is not None:
         return _converted_field(run, json_name, convert, name)
@@ -77,7 +77,7 @@ def _converted_field(run: Run, json_name: str, convert: Convert, name: str) -> R
 
 
 def _key(run: Run, name: str) -> Run:
-    """A map's entry, or a field of what turns out to have fields only when running."""
+    """Compile the access to a map's entry, or to a field of a value whose type is known only at run time."""
 
     def of_map(frame: Frame) -> Any:
         value = run(frame)
@@ -136,7 +136,7 @@ def index(builder: Builder, node: Call) -> Piece:
     base, key = (builder.piece(arg) for arg in node.args)
     run, run_key = base.run, key.run
     given = builder.type_of(node)
-    # A key that is itself a path is looked up as part of this one; its start is free.
+    # If the key is itself a path, its lookup is part of this path and its start costs nothing.
     extra = key.cost if key.path_cost is None else key.path_cost
     if node.function == "_[?_]":
         return _step(base, lambda frame: optional_item(run(frame), run_key(frame)), given, extra)

@@ -1,9 +1,10 @@
-"""The syntax tree of an expression, macros already expanded.
+"""Syntax tree of an expression, with macros already expanded.
 
-Nodes are frozen and compared by identity, so that what later phases learn about a node (its type, its overloads, its
-size) lives in tables keyed by the node. `at` is the offset, in code points, that an error about the node points to.
-Comprehensions stay one node (`Fold`) with the kind of macro that made them: checker, cost estimate and program each
-know what such a loop means, and the program can run it as one Python loop.
+Nodes are frozen and compared by identity. Later phases keep what they learn about a node (its type, overloads and size)
+in tables keyed by the node. `at` is the offset, in code points, that an error about the node points to.
+
+A comprehension stays one node (`Fold`) that records which macro produced it. The checker, the cost estimate and the
+program each handle that macro, and the program can run it as one Python loop.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Ident(AstNode):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Select(AstNode):
-    """`operand.field`, `operand.?field`, or with `test` the inside of has()."""
+    """Node for `operand.field` or `operand.?field`; with `test`, the argument of has()."""
 
     operand: AstNode
     field: str
@@ -41,7 +42,7 @@ class Select(AstNode):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call(AstNode):
-    """A function, method or operator; operators are named as CEL names them (`_+_`, `!_`, `_[_]`, `_?_:_`)."""
+    """Call of a function, method or operator. Operators have CEL's names (`_+_`, `!_`, `_[_]`, `_?_:_`)."""
 
     function: str
     target: AstNode | None
@@ -68,7 +69,9 @@ class MapOf(AstNode):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Message(AstNode):
-    """`Type{field: value}`: parsed, never accepted, because no type of ours can be constructed."""
+    """Node for `Type{field: value}`. The parser reads it, and the checker always rejects it: no type here can be
+    constructed.
+    """
 
     type_name: str
 
@@ -78,14 +81,14 @@ class Fold(AstNode):
     kind: FoldKind
     source: AstNode
     first: str
-    second: str  # "" in the forms with one variable
-    keep: AstNode | None  # only what satisfies this is transformed
+    second: str  # "" for a macro with one variable
+    keep: AstNode | None  # filter: only values that satisfy it are transformed
     body: AstNode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bind(AstNode):
-    """A name for a value within `body`; made by sortBy, optMap and optFlatMap."""
+    """Binding of a name to a value within `body`, as sortBy, optMap and optFlatMap produce it."""
 
     name: str
     value: AstNode

@@ -39,7 +39,7 @@ def _traversal(est: Estimator, node: Call, target: AstNode | None, overload: str
     if target is None:
         return None
     size, item = est.size_or_unknown(target), est.item_size(target)
-    if item is None:  # a string
+    if item is None:  # a string has no items
         return Estimate(size.scaled(STRING_FACTOR))
     each = ONE
     if est.type_of(target).params[0].kind in ("string", "bytes"):

@@ -1,4 +1,6 @@
-"""Function and operator calls: which implementation, known now or chosen when running, and what a call costs."""
+"""Compilation of function and operator calls: choose the implementation, now or at run time, and compute the cost of a
+call.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
     "_>_": operator.gt,
     "_>=_": operator.ge,
 }
-# Python's own operators agree with CEL's on these, and cannot fail.
+# For these, Python's operators give the same results as CEL's, and they cannot fail.
 _DIRECTLY_ORDERED = frozenset(("int", "uint", "string", "bytes", "bool"))
 _DIRECTLY_EQUAL = frozenset(("int", "uint", "double", "string", "bytes", "bool", "timestamp", "duration"))
 _SIZED = frozenset(("string", "bytes"))
@@ -47,7 +49,7 @@ def call(builder: Builder, node: Call) -> Piece:
     if overloads[0].pure and all(arg.constant for arg in args):
         return constant(_implementation(overloads, args)(*(arg.run([]) for arg in args)), given)
     if node.function in ("find", "findAll") and args[1].constant:
-        regex.compiled(args[1].run([]))  # a pattern that cannot work is refused now
+        regex.compiled(args[1].run([]))  # rejects an invalid pattern at compile time
     if overloads[0].id == "matches_string" and args[1].constant and args[0].type.kind == "string":
         return _matches_constant(args[0], args[1].run([]))
     if node.function in ("_==_", "_!=_"):
@@ -94,7 +96,7 @@ def _counting(impl: Impl, runs: list[Run], cost_of: CostOf) -> Run:
 
 
 def _implementation(overloads: tuple[Overload, ...], args: list[Piece]) -> Impl:
-    """The one overload there can be, or one that looks at the values first."""
+    """Return the only possible overload, or a function that selects the overload by the values at run time."""
     if len(overloads) == 1 and not any(_needs_look(arg.type) for arg in args):
         return overloads[0].impl
     named = overloads[0].function in ("size",)
@@ -156,12 +158,12 @@ def _equality(left: Piece, right: Piece, *, negated: bool) -> Piece:
     return Piece(general, static, t.BOOL)
 
 
-# Texts up to this size cost 1 to compare with, whatever they are compared with.
+# Comparing with a text of up to this size costs 1, whatever the other operand is.
 _SHORT = 10
 
 
 def _equality_with_short(value: Piece, wanted: Any, compare: Callable[[Any, Any], Any]) -> Piece:
-    """The commonest comparison, spared the arithmetic on sizes."""
+    """Return the fast path for the most common comparison, which needs no arithmetic on sizes."""
     run = value.run
     if not wanted:
         return Piece(lambda frame: compare(run(frame), wanted), value.cost, t.BOOL)
@@ -185,7 +187,7 @@ def _same_test(left: Type, right: Type) -> Callable[[Any, Any], Any]:
 
 
 def _in_constant(value: Piece, items: list[Any]) -> Piece:
-    """`in` with a literal list: the list is prepared now, and looking costs nothing."""
+    """Compile `in` with a literal list. The list is prepared now, so a lookup costs nothing."""
     run = value.run
     if value.type.kind == "string" and all(type(item) is str for item in items):
         wanted = frozenset(items)

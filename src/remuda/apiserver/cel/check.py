@@ -1,7 +1,7 @@
-"""The type checker: whether an expression fits its variables' types, and which overloads each call may mean.
+"""Type checker: checks an expression against its variables' types, and finds the overloads that each call may mean.
 
-`check` gives back everything it learned, or raises with all complaints at once, worded as upstream words them.
-Unknown types (`dyn`) pass here and are checked when the expression runs.
+`check` returns all its findings, or raises one error with all complaints, in upstream's wording. It accepts unknown
+types (`dyn`); they are checked when the expression runs.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Checked:
     root: AstNode
     types: dict[AstNode, Type] = field(default_factory=dict)
     overloads: dict[AstNode, tuple[Overload, ...]] = field(default_factory=dict)
-    constants: dict[AstNode, TypeValue] = field(default_factory=dict)  # names that turned out to be types
+    constants: dict[AstNode, TypeValue] = field(default_factory=dict)  # names that resolve to types
     # Calls written on a name that is only part of the function's own name, as in `sets.contains(a, b)`.
     renamed: dict[AstNode, str] = field(default_factory=dict)
-    names: set[str] = field(default_factory=set)  # the variables it looks at
+    names: set[str] = field(default_factory=set)  # the variables that the expression uses
 
     @property
     def result(self) -> Type:
@@ -56,7 +56,7 @@ _CONSTANT_TYPES: dict[type, Type] = {
 
 
 def qualified_name(node: AstNode | None) -> str | None:
-    """`a.b.c` if the node is nothing but names and dots."""
+    """Return `a.b.c` if the node consists only of names and dots."""
     parts: list[str] = []
     while isinstance(node, Select) and not node.test and not node.optional:
         parts.append(node.field)

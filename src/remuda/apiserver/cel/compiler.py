@@ -1,7 +1,7 @@
-"""Compiling the rules of one schema, with everything wrong about them.
+"""Compilation of a schema's rules, with all errors in them.
 
-Complaints are worded, ordered and priced as upstream does it when a CRD is written. The `fieldPath` of a rule is a
-simple JSON path below the rule's own value: `.spec.name`, `.labels['a.b']`.
+The wording, order and cost estimates of errors are those that upstream gives when a CRD is written. The `fieldPath` of
+a rule is a simple JSON path below the value that the rule is declared on: `.spec.name`, `.labels['a.b']`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LINE_BREAK = re.compile(r"[\n\r]")
 
 
 def compiled(schema: Schema, path: str) -> tuple[RuleSet | None, list[FieldError]]:
-    """See rules.compile_rules."""
+    """Implement rules.compile_rules."""
     compiler = _Compiler()
     try:
         node = compiler.node(schema, _Place(path, cardinality=1), root=True)
@@ -56,15 +56,15 @@ class _Place:
     """Position of the compiler in a schema."""
 
     path: str
-    declared: Declared | None = None  # as the parent's declaration has it
-    cardinality: int | None = None  # how often the value can occur; None: without bound
-    uncorrelatable: str = ""  # the list whose items have no old value of their own
+    declared: Declared | None = None  # from the parent's declaration
+    cardinality: int | None = None  # maximum number of occurrences of the value; None: unbounded
+    uncorrelatable: str = ""  # path of the list whose items have no corresponding old value
 
 
 @dataclass(slots=True)
 class _Compiler:
     errors: list[FieldError] = field(default_factory=list)
-    shape_errors: list[FieldError] = field(default_factory=list)  # seen before any rule is compiled
+    shape_errors: list[FieldError] = field(default_factory=list)  # found before any rule is compiled
     total: int = 0
     expensive: list[tuple[int, str]] = field(default_factory=list)
 
@@ -88,7 +88,7 @@ class _Compiler:
     def below(
         self, schema: Schema, declared: Declared | None, place: _Place
     ) -> tuple[Declared | None, int | None, str]:
-        """Declaration, cardinality and correlation of a list's items or a map's values."""
+        """Return the place of a list's items or a map's values: declaration, cardinality and correlation."""
         limit = schema.max_items if schema.type == "array" else schema.max_properties
         bounded = place.cardinality is not None and limit is not None
         cardinality = min(place.cardinality * max(limit, 0), MAX_UNITS) if bounded else None  # type: ignore[operator,type-var]
@@ -185,7 +185,7 @@ class _Compiler:
             detail = wrong.detail("messageExpression ", "messageExpression")
             self.errors.append(invalid(path, _ShownRule(rule), detail))
             return None
-        # A message is made once, for the first failure, so how often the rule runs does not count.
+        # A message is built once, for the first failure, so its cost is not multiplied by the number of runs.
         self.observe(estimate(checked, declared).high, path, "estimated messageExpression cost")
         return program
 
@@ -201,7 +201,7 @@ class _Compiler:
             )
 
     def charge(self, cost: int, declared: Declared, place: _Place, path: str, name: str) -> None:
-        """The cost of a rule times the number of values it can run on."""
+        """Charge the cost of a rule times the number of values that it can run on."""
         often = place.cardinality
         if often is None:
             often = MAX_REQUEST // (declared.min_bytes + 1)
@@ -229,7 +229,7 @@ class _Compiler:
 
 
 class _Wrong(ApiServerError):
-    """Expression that cannot be used, and why; `stage` is the word that upstream puts before the reason."""
+    """Unusable expression and the reason; `stage` is the word that upstream puts before the reason."""
 
     def __init__(self, stage: str, why: str) -> None:
         super().__init__(why)
@@ -258,7 +258,7 @@ def _compiled(source: str, variables: dict[str, t.Type], wanted: t.Type, otherwi
 
 
 class _ShownRule:
-    """A whole rule as a bad value, written as Go writes JSON."""
+    """Whole rule as the bad value of an error, written as Go writes JSON."""
 
     def __init__(self, rule: Rule) -> None:
         self.rule = rule
@@ -290,7 +290,7 @@ def _over_budget(name: str, cost: int, limit: int) -> str:
 
 
 class InvalidPath(ValueError):
-    """The path is malformed or leads to no field of the schema."""
+    """Malformed path, or a path that leads to no field of the schema."""
 
 
 _STEP = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]", re.S)
@@ -299,7 +299,7 @@ _ESCAPED = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v
 
 
 def normalized_field_path(path: str, schema: Schema) -> str:
-    """The path as field errors write it, without a dot at the start."""
+    """Return the path as field errors write it, without the leading dot."""
     at = 0
     written = ""
     while at < len(path):

@@ -1,7 +1,7 @@
-"""Cost of CEL evaluation in CEL's units, and the limits it must stay within.
+"""Cost of CEL evaluation in CEL's units, and its limits.
 
-One unit is about one operation; work that grows with the data counts by its size. The numbers are part of the API:
-they decide which CRDs a server accepts and which objects it rejects.
+One unit is about one operation. Work that grows with the data is counted by the size of the data. The numbers are part
+of the API: they decide which CRDs a server accepts and which objects it rejects.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 from remuda.apiserver.cel.values import size_of
 
-# The limits and factors are upstream's: with others, a CRD that Kubernetes accepts could be refused here.
-PER_CALL_LIMIT = 1_000_000  # one rule, once
+# The limits and factors are upstream's: with others, this server could reject a CRD that Kubernetes accepts.
+PER_CALL_LIMIT = 1_000_000  # one evaluation of one rule
 OBJECT_BUDGET = 10_000_000  # all rules on one object
-RULE_ESTIMATE_LIMIT = 10_000_000  # one rule's worst case, when a CRD is written
-CRD_ESTIMATE_LIMIT = 100_000_000  # the worst cases of all rules of one version
+RULE_ESTIMATE_LIMIT = 10_000_000  # worst case of one rule, checked when a CRD is written
+CRD_ESTIMATE_LIMIT = 100_000_000  # sum of the worst cases of all rules of one version
 MAX_UNITS = (1 << 64) - 1
 
 STRING_FACTOR = 0.1
@@ -27,7 +27,7 @@ MAP_BASE = 30
 Args = tuple[Any, ...]
 
 
-# Most values are short, and this is asked for in every comparison of strings.
+# Most values are short, and every comparison of strings calls this function.
 _TENTHS = tuple(ceil(size * STRING_FACTOR) for size in range(1024))
 
 
@@ -36,12 +36,12 @@ def tenth(size: int) -> int:
 
 
 def of_first(args: Args, result: Any) -> int:
-    """Reading the first argument once."""
+    """Return the cost of reading the first argument once."""
     return tenth(size_of(args[0]))
 
 
 def of_first_twice(args: Args, result: Any) -> int:
-    """Reading the first argument and writing about as much."""
+    """Return the cost of reading the first argument and writing about as much."""
     return ceil(size_of(args[0]) * 2 * STRING_FACTOR)
 
 
@@ -70,7 +70,7 @@ def of_traversal(args: Args, result: Any) -> int:
 
 
 def traversal(value: Any) -> int:
-    """Reading all of a value, lists and maps included."""
+    """Return the cost of reading a whole value, including nested lists and maps."""
     if isinstance(value, str):
         return int(len(value.encode()) * STRING_FACTOR)
     if isinstance(value, bytes):
@@ -91,7 +91,7 @@ def of_result_list(args: Args, result: Any) -> int:
 
 
 def of_all_pairs(at: int) -> Callable[[Args, Any], int]:
-    """Comparing each item of the list argument with each other."""
+    """Return the cost of comparing each item of the list argument with every other."""
 
     def cost(args: Args, result: Any) -> int:
         items = args[at]

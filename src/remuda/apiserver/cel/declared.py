@@ -1,9 +1,9 @@
-"""From an object's schema to what CEL may see of it.
+"""Declarations: the view of an object's schema that CEL expressions have.
 
-`declare` gives each visible schema node its CEL type together with what later phases need to know of it: the real name
-of each field, how a raw JSON value becomes a CEL value, how large the value may get. Nodes CEL must not see (fields of
-unknown type, values without a schema) have no declaration. Sizes that a schema leaves open are bounded by what fits
-into one request.
+`declare` gives each visible schema node its CEL type and the facts that later phases need: the real name of each field,
+the conversion of a raw JSON value to a CEL value, and the maximum size of the value. Nodes that CEL must not see
+(fields of unknown type, values without a schema) have no declaration. If a schema sets no maximum size, the size of one
+request is the bound.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ Convert = Callable[[Any], Any]
 
 
 class Declared:
-    """One schema node as CEL sees it."""
+    """Schema node as CEL sees it."""
 
     __slots__ = ("convert", "fields", "item", "key", "max_size", "min_bytes", "schema", "type")
 
     def __init__(self, schema: Schema, max_size: int, min_bytes: int) -> None:
         self.schema = schema
-        self.max_size = max_size  # code points, bytes, items or entries; 0 for what has no size
-        self.min_bytes = min_bytes  # of its JSON
-        self.item: Declared | None = None  # of a list, and the values of a map
-        self.key: Declared | None = None  # of a map
+        self.max_size = max_size  # in code points, bytes, items or entries; 0 for a type without a size
+        self.min_bytes = min_bytes  # smallest size of its JSON
+        self.item: Declared | None = None  # declaration of a list's items or a map's values
+        self.key: Declared | None = None  # declaration of a map's keys
         self.fields: Mapping[str, DeclaredField] = {}
         self.convert: Convert | None = None  # None: the JSON value is the CEL value
         self.type: Type = t.DYN
 
     def field(self, name: str) -> DeclaredField | None:
-        """The field an expression means by this name; words CEL reserves need no escaping after a dot."""
+        """Return the field that an expression means by this name. CEL's reserved words need no escaping after a dot."""
         return self.fields.get(name) or (self.fields.get(f"__{name}__") if name in RESERVED else None)
 
 
 class DeclaredField:
-    """A field of an object: how an expression names it, and how JSON does."""
+    """Field of an object, with its name in expressions and its name in JSON."""
 
     __slots__ = ("declared", "json_name")
 
@@ -63,7 +63,7 @@ _ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__sl
 
 
 def escape(name: str) -> str | None:
-    """A property's name as an identifier of CEL, or None if it cannot be one."""
+    """Return a property's name as a CEL identifier, or None if it cannot be one."""
     if name in _WORDS:
         return f"__{name}__"
     if "__" not in name and _PLAIN.fullmatch(name):
@@ -78,7 +78,7 @@ _META = Schema(type="object", properties={"name": _STRING, "generateName": _STRI
 
 
 def with_type_and_meta(schema: Schema) -> dict[str, Schema]:
-    """A resource's properties: kind, apiVersion, metadata.name and metadata.generateName are always among them."""
+    """Return a resource's properties. They always include kind, apiVersion, metadata.name and metadata.generateName."""
     properties = schema.properties
     meta = properties.get("metadata")
     known = (
@@ -97,7 +97,9 @@ def _is_string(schema: Schema | None) -> bool:
 
 
 def declare(schema: Schema, *, resource: bool = False, name: str = "selfType") -> Declared | None:
-    """`resource` marks the root of an object that has apiVersion, kind and metadata."""
+    """Declare a schema node and all nodes below it. `resource` marks the root of an object that has apiVersion, kind
+    and metadata.
+    """
     if schema.int_or_string:
         declared = Declared(schema, _max_text(schema), 1)
         declared.type = Type("dyn", "dyn", (), declared)
@@ -147,7 +149,7 @@ def _declare_map(schema: Schema, name: str) -> Declared | None:
     limit = schema.max_properties
     declared = Declared(schema, max(limit, 0) if limit is not None else (MAX_REQUEST - 2) // (item.min_bytes + 6), 2)
     declared.item = item
-    declared.key = Declared(_STRING, 0, 2)  # keys count as nothing, however long
+    declared.key = Declared(_STRING, 0, 2)  # keys cost nothing, whatever their length
     declared.type = t.map_of(t.STRING, item.type, declared)
     convert = item.convert
     if convert is not None:
@@ -194,7 +196,7 @@ def _parsed(parse: Callable[[str], Any]) -> Convert:
     return lambda value: parse(value) if type(value) is str else value
 
 
-# format: type, smallest JSON, largest length (None: as the schema says), how it is read
+# For each format: type, smallest JSON size, maximum length (None: the schema's), and the conversion function.
 _FORMATS: dict[str, tuple[Type, int, int | None, Convert]] = {
     "byte": (t.BYTES, 2, None, _parsed(parse_base64)),
     "duration": (t.DURATION, 3, 32, _parsed(parse_schema_duration)),

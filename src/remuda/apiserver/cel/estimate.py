@@ -1,9 +1,10 @@
-"""The worst case an expression can cost, from the sizes its schema allows.
+"""Estimate of an expression's worst-case cost, from the sizes that its schema allows.
 
-A CRD whose rules could cost too much is refused when it is written. What counts as too much must be decided as
-upstream decides it, oddities included, so the order in which sizes are looked for is upstream's: what was computed for
-the node, what its literal shows, what the schema says about its path, what its type implies, what its variable holds.
-A path is the variable's name and the steps from there; only the steps after the first are looked up in the schema.
+The server rejects a CRD whose rules could cost too much. It must reject exactly the CRDs that upstream rejects, so it
+looks for sizes in upstream's order, oddities included: the size computed for the node, its literal, the schema at its
+path, its type, its variable.
+
+A path is the variable's name and the steps from there. Only the steps after the first are looked up in the schema.
 """
 
 from __future__ import annotations
@@ -197,7 +198,9 @@ class Estimator:
         return cost.plus(sum_of(args))
 
     def indexed(self, node: Call) -> Range | None:
-        """An item's size is what is known of its container's items; else the schema will be asked by path."""
+        """Return the size of an item: the known size of the container's items, or else the size that the schema
+        declares at the path.
+        """
         if node.function != "_[_]":
             return None
         size = None
@@ -264,12 +267,12 @@ class Estimator:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """Cost of a comprehension besides its source and body: at its start, per test, per step, and for its result."""
+    """Cost of a comprehension without its source and body: at its start, per test, per step, and for its result."""
 
     start: int
     test: int
     result: int
-    low: int  # per step, besides the body
+    low: int  # per step, without the body
     high: int
     body_decides: bool = False  # the step may skip the body
 

@@ -1,4 +1,4 @@
-"""Declaration of CEL functions: signature, implementation and, where it depends on the arguments, the cost of a call.
+"""Declaration of CEL functions: signature, implementation, and the cost of a call if it depends on the arguments.
 
 Library modules fill one `Library` each; `library.FUNCTIONS` joins them. A signature reads as in CEL's own
 documentation, `string.charAt(int): string` for a method and `url(string): kubernetes.URL` for a function; single
@@ -25,11 +25,11 @@ class Overload:
     function: str
     id: str
     member: bool
-    args: tuple[Type, ...]  # a method's receiver first
+    args: tuple[Type, ...]  # including a method's receiver, which comes first
     result: Type
     impl: Impl
     cost: CostOf | None  # None: every call costs 1
-    pure: bool  # a call on constants may be worked out when the expression is compiled
+    pure: bool  # a call with constant arguments may be evaluated at compile time
     generic: bool  # has type parameters
 
 

@@ -1,8 +1,8 @@
-"""Text to tokens, and literals to values.
+"""Lexer: splits text into tokens, and converts literals to values.
 
-One regular expression knows every token; where it finds none, the complaint names the text that was being read, and
-reading goes on behind it, so that one stray character gives one complaint. Runs in time linear to the text, whose
-length is bounded by the caller.
+One regular expression matches every token. Where it matches nothing, the error quotes the unreadable text and the lexer
+continues after it, so one stray character gives one error. The lexer takes time linear in the length of the text, which
+the caller limits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from remuda.apiserver.cel.values import INT_MAX, INT_MIN, UINT_MAX, Uint
 
 
 class LexerToken(NamedTuple):
-    kind: str  # an operator or word itself, or: ident, quoted, int, uint, float, string, bytes, eof
+    kind: str  # the operator or keyword itself, or one of: ident, quoted, int, uint, float, string, bytes, eof
     text: str
     at: int
 
@@ -69,7 +69,7 @@ def _token(match: re.Match[str]) -> LexerToken:
 
 
 def _unreadable(source: str, at: int) -> str:
-    """The text up to and with the character at which no token could go on."""
+    """Return the text up to and including the character that no token can contain at this point."""
     if source[at] in "\"'":
         broken = _BROKEN_STRING.match(source, at)
         stopped = broken.end() if broken else at
@@ -81,11 +81,11 @@ def _unreadable(source: str, at: int) -> str:
 
 
 class LiteralError(ValueError):
-    """A token that looks like a literal but is none; the message is the complaint."""
+    """Malformed literal; the message is the complaint."""
 
 
 def number(token: LexerToken, negative: bool) -> Any:
-    """The value of an int, uint or float token, with the sign that stood before it."""
+    """Return the value of an int, uint or float token, with the sign before it."""
     if token.kind == "float":
         value = float(token.text)
         if math.isinf(value):
@@ -93,7 +93,7 @@ def number(token: LexerToken, negative: bool) -> Any:
         return -value if negative else value
     text = token.text[:-1] if token.kind == "uint" else token.text
     digits = text[2:] if text.startswith("0x") else text.lstrip("0") or "0"
-    # Longer than any 64-bit number, and int() of a huge text would take long.
+    # Such a text is longer than any 64-bit number, and int() of a huge text is slow.
     whole = int(digits, 16 if text.startswith("0x") else 10) if len(digits) <= 20 else UINT_MAX + 1
     if token.kind == "uint":
         if whole > UINT_MAX:

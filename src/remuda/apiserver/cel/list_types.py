@@ -1,7 +1,7 @@
-"""Lists that a schema declares to be sets or maps: their order does not count, and + merges them.
+"""Lists that a schema declares as sets or maps: their order does not matter, and + merges them.
 
-`comparator` gives a test for equality of values of a declared type, or None where plain equality is the same thing.
-Lists with many items are indexed, so comparing stays linear.
+`comparator` returns an equality test for values of a declared type, or None where plain equality gives the same result.
+It indexes long lists, so that a comparison takes linear time.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def literal_complaints(checked: Checked) -> list[Complaint]:
 
 
 def _walk(root: AstNode) -> Iterator[tuple[AstNode, bool]]:
-    """Every node once, and whether it is inside the arguments of format(), where types may be mixed."""
+    """Yield every node once, and whether it is inside the arguments of format(), where types may be mixed."""
     seen: set[AstNode] = set()
     pending = [(root, False)]
     while pending:
@@ -67,7 +67,7 @@ def _bad_argument(node: Call) -> Iterator[Complaint]:
     check = _CHECKS.get(node.function)
     if check is None or not node.args:
         return
-    # matches(text, pattern) has the pattern second, but there the first argument is what is looked at.
+    # The pattern of matches(text, pattern) is its second argument, but upstream checks the first one here.
     arg = node.args[0]
     if isinstance(arg, Constant) and isinstance(arg.value, str) and not check(arg.value):
         yield Complaint(arg.at, f"invalid {node.function} argument")

@@ -1,6 +1,10 @@
-"""&&, ||, the ternary and optional fallbacks: what runs only part of itself.
+"""Operators that evaluate only some of their operands: &&,
 
-&& and || do not care about order: a side that decides the result does so even if the other failed.
+, the ternary and optional fallbacks.
+
+&& and
+
+are commutative: an operand that decides the result does so even if the other operand failed.
 """
 
 from __future__ import annotations
@@ -87,7 +91,7 @@ def choice(condition: Piece, chosen: Piece, other: Piece, given: Type) -> Piece:
 
 
 def _branch(piece: Piece) -> Any:
-    """A branch that is only a path into the data costs its steps, not its start."""
+    """Compile a branch. If the branch is only a path into the data, its steps have a cost but its start has none."""
     return counted(piece if piece.path_cost is None else piece._replace(cost=piece.path_cost))
 
 

@@ -1,6 +1,6 @@
-"""all, exists, exists_one, map, filter and the two-variable comprehensions, each as one Python loop.
+"""Loops: all, exists, exists_one, map, filter and the two-variable comprehensions, each as one Python loop.
 
-Every round is counted and the limit is looked at, so that no data makes a loop run long.
+Every iteration adds to the cost and checks the limit, so that no data makes a loop run long.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from remuda.apiserver.cel.values import NO_OVERLOAD, CelError, CostExceeded, fin
 if TYPE_CHECKING:
     from remuda.apiserver.cel.program import Builder
 
-# What the machinery around the body costs in each round, in CEL's own expansion of these macros.
+# Cost of each iteration besides its body, in CEL's own expansion of these macros.
 _ALL_TEST, _EXISTS_TEST = 2, 3
 _COUNT, _APPEND, _INSERT_VALUE, _INSERT_ENTRY = 2, LIST_BASE + 2, 3, 2
 
@@ -64,7 +64,7 @@ def _pairs(run: Run, slots: list[int]) -> Rounds:
     return rounds
 
 
-# The builders below give the loop and what it costs besides source and rounds.
+# Each builder below returns the loop, and its cost without the source and the iterations.
 Loop = tuple[Run, int]
 
 
@@ -77,7 +77,7 @@ def _quantifier(decides: bool, test: int) -> Callable[[Rounds, Piece | None, Pie
             failure: Exception | None = None
             decided = False
             for _ in rounds(frame):
-                if decided:  # the test before the next round is counted, the round is not run
+                if decided:  # the test before the next iteration is counted, although that iteration does not run
                     frame[COST] += test
                     return decides
                 frame[COST] += per_round
@@ -100,7 +100,7 @@ def _quantifier(decides: bool, test: int) -> Callable[[Rounds, Piece | None, Pie
 
 
 def _short_quantifier(decides: bool, test: int) -> Callable[[Run, Piece, int], Loop]:
-    """The same for one variable and a body known to be bool: what most rules are, so it is spared the detours."""
+    """Return a faster loop for one variable and a body known to be bool, which most rules have."""
 
     def build(source: Run, body: Piece, slot: int) -> Loop:
         run_body, per_round = body.run, body.cost + test + 1

@@ -1,7 +1,7 @@
-"""Macros: calls written like functions that decide which of their arguments run, how often and with which names.
+"""Macros: calls that look like functions, and decide which of their arguments run, how often and with which variables.
 
-The parser passes each call to `expand` right after parsing it; `expand` returns a call that is no macro unchanged. A
-macro that is called wrongly is reported through `complain`.
+The parser passes each call to `expand` right after parsing it. `expand` returns other calls unchanged. It reports a
+wrong use of a macro through `complain`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _if_present(call: Call, then: AstNode) -> AstNode:
     return Call(at, "_?_:_", None, (present, then, Call(at, "optional.none", None, ())))
 
 
-# By name, number of arguments, and whether it is called on something.
+# Key: name, number of arguments, and whether the macro has a receiver.
 _MACROS: dict[tuple[str, int, bool], Callable[[Call], AstNode]] = {
     ("has", 1, False): _has,
     ("all", 2, True): _over_one("all"),

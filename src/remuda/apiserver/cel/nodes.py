@@ -1,9 +1,9 @@
 """Compiled node of an expression: a function of the frame, and the cost of running it.
 
-The frame is one list per evaluation: the cost so far, then `self`, `oldSelf`, then names bound inside the expression.
-`Piece.cost` is known without running. A node that always runs a piece adds the piece's cost to its own. A node that
-runs it only sometimes (`counted`) has the cost added to the frame when it does. So straight-line code counts nothing
-as it runs.
+The frame is one list per evaluation: the cost so far, then `self`, `oldSelf`, then the variables of the expression.
+`Piece.cost` is known at compile time. If a node always runs a piece, it adds the piece's cost to its own. If it runs
+the piece only sometimes, it wraps the piece in `counted`, which adds the cost to the frame at run time. So
+straight-line code has no counting overhead.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Run = Callable[[Frame], Any]
 
 COST, SELF, OLD, FIRST_LOCAL = 0, 1, 2, 3
 
-# Data that does not have its declared type shows as one of Python's own errors; to a rule it is a failed evaluation.
+# Data of another type than declared raises one of these Python errors. The rule then counts as failed.
 UNTYPED = (TypeError, AttributeError, ValueError, OverflowError)
 FAILURES = (CelError, *UNTYPED)
 
@@ -28,8 +28,8 @@ class Piece(NamedTuple):
     run: Run
     cost: int
     type: Type
-    constant: bool = False  # `run` gives the same value whatever the frame
-    slot: int = 0  # where the value is just a frame's entry
+    constant: bool = False  # `run` returns the same value for every frame
+    slot: int = 0  # index of the frame entry that holds the value, if there is one
     # An access path: what it costs when a ternary picks it, where the path's start is free.
     path_cost: int | None = None
 
@@ -39,7 +39,7 @@ def constant(value: Any, given: Type) -> Piece:
 
 
 def counted(piece: Piece) -> Run:
-    """Runs the piece and counts it."""
+    """Return a piece that adds its cost to the frame when it runs."""
     run, cost = piece.run, piece.cost
     if not cost:
         return run

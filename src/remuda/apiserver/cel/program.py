@@ -1,7 +1,7 @@
-"""From a checked expression to a Python function, built once and run for every object.
+"""Code generation: turns a checked expression into a Python function, built once and run for every object.
 
-Each node becomes a closure that knows its operands' closures and, through their static types, which overload it is, so
-that little is decided while running. Where types are only known at run time, the overload is chosen then.
+Each node becomes a closure over its operands' closures. The static types select the overload at compile time where they
+can. Where types are only known at run time, the closure selects the overload then.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from remuda.apiserver.cel.values import NO_OVERLOAD, NONE, CelError, CostExceede
 
 
 class Program:
-    """A runnable expression over `self` and `oldSelf`."""
+    """Executable expression over `self` and `oldSelf`."""
 
     __slots__ = ("_locals", "_run", "_static")
 
@@ -29,9 +29,9 @@ class Program:
         self._locals = [None] * local_count
 
     def run(self, value: Any, old: Any, spent: list[int]) -> Any:
-        """Raises CelError if evaluation fails and CostExceeded if it gets too expensive.
+        """Evaluate the expression. Raise CelError if the evaluation fails and CostExceeded if it exceeds the limit.
 
-        `spent` has one entry, which is set to what it cost, also if it failed.
+        Sets the single entry of `spent` to the cost of the evaluation, even if it failed.
         """
         frame: Frame = [self._static, value, old, *self._locals]
         try:
@@ -46,13 +46,13 @@ class Program:
 
 
 def build(checked: Checked) -> Program:
-    """Raises CelError if a constant part of the expression can only fail."""
+    """Build the program of an expression. Raise CelError if a constant part of the expression always fails."""
     builder = Builder(checked)
     return Program(builder.piece(checked.root), builder.locals)
 
 
 class Builder:
-    """Builds pieces from nodes; knows in which slot of the frame each name in scope is."""
+    """Builds pieces from nodes, and maps each variable in scope to its slot in the frame."""
 
     def __init__(self, checked: Checked) -> None:
         self.checked = checked
@@ -63,7 +63,7 @@ class Builder:
         return self.checked.types[node]
 
     def bind(self, *names: str) -> tuple[list[int], Mapping[str, int]]:
-        """New slots for names, and what the names meant before; give that to `unbind`."""
+        """Allocate slots for variables, and return their previous meanings, to be passed to `unbind`."""
         before = self.slots
         slots = [FIRST_LOCAL + self.locals + at for at in range(len(names))]
         self.locals += len(names)

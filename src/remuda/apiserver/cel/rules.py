@@ -1,7 +1,7 @@
-"""The entry to CEL: a schema's rules, compiled once, then run for every object.
+"""Public interface of CEL: compile a schema's rules once, then run them for every object.
 
-`compile_rules` is what a CRD's validation and the server's start call; `RuleSet.validate` what each write calls. The
-engine itself is only loaded when the first schema with rules is met.
+The validation of a CRD and the start of the server call `compile_rules`; each write calls `RuleSet.validate`. The
+engine is imported with the first schema that has rules.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def compile_rules(schema: Schema, path: str) -> tuple[RuleSet | None, list[FieldError]]:
-    """The rules on and below a resource's schema, None if it has none, and what is wrong with them.
+    """Return the rules on and below a resource's schema (None if there are none), and the errors in them.
 
-    `path` is where the schema stands in its CRD, for complaints. A rule with a complaint is not in the set.
+    `path` is the path of the schema in its CRD, for error messages. The returned set omits rules that have errors.
     """
     if not has_rules(schema):
         return None, []
@@ -28,7 +28,7 @@ def compile_rules(schema: Schema, path: str) -> tuple[RuleSet | None, list[Field
 
 
 def has_rules(schema: Schema) -> bool:
-    """Looks with a list of its own rather than by recursion, so that no nesting is too deep."""
+    """Return whether a schema has rules. Uses a stack instead of recursion, so that no schema is too deep."""
     pending, seen = [schema], set()
     while pending:
         node = pending.pop()

@@ -1,7 +1,7 @@
-"""Compiled rules meeting an object: which run, on what, and how their failures are told.
+"""Evaluation of compiled rules on an object: which rules run, on which values, and how failures are reported.
 
-Only values that have rules on or below them are visited. Rules with `oldSelf` run where an old value corresponds;
-what a write leaves unchanged is not held against it. One object has one budget for all its rules.
+Only values that have rules on or below them are visited. Rules that use `oldSelf` run where a corresponding old value
+exists. A failure on a value that the write does not change is no error. All rules of an object share one budget.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_MESSAGE = 5 * 1024  # upstream's limit for the result of a messageExpressio
 _NO_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 _TOO_EXPENSIVE = "operation cancelled: actual cost limit exceeded"
 
-# How a place in an object is noted on the way down: (parent, step); () is the object itself.
+# A location in an object during the walk: (parent, step); () is the object itself.
 Trail = tuple[Any, ...]
 
 
@@ -40,7 +40,7 @@ class CompiledRule(NamedTuple):
     rule: Rule
     program: Program
     message: Program | None
-    transition: bool  # looks at oldSelf
+    transition: bool  # uses oldSelf
     field_path: str
 
     @property
@@ -50,7 +50,7 @@ class CompiledRule(NamedTuple):
 
 
 class RuleNode:
-    """The rules on one schema node, and the nodes below it that have any."""
+    """Rules on one schema node, and the nodes below it that have rules."""
 
     __slots__ = ("additional", "convert", "has_transition", "items", "list_keys", "properties", "rules", "type")
 
@@ -75,7 +75,7 @@ class RuleNode:
 
 
 class RuleSet:
-    """All rules of one schema. Holds no state of an object and may be shared."""
+    """All rules of one schema. Stateless, so it may be shared."""
 
     __slots__ = ("_root",)
 
@@ -85,10 +85,10 @@ class RuleSet:
     def validate(
         self, obj: Any, old: Any = None, path: str = "", warnings: list[str] | None = None
     ) -> list[FieldError]:
-        """Return the errors that the rules find in an object; `old` is the object it replaces, None on create.
+        """Return the errors that the rules find in an object; `old` is the object that it replaces, None on create.
 
-        Failures of rules on values that did not change do not count. With `warnings`, such rules run all the same and
-        their failures are added there, as upstream does; without it, such rules are not even run.
+        Failures on unchanged values are not errors. With `warnings`, the rules on unchanged values run nevertheless and
+        their failures are added there, as upstream does. Without it, these rules do not run.
         """
         run = _Run(path, warnings)
         try:
@@ -99,11 +99,11 @@ class RuleSet:
 
 
 class _OutOfBudget(ApiServerError):
-    """No further rule runs."""
+    """Raised when the budget is used up: no further rule runs."""
 
 
 class _Run:
-    """One validation of one object."""
+    """Validation of one object."""
 
     __slots__ = ("budget", "errors", "path", "spent", "warnings")
 
@@ -112,12 +112,14 @@ class _Run:
         self.warnings = warnings
         self.errors: list[FieldError] = []
         self.budget = OBJECT_BUDGET
-        self.spent = [0]  # by the latest expression
+        self.spent = [0]  # cost of the latest expression
 
     def visit(
         self, node: RuleNode, value: Any, old: Any, trail: Trail, *, unchanged: bool = False, at_root: bool = False
     ) -> None:
-        """`unchanged` says so of the nearest value above that has an old one, for values that have none."""
+        """Visit a value. `unchanged`: the nearest value above that has an old value did not change; used for values
+        without one.
+        """
         if value is None:
             return
         if old is not None:
@@ -148,7 +150,7 @@ class _Run:
             found = value.get(name)
             if found is not None:
                 before = old.get(name) if old is not None else None
-                # Both are always those of the stored version, so they say nothing about what was changed.
+                # Both are always those of the stored version, so they cannot show a change.
                 same = unchanged and not (at_root and name in ("apiVersion", "kind"))
                 self.visit(below, found, before, (trail, name), unchanged=same)
 

@@ -1,6 +1,6 @@
-"""Ranges of sizes and costs, for reckoning what an expression may cost before any data is seen.
+"""Ranges of sizes and costs, to estimate the cost of an expression before any data is known.
 
-All arithmetic saturates at the largest unsigned 64-bit number, which stands for "without bound".
+All arithmetic saturates at the largest unsigned 64-bit number, which means "unbounded".
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class EntrySize(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """Estimate of one call: its cost besides its arguments, and the size of its result, if known."""
+    """Estimate of one call: its cost without its arguments, and the size of its result, if known."""
 
     cost: Range
     size: Range | None = None

@@ -1,4 +1,4 @@
-"""An expression's text and the complaints about it, drawn the way CEL draws them: line, column, a row of dots."""
+"""Source text of an expression and its error messages in CEL's layout: line, column, a row of dots."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_COMPLAINTS = 100
 
 
 class CelSyntaxError(ApiServerError):
-    """The text is no expression, or one that does not fit its types. `str()` is what the user is shown."""
+    """Syntax or type error in an expression. `str()` is the message for the user."""
 
 
 @dataclass(frozen=True, slots=True)

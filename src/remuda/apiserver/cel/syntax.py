@@ -1,7 +1,7 @@
-"""The parser: an expression's text to its tree.
+"""Parser: turns the text of an expression into its tree.
 
-Precedence climbing over the token list, so that nesting costs few Python frames; nesting and length are bounded, and
-whatever text comes in, the outcome is a tree or a `CelSyntaxError`. Parsing stops at the first misplaced token.
+It uses precedence climbing over the token list, so that nesting takes few Python frames. Nesting and length are
+limited. Any text gives a tree or a `CelSyntaxError`. Parsing stops at the first misplaced token.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from remuda.apiserver.cel.lexer import LexerToken, LiteralError
 from remuda.apiserver.cel.source import CelSyntaxError, Complaint, render
 
 MAX_LENGTH = 100_000  # code points
-MAX_NESTING = 60  # brackets within brackets
-MAX_DEPTH = 250  # of the tree; long chains of one operator are deep as well
+MAX_NESTING = 60  # nested brackets
+MAX_DEPTH = 250  # depth of the tree; a long chain of one operator is deep as well
 
 RESERVED = frozenset(
     "as break const continue else for function if import let loop package namespace return var void while".split()  # noqa: SIM905
@@ -46,7 +46,7 @@ ItemParser = Callable[[], None]
 
 
 def parse(source: str) -> AstNode:
-    """Raises CelSyntaxError, with everything that is wrong, as CEL words and draws it."""
+    """Parse an expression. Raise CelSyntaxError with all errors, in CEL's wording and layout."""
     if len(source) > MAX_LENGTH:
         raise CelSyntaxError(
             f"ERROR: <input>:-1:0: expression code point size exceeds limit: size: {len(source)}, limit {MAX_LENGTH}"
@@ -74,7 +74,7 @@ def too_deep(root: AstNode) -> bool:
 
 
 class _Stop(ApiServerError):
-    """A token nothing can be made of; the complaint is noted."""
+    """Unexpected token; the complaint is already recorded."""
 
 
 class _Parser:
@@ -295,7 +295,7 @@ class _Parser:
             raise self.unexpected("':'", skippable=False)
 
     def until_close(self, close: str, item: ItemParser) -> None:
-        """Comma-separated items up to a closing bracket; one trailing comma is fine."""
+        """Parse comma-separated items up to a closing bracket. One trailing comma is valid."""
         if self.token.kind not in (",", close):
             item()
             while self.token.kind == "," and self.following() != close:

@@ -1,6 +1,7 @@
-"""Points in time and spans of time as text: Go's durations, RFC 3339, and what schema formats allow besides.
+"""Parsing and printing of timestamps and durations: Go's durations, RFC 3339, and the variants that schema formats
+allow.
 
-All arithmetic is in whole nanoseconds, so nothing is lost that Go would keep.
+All arithmetic is in whole nanoseconds, so it is as precise as Go's.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?(ns|us|µs|μs|ms|s|m|h)")
 
 
 def parse_duration(text: str) -> Duration | None:
-    """As Go's time.ParseDuration; None if it is none."""
+    """Parse a duration as Go's time.ParseDuration does; None if the text is invalid."""
     sign = -1 if text.startswith("-") else 1
     rest = text[1:] if text[:1] in ("-", "+") else text
     if rest == "0":
@@ -60,7 +61,7 @@ _LOOSE_UNITS = (
 
 
 def parse_schema_duration(text: str) -> Duration:
-    """`format: duration` also takes spelled units such as "3 days"."""
+    """Parse a value of `format: duration`, which may also use spelled units such as "3 days"."""
     exact = parse_duration(text)
     if exact is not None:
         return exact
@@ -85,7 +86,7 @@ _RFC3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?
 
 
 def parse_timestamp(text: str) -> Timestamp | None:
-    """As Go's RFC 3339; None if it is none. Years 0 and above 9999 are refused."""
+    """Parse a timestamp as Go's RFC 3339 layout does; None if it is invalid. Years 0 and above 9999 are invalid."""
     match = _RFC3339.fullmatch(text)
     if match is None:
         return None
@@ -115,7 +116,7 @@ def _offset_seconds(match: re.Match[str]) -> int | None:
 
 
 def parse_datetime(text: str) -> Timestamp:
-    """`format: date-time`: RFC 3339, and an empty text for 1970."""
+    """Parse a value of `format: date-time`: RFC 3339, or an empty text, which means 1970."""
     found = parse_timestamp(text) if text else Timestamp(0)
     if found is None:
         raise CelError(f"Invalid date-time formatted string {text}: cannot parse {text}")
@@ -148,7 +149,7 @@ def _offset_text(offset: int) -> str:
 
 
 def calendar(timestamp: Timestamp, offset: timedelta) -> tuple[date, int]:
-    """The day, and the nanoseconds of that day, as a clock at this offset shows them."""
+    """Return the day, and the nanoseconds since its start, on a clock with this offset."""
     ns = timestamp.ns + (offset.days * 86400 + offset.seconds) * SECOND
     days, rest = divmod(ns, 86400 * SECOND)
     ordinal = min(max(days + _EPOCH_DAY, 1), date.max.toordinal())

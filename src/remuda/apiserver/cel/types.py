@@ -1,7 +1,7 @@
-"""CEL's types and how they fit each other.
+"""CEL's types, and the rules of assignability between them.
 
-A `Type` is immutable and compared by structure. `declared` says which schema node a type came from, where it came from
-one; it takes no part in comparison. `Unifier` decides assignability and remembers what type parameters stand for.
+A `Type` is immutable and compared by structure. `declared` is the schema node that a type came from, if there is one;
+comparison ignores it. `Unifier` decides assignability and records the types that type parameters stand for.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Type:
         return f"<{self}>"
 
 
-# How complaints name types that are called differently as values.
+# Names of types in error messages, where they differ from the names as values.
 _SHOWN = {"error": "!error!", "null": "null", "timestamp": "timestamp", "duration": "duration"}
 
 DYN = Type("dyn", "dyn")
@@ -57,7 +57,7 @@ DURATION = Type("duration", "google.protobuf.Duration")
 TYPE = Type("type", "type")
 
 SCALARS = frozenset(("bool", "double", "duration", "int", "timestamp", "uint"))
-# These may be null although they are not declared so.
+# These types accept null although they are not declared nullable.
 _NULLABLE = frozenset(("opaque", "object", "duration", "timestamp"))
 
 
@@ -102,7 +102,7 @@ def contains_dynamic(given: Type) -> bool:
 
 
 def equivalent(a: Type, b: Type) -> bool:
-    """Same shape, where any type parameter is as good as any other."""
+    """Return whether two types have the same structure; any two type parameters count as equal."""
     if a.kind == "param" and b.kind == "param":
         return True
     if a.kind != b.kind or a.name != b.name or len(a.params) != len(b.params):
@@ -111,7 +111,7 @@ def equivalent(a: Type, b: Type) -> bool:
 
 
 class Unifier:
-    """Unifier of types: records what each type parameter stands for so far. A failed attempt leaves no trace."""
+    """Unifier of types: records the type that each type parameter stands for. A failed attempt changes nothing."""
 
     def __init__(self) -> None:
         self.known: dict[str, Type] = {}
@@ -122,7 +122,7 @@ class Unifier:
         return param(f"_var{self.made - 1}")
 
     def instantiate(self, types: tuple[Type, ...]) -> tuple[Type, ...]:
-        """The same types with type parameters of their own."""
+        """Return the same types with fresh type parameters."""
         renamed: dict[str, Type] = {}
         return tuple(self._renamed(given, renamed) for given in types)
 
@@ -136,7 +136,7 @@ class Unifier:
         return Type(given.kind, given.name, tuple(self._renamed(p, renamed) for p in given.params), given.declared)
 
     def resolve(self, given: Type, *, final: bool = False) -> Type:
-        """Parameters replaced by what they stand for; with `final`, those that stand for nothing by dyn."""
+        """Replace parameters by the types that they stand for. With `final`, unbound parameters become dyn."""
         if given.kind == "param":
             meaning = self.known.get(given.name)
             if meaning is not None:
@@ -179,7 +179,7 @@ class Unifier:
         return a.kind == b.kind and a.name == b.name and self._all_fit(a.params, b.params)
 
     def _stands_for(self, meaning: Type, parameter: Type) -> tuple[bool, bool]:
-        """Return whether the parameter can stand for this type, and whether it already stood for one."""
+        """Return whether the parameter can stand for this type, and whether it was bound before."""
         if meaning == parameter:
             return True, True
         known = self.known.get(parameter.name)

@@ -1,8 +1,9 @@
-"""Values that CEL has and JSON has not, and what holds between values: equality, order, type names, size.
+"""Values that CEL has and JSON lacks, and operations on values: equality, order, type names, size.
 
-JSON values are used as they come (dict, list, str, int, float, bool, None), so a rule touches an object without
-copying it. What must stay true: `bool` is never an integer here although Python says so, `Uint` is never an `int`
-to a type test, and a value that is neither of these nor a class below cannot reach an expression.
+JSON values are used unchanged (dict, list, str, int, float, bool, None), so a rule reads an object without copying it.
+
+Invariants: `bool` is never an integer here, although it is one in Python. `Uint` is never an `int` in a type test.
+Every value in an expression is a JSON value or an instance of a class below.
 """
 
 from __future__ import annotations
@@ -18,24 +19,27 @@ UINT_MAX = (1 << 64) - 1
 
 
 class CelError(ApiServerError):
-    """An expression failed while it ran; && and || may still absorb it."""
+    """Failed evaluation of an expression; && and
+
+    may still absorb it.
+    """
 
 
 class CostExceeded(ApiServerError):
-    """An expression used up what it may cost; nothing absorbs that."""
+    """Expression that exceeded its cost limit; no operator absorbs this error."""
 
 
 NO_OVERLOAD = "no such overload"
 
 
 class Uint(int):
-    """An unsigned 64-bit integer: equal to the same int, but of another type."""
+    """Unsigned 64-bit integer: equal to the same int, but of another type."""
 
     __slots__ = ()
 
 
 class Duration:
-    """A span of time in nanoseconds, within int64 as in Go."""
+    """Duration in nanoseconds, within int64 as in Go."""
 
     __slots__ = ("ns",)
 
@@ -53,13 +57,13 @@ class Duration:
 
 
 class Timestamp:
-    """A point in time in nanoseconds since 1970, years 1 to 9999, and the offset from UTC it was written with."""
+    """Timestamp in nanoseconds since 1970 (years 1 to 9999), with its original offset from UTC."""
 
     __slots__ = ("ns", "offset")
 
     def __init__(self, ns: int, offset: int = 0) -> None:
         self.ns = ns
-        self.offset = offset  # seconds; only seen when it is written again
+        self.offset = offset  # in seconds; only used when the timestamp is printed
 
     def __eq__(self, other: object) -> bool:
         return type(other) is Timestamp and other.ns == self.ns
@@ -72,7 +76,7 @@ class Timestamp:
 
 
 class Optional:
-    """A value or nothing; `NONE` is the only one that holds nothing."""
+    """Optional value; `NONE` is the only empty one."""
 
     __slots__ = ("value",)
 
@@ -94,7 +98,9 @@ NONE = Optional(None)
 
 
 class Opaque:
-    """Base of values only library functions look into (URL, IP, quantity, ...). `type_name` is what `type()` says."""
+    """Base of values that only library functions can inspect (URL, IP, quantity, ...). `type_name` is the result of
+    `type()`.
+    """
 
     __slots__ = ()
     type_name = ""
@@ -148,7 +154,7 @@ NUMBERS = frozenset((int, Uint, float))
 
 
 def equal(a: Any, b: Any) -> bool:
-    """CEL's ==: numbers compare across types, nothing else does."""
+    """Compare two values as CEL's == does: only numbers are equal across types."""
     kind, other = type(a), type(b)
     if kind is list:
         return other is list and len(a) == len(b) and all(map(equal, a, b))
@@ -173,7 +179,7 @@ def _equal_maps(a: dict[Any, Any], b: dict[Any, Any]) -> bool:
 
 
 def find(mapping: dict[Any, Any], key: Any, default: Any) -> Any:
-    """Looks a key up as CEL does: 1, 1u and 1.0 are one key, true and 1 are two."""
+    """Look up a key as CEL does: 1, 1u and 1.0 are one key; true and 1 are two."""
     kind = type(key)
     if kind is str:
         return mapping.get(key, default)
@@ -185,7 +191,7 @@ def find(mapping: dict[Any, Any], key: Any, default: Any) -> Any:
 
 
 class BoolKey:
-    """A bool as a map key: Python's own would be taken for 0 and 1."""
+    """Bool as a map key: Python would treat True and False as 1 and 0."""
 
     __slots__ = ("value",)
 
@@ -200,7 +206,7 @@ class BoolKey:
 
 
 def to_key(value: Any) -> Any:
-    """The form in which a value is a key of a map made by an expression."""
+    """Return the form of a value that is used as a key in a map that an expression creates."""
     kind = type(value)
     if kind is bool:
         return BoolKey(value)
@@ -214,7 +220,7 @@ def from_key(key: Any) -> Any:
 
 
 def compare(a: Any, b: Any) -> int:
-    """-1, 0 or 1; fails for values that have no order among them."""
+    """Return -1, 0 or 1. Raise an error for values that have no order."""
     left, right = _orderable(a, b)
     return -1 if left < right else (1 if left > right else 0)
 
@@ -233,12 +239,12 @@ def _orderable(a: Any, b: Any) -> tuple[Any, Any]:
     raise CelError(NO_OVERLOAD)
 
 
-# Kinds whose size is 1 wherever cost depends on size.
+# Types whose size counts as 1 in all costs.
 _SIZED = frozenset((str, bytes, list, dict))
 
 
 def size_of(value: Any) -> int:
-    """The size that cost is reckoned from: code points, bytes, items, entries; 1 for all else."""
+    """Return the size that costs are based on: code points, bytes, items or entries; 1 for other types."""
     kind = type(value)
     if kind in _SIZED:
         return len(value)

@@ -1,7 +1,7 @@
-"""The built-in kinds, each one declaration: `declare` in the module of its group, its shape in `types/*.idl`.
+"""Built-in kinds. Each is one call of `declare` in the module of its group, with its types in `types/*.idl`.
 
-To add a kind: write its messages into the group's IDL file, call `declare` in the group's module, and list it in that
-module's RESOURCES. Nothing else knows kinds by name.
+To add a kind: write its messages into the group's IDL file, call `declare` in the group's module, and list the kind in
+that module's RESOURCES. No other code knows kinds by name.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from remuda.apiserver.resource import Resource
 
 @cache
 def builtin_resources() -> tuple[Resource, ...]:
-    """Every built-in resource, in the order discovery shows groups and resources."""
-    # Imported here so that a command that needs no server pays for no kinds.
+    """Return every built-in resource, in the order of discovery."""
+    # Imported here so that commands that need no server do not load the kinds.
     from remuda.apiserver.kinds import (
         apiextensions,
         apps,

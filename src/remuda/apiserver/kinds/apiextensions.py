@@ -1,8 +1,8 @@
-"""CustomResourceDefinitions: everything about them that needs no knowledge of schemas.
+"""CustomResourceDefinitions, except their schemas.
 
-Schemas and CEL rules are parsed and checked where definitions are served (`registry.crds`). Error paths follow the
-real server, which reports what is the same in every version at the place where v1beta1 had it
-(`spec.additionalPrinterColumns`, `spec.subresources`).
+`registry.crds` parses and checks schemas and CEL rules where definitions are served. Error paths follow kube-apiserver:
+if a field is the same in every version, the error is at the path that v1beta1 had (`spec.additionalPrinterColumns`,
+`spec.subresources`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _update(new: Obj, old: Obj) -> None:
 
 
 def _start_terminating(crd: Obj) -> None:
-    """The finalizer holds it until `upkeep` has removed every object of the kind."""
+    """Add the finalizer that keeps the definition until `upkeep` has removed every object of the kind."""
     meta = crd["metadata"]
     if meta.get("deletionTimestamp"):
         return
@@ -305,7 +305,7 @@ def _conversion_errors(conversion: Obj) -> list[FieldError]:
 
 
 def stored_version_errors(crd: Obj) -> list[FieldError]:
-    """A version in which objects may still be stored cannot be left out."""
+    """Return the errors for removed versions in which objects may still be stored."""
     path = "status.storedVersions"
     stored = crd["status"].get("storedVersions")
     if not stored:

@@ -1,4 +1,6 @@
-"""The apps group. Plain records, because nothing here runs pods, but defaulted and checked as the real server does."""
+"""The apps group. Nothing here runs pods, so the kinds are plain records, but the server defaults and validates them as
+kube-apiserver does.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ _STATEFUL_CHANGEABLE = (
     "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
 )
-_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"  # what is left of a field of extensions/v1beta1
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"  # remains of a field of extensions/v1beta1
 _CLAIM_POLICIES = ("Retain", "Delete")
 
 
@@ -63,7 +65,7 @@ def _common_errors(spec: Obj, kind: str, *, selects_for: str) -> list[FieldError
     found = non_negative(spec.get("replicas"), "spec.replicas")
     found += non_negative(spec.get("minReadySeconds"), "spec.minReadySeconds")
     found += non_negative(spec.get("revisionHistoryLimit"), "spec.revisionHistoryLimit")
-    # A DaemonSet without a selector is only told that it does not match.
+    # For a DaemonSet without a selector, kube-apiserver reports only the mismatch.
     if spec.get("selector") is not None or kind != "DaemonSet":
         found += selector_errors(spec.get("selector"), "spec.selector", selects_for)
     found += mismatch_errors(spec, "spec")
@@ -205,7 +207,9 @@ def _stateful_policy_errors(spec: Obj) -> list[FieldError]:
 
 
 def _with_claimed_volumes(spec: Obj) -> Obj:
-    """The spec with the volumes that its claim templates will add to each pod, so that mounts find them."""
+    """Return the spec with the volumes that its claim templates add to each pod, so that mounts refer to existing
+    volumes.
+    """
     claimed = [at(claim, "metadata", "name") for claim in spec.get("volumeClaimTemplates") or ()]
     if not claimed:
         return spec
@@ -249,7 +253,7 @@ STATEFUL_SETS = declare(
 
 def _default_daemon_set(daemon: Obj) -> None:
     _default_template(daemon)
-    # A field of the real server's own type, written as an annotation: there from the start, hence owned by the writer.
+    # kube-apiserver stores this field as an annotation. It exists from creation, so the writer owns it.
     _set_template_generation(daemon, _template_generation(daemon))
     strategy = daemon["spec"]["updateStrategy"]
     if strategy["type"] == "RollingUpdate":

@@ -1,4 +1,4 @@
-"""The batch group: Jobs, whose selector and labels the server makes, and CronJobs."""
+"""The batch group: CronJobs, and Jobs, whose selector and labels the server generates."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ _COUNTS = (
     "backoffLimitPerIndex",
     "maxFailedIndexes",
 )
-# Of jobs alone: the template inside a CronJob stays as it was written.
+# Only for Jobs: the template inside a CronJob is stored as written.
 _JOB_DEFAULTS: tuple[tuple[str, Any], ...] = (
     ("parallelism", 1),
     ("completionMode", "NonIndexed"),
     ("suspend", False),
     ("manualSelector", False),
 )
-# What of a suspended job's template may still change, so that a queue can place it.
+# Fields of a suspended Job's template that may still change, so that a queue controller can place it.
 _PLACEMENT = ("nodeSelector", "tolerations", "schedulingGates", "affinity")
 
 
@@ -83,7 +83,7 @@ def _create_job(job: Obj) -> None:
     template, given = spec["template"], template_labels(spec)
     labels = _ordered({**generated, **given})
     if not job["metadata"].get("labels") or job["metadata"]["labels"] is given:
-        # A job without labels has its template's, those the server makes included.
+        # A Job without labels gets those of its template, including the generated ones.
         job["metadata"]["labels"] = labels
     selector = spec.get("selector") or {}
     matched = _ordered({UID_LABEL: uid, **(selector.get("matchLabels") or {})})
@@ -116,7 +116,7 @@ def _validate_job(job: Obj) -> list[FieldError]:
 
 
 def _generated_label_errors(job: Obj) -> list[FieldError]:
-    """With a selector made by the server, its labels must be there and say what the job says."""
+    """Return the errors for generated labels that are missing from the template or differ from the Job's."""
     if job["spec"].get("manualSelector"):
         return []
     labels = template_labels(job["spec"])

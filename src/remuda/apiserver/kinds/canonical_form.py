@@ -1,11 +1,12 @@
-"""The one form in which the real server stores and returns an object of a built-in kind.
+"""Canonical form in which kube-apiserver stores and returns an object of a built-in kind.
 
-The real server reads JSON into structs and writes the structs out again. Clients see the traces: nulls, empty lists and
+kube-apiserver decodes JSON into structs and encodes the structs again. Clients see the effects: nulls, empty lists and
 empty strings vanish, `status: {}` and a condition's `lastProbeTime: null` appear, quantities and times get one
-spelling, static defaults are filled in. `normalizer` compiles all of that from the declaration of a message into one
-walk over the object, in place. Fields the declaration does not know are left alone: refusing or dropping them is the
-decoder's part, as are values of a wrong type. Only quantities are checked here, because only here they are parsed: a
-bad one raises the BadRequest of the real decoder.
+spelling, and static defaults are filled in. `normalizer` compiles these rules from the declaration of a message into
+one walk over the object, in place.
+
+Undeclared fields and values of a wrong type are left alone: the decoder handles them. Only quantities are checked here,
+because only this module parses them: an invalid one raises the BadRequest of the real decoder.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from remuda.kube.schema import UNSET
 _Step = Callable[[Obj, str, Any], None]
 _Spelling = Callable[[Any], Any]
 
-# What a field that is not a pointer holds when nothing was given.
+# Value of a non-pointer field that was not set.
 ZERO: dict[str, Any] = {
     "string": "",
     "int32": 0,
@@ -36,13 +37,13 @@ ZERO: dict[str, Any] = {
     "IntOrString": 0,
     "Duration": "0s",
 }
-# Not pointers, yet written even when zero, because "omit when empty" does not reach inside structs.
+# These fields are no pointers, yet are written even when zero, because Go's "omitempty" does not apply to structs.
 ALWAYS_WRITTEN = frozenset(("Time", "MicroTime", "Quantity", "IntOrString", "Duration", "RawExtension"))
 _DROPPED_WHEN_ZERO = frozenset(("string", "int32", "int64", "bool", "double"))
 
 
 class Normalizer:
-    """One message's walk. Made empty and filled on first use, because messages contain each other."""
+    """Walk over one message. Created empty and filled on first use, because messages contain each other."""
 
     __slots__ = ("_fills", "_message", "_steps")
 
@@ -74,7 +75,7 @@ class Normalizer:
     def _compile(self) -> dict[str, _Step]:
         steps: dict[str, _Step] = {}
         fills: list[tuple[str, Callable[[], Any]]] = []
-        # Other groups go through protobuf, which cannot tell an empty list from none.
+        # Other groups go through protobuf, which does not distinguish an empty list from a missing one.
         keeps_empty = self._message.file == "apiextensions"
         for field in flattened(self._message):
             make = _filler(field.form)
@@ -97,7 +98,7 @@ def _normalizer(type_: MessageType) -> Normalizer:
 
 
 def normalizer(type_: MessageType) -> Callable[[Obj], None]:
-    """Brings an object of this message into its stored form, in place."""
+    """Return the function that brings an object of this message into its stored form, in place."""
     walk = _normalizer(type_)
 
     def normalize(obj: Obj) -> None:
@@ -112,7 +113,7 @@ def normalizer(type_: MessageType) -> Callable[[Obj], None]:
 
 
 class _Malformed(ApiServerError):
-    """A value that no struct field can hold."""
+    """Value that no struct field can hold."""
 
 
 def _not_decodable(kind: str, obj: Obj, why: str) -> StatusError:
@@ -129,10 +130,11 @@ def flattened(type_: MessageType) -> list[IdlField]:
 
 
 def _filler(form: Form) -> Callable[[], Any] | None:
-    """Makes the value of an absent field, where absent is not what gets stored."""
+    """Return a function that creates the value of an absent field, if the server stores one for it."""
     target = resolve(form.type)
     if isinstance(target, MessageType) and not form.container:
-        # Metadata of the object itself is the registry's; a template's may be missing in ours, as it may be empty.
+        # The registry fills in the metadata of the object itself. A template's metadata may be missing here, as it may
+        # be empty upstream.
         if form.default is not UNSET or not form.pointer:
             return _normalizer(target).new
         return _none if form.always else None
@@ -169,7 +171,7 @@ def _step(form: Form, keeps_empty: bool) -> _Step:
     return _drop_zero if isinstance(target, str) else _drop_null
 
 
-# Dropped keys are filled again by the defaults and by what is always written.
+# Defaults and always-written fields are added again after this.
 def _drop_null(obj: Obj, key: str, value: Any) -> None:
     if value is None:
         del obj[key]
@@ -272,7 +274,7 @@ def _written(value: Any, write: Callable[[str | int | float], str]) -> Any:
 
 
 def _bytes_form(value: Any) -> Any:
-    """Line breaks inside base64 are allowed, and gone afterwards."""
+    """Remove line breaks from base64, which kube-apiserver accepts and does not return."""
     if not isinstance(value, str):
         return "" if value is None else value
     return value.replace("\r", "").replace("\n", "") if "\n" in value or "\r" in value else value
@@ -294,7 +296,7 @@ def _rewritten(value: str, write: Callable[[float], str]) -> str:
     try:
         return write(clock.parse(value))
     except (ValueError, OverflowError):
-        return value  # the decoder has complained already
+        return value  # the decoder has already reported it
 
 
 @cache
@@ -303,8 +305,9 @@ def _json_schema() -> Normalizer:
 
 
 def _nested_schema_form(value: Any) -> Any:
-    """A schema, a list of schemas, or anything else. What a schema does not know is dropped without a word, because
-    upstream's own decoder of these fields is not a strict one."""
+    """Return the form of a schema, a list of schemas, or another value. Unknown keywords are dropped silently, because
+    upstream's decoder of these fields is not strict.
+    """
     if type(value) is dict:
         walk = _json_schema()
         for key in [key for key in value if not walk.knows(key)]:

@@ -1,7 +1,7 @@
 """Table columns that `kubectl get` prints for built-in kinds: the parts that several kinds share.
 
-The real server prints the cells itself, ages included (`5m`, `3h20m`), and so do we. A built-in kind lists all its
-columns, the name included; cells are functions of the decoded object, computed only when a client requests a table.
+As in kube-apiserver, the server renders the cells, including ages (`5m`, `3h20m`). A built-in kind lists all its
+columns, including the name. Cells are functions of the decoded object, computed only when a client requests a table.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from remuda.kube.selectors import SelectorError, label_selector_from
 Cell = Callable[[Obj], Any]
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
-_SHOWN = 3  # of a list of hosts, addresses or ports
+_SHOWN = 3  # hosts, addresses or ports shown of a list
 
 
 def human_duration(seconds: float) -> str:
-    """A span of time as kubectl shows ages: two units while the larger one is small, then one."""
+    """Return a duration as kubectl shows ages: two units while the larger one is small, then one."""
     if seconds < 0:
         return "0s" if seconds > -2 else "<invalid>"
     whole = int(seconds)
@@ -60,7 +60,7 @@ def since(timestamp: str | None) -> str:
 
 
 def at(obj: Any, *path: str, default: Any = "") -> Any:
-    """The value at a path, or the default where something is absent, null, or not an object."""
+    """Return the value at a path, or the default if a part of the path is absent, null, or not an object."""
     for name in path:
         if not isinstance(obj, dict):
             return default
@@ -98,7 +98,7 @@ CREATED_AT = TableColumn(
     cell=value("metadata", "creationTimestamp"),
     description="When it was created.",
 )
-# For kinds without columns of their own.
+# Columns of kinds that declare none.
 PLAIN = (NAME, CREATED_AT)
 
 
@@ -114,7 +114,7 @@ def format_selector(selector: Any) -> str:
 
 
 def some_of(items: Iterable[str]) -> str:
-    """The first few, and how many there are besides."""
+    """Return the first few items, and the number of the others."""
     listed = list(items)
     if not listed:
         return "<none>"
@@ -123,7 +123,7 @@ def some_of(items: Iterable[str]) -> str:
 
 
 def containers(*path: str) -> tuple[TableColumn, TableColumn]:
-    """Names and images of a pod template's containers, for -o wide."""
+    """Return the names and images of a pod template's containers, for -o wide."""
 
     def joined(key: str) -> Cell:
         return lambda obj: ",".join(str(c.get(key, "")) for c in at(obj, *path, "containers", default=()))

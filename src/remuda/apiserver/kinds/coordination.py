@@ -1,4 +1,4 @@
-"""The coordination group: Leases, by which leaders are elected and nodes show that they live."""
+"""The coordination group: Leases, used for leader election and node heartbeats."""
 
 from __future__ import annotations
 

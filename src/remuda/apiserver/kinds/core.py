@@ -82,7 +82,7 @@ REPLICATION_CONTROLLERS = declare(
 
 
 def _default_limits(limit_range: Obj) -> None:
-    """For containers: the limit is the maximum, the request is the limit, else the minimum."""
+    """Set the defaults of container limits: limit from maximum, request from limit, or else from minimum."""
     for limit in limit_range["spec"].get("limits") or ():
         if limit.get("type") != "Container":
             continue

@@ -1,7 +1,7 @@
-"""Secrets, ConfigMaps and ServiceAccounts: small data by key, and identities.
+"""Secrets, ConfigMaps and ServiceAccounts.
 
-`stringData` of a Secret is only ever read: it is merged into `data` before anything else sees the object. Contents of a
-Secret never appear in an error message.
+`stringData` of a Secret is write-only: it is merged into `data` before any other code sees the object. The content of a
+Secret never appears in an error message.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _validate_config_map(config_map: Obj) -> list[FieldError]:
     found += _key_errors(binary, "binaryData")
     size = sum(len(text.encode("utf-8", "surrogatepass")) for text in data.values())
     if size + sum(map(_decoded_size, binary.values())) > SIZE_LIMIT:
-        found.append(errors.too_long("[]", SIZE_LIMIT))  # so the real server prints the whole
+        found.append(errors.too_long("[]", SIZE_LIMIT))  # an empty list, so kube-apiserver prints the whole object
     return found
 
 

@@ -14,7 +14,7 @@ _STANDARD_FINALIZERS = frozenset((FINALIZER, names.ORPHAN_FINALIZER, names.FOREG
 
 
 def _label_with_name(namespace: Obj) -> None:
-    """The name as a label, which nobody can take away: selectors find namespaces by it."""
+    """Set the name as a label, which no client can remove, so that selectors can find namespaces by name."""
     meta = namespace["metadata"]
     name = meta.get("name")
     if name and (meta.get("labels") or {}).get(NAME_LABEL) != name:
@@ -30,7 +30,7 @@ def _create(namespace: Obj) -> None:
 
 
 def _update(new: Obj, old: Obj) -> None:
-    # Finalizers of the spec are written through the finalize subresource only.
+    # Only the finalize subresource writes the finalizers of the spec.
     new["spec"] = {**new["spec"]}
     new["spec"].pop("finalizers", None)
     if kept := (old.get("spec") or {}).get("finalizers"):
@@ -38,12 +38,12 @@ def _update(new: Obj, old: Obj) -> None:
 
 
 def _start_terminating(namespace: Obj) -> None:
-    namespace["metadata"].setdefault("deletionTimestamp", clock.now())  # and no grace period beside it
+    namespace["metadata"].setdefault("deletionTimestamp", clock.now())  # upstream sets no grace period with it
     namespace["status"] = {**namespace.get("status", {}), "phase": "Terminating"}
 
 
 def validate_finalizers(namespace: Obj) -> list[FieldError]:
-    """Also what the finalize subresource accepts."""
+    """Return the errors in the finalizers of the spec, also of a write to the finalize subresource."""
     found = []
     for finalizer in (namespace.get("spec") or {}).get("finalizers") or ():
         for why in names.qualified_name(finalizer):

@@ -1,4 +1,4 @@
-"""Nodes. A node registers itself with its status in one write, so creation keeps the status it was given."""
+"""Nodes. A node registers itself with its status in one write, so a create keeps the given status."""
 
 from __future__ import annotations
 

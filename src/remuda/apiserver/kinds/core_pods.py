@@ -1,7 +1,7 @@
 """Pods and pod templates.
 
-Nothing in the engine runs pods: a pod stays Pending until someone writes its status. Deletion waits for whoever runs
-it (the grace period) only when it has a node and has not finished.
+The engine runs no pods: a pod stays Pending until a client writes its status. Deletion waits for the grace period only
+if the pod has a node and has not finished.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _create(pod: Obj) -> None:
 
 
 def qos_class(spec: Obj) -> str:
-    """Guaranteed when every container's requests equal its limits, BestEffort when none asks for anything."""
+    """Return the QoS class: Guaranteed if every container's requests equal its limits, BestEffort if none has any."""
     containers = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
     amounts = [container.get("resources") or {} for container in containers]
     asked = [_compute(r.get("requests")) for r in amounts]
@@ -78,7 +78,9 @@ def _validate(pod: Obj) -> list[FieldError]:
 
 
 def _validate_update(new: Obj, old: Obj) -> list[FieldError]:
-    """A pod's spec is what it was created with, but for images, the deadline, gates and more tolerations."""
+    """Return the errors of an update. Only images, the deadline, gates and additional tolerations may change in a pod's
+    spec.
+    """
     spec, before = new["spec"], old["spec"]
     for field in ("containers", "initContainers"):
         if len(spec.get(field) or ()) != len(before.get(field) or ()):

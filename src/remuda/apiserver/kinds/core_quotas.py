@@ -40,9 +40,9 @@ class _Quota(msgspec.Struct):
 
 
 class QuotaLimit(msgspec.Struct, frozen=True):
-    """One line of `spec.hard` that is enforced."""
+    """Enforced entry of `spec.hard`."""
 
-    resource: str  # as the quota names it
+    resource: str  # its name in the quota
     table: str
     most: int
 
@@ -52,7 +52,7 @@ _decode = msgspec.json.Decoder(_Quota).decode
 
 @lru_cache(maxsize=1024)
 def limits(stored: bytes) -> tuple[QuotaLimit, ...]:
-    """Return what a stored ResourceQuota enforces, in the order of its names."""
+    """Return the limits that a stored ResourceQuota enforces, in the order of their names."""
     spec = _decode(stored).spec
     if spec.scopes or spec.scope_selector:
         return ()
@@ -64,13 +64,13 @@ def limits(stored: bytes) -> tuple[QuotaLimit, ...]:
 
 
 def _counted(name: str) -> str:
-    """Return the table whose objects a name of `spec.hard` counts; empty: none."""
+    """Return the table whose objects an entry of `spec.hard` counts; empty: none."""
     table = name.removeprefix(_COUNT) if name.startswith(_COUNT) else name if name in _SHORT_NAMES else ""
     return "" if table in _NOT_COUNTED else table
 
 
 def warn_of_unenforced(review: Review) -> AdmissionResult:
-    """Admit a ResourceQuota, and name what of it has no effect here."""
+    """Admit a ResourceQuota, with a warning that names the entries that have no effect here."""
     spec = (review.new or {}).get("spec")
     if review.subresource or not isinstance(spec, Mapping):
         return ALLOWED

@@ -1,6 +1,6 @@
 """Services and Endpoints.
 
-The engine runs no network: it allocates no cluster addresses and no node ports. A Service keeps the addresses a user
+The engine has no network: it allocates no cluster IPs and no node ports. A Service keeps the addresses that a user
 gives it (or "None"), and otherwise has none.
 """
 
@@ -17,7 +17,7 @@ from remuda.kube.errors import FieldError
 
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _AFFINITY_SECONDS = 10800
-_ADDRESS_WIDTH = 16  # of a load balancer's addresses, before they are cut
+_ADDRESS_WIDTH = 16  # width at which a load balancer's addresses are cut off
 
 
 def _default_service(service: Obj) -> None:
@@ -47,7 +47,7 @@ def _create_service(service: Obj) -> None:
 
 
 def _update_service(new: Obj, old: Obj) -> None:
-    """A client that sends the object without what the server once filled in does not mean to remove it."""
+    """Keep the fields that the server once filled in if a client sends the object without them."""
     spec, before = new["spec"], old["spec"]
     if spec["type"] == "ExternalName":
         return
@@ -61,7 +61,7 @@ def _update_service(new: Obj, old: Obj) -> None:
 
 
 def _default_families(spec: Obj) -> None:
-    """One family, but for a headless service without a selector: its endpoints may be of either."""
+    """Set one IP family, except for a headless service without a selector, whose endpoints may have either family."""
     if spec["type"] == "ExternalName":
         return
     any_family = spec.get("clusterIP") == "None" and not spec.get("selector")
@@ -73,7 +73,7 @@ def _default_families(spec: Obj) -> None:
 
 
 def _join_addresses(spec: Obj) -> None:
-    """clusterIP is the first of clusterIPs, whichever of them was given."""
+    """Make clusterIP the first of clusterIPs, whichever of the two was set."""
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
     elif spec.get("clusterIPs") and not spec.get("clusterIP"):

@@ -1,4 +1,4 @@
-"""PersistentVolumes and PersistentVolumeClaims, as records: nothing here provisions or binds."""
+"""PersistentVolumes and PersistentVolumeClaims, as plain records: the engine neither provisions nor binds volumes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX",
 _SUPPORTED_MODES = tuple(sorted(_MODES))
 _RECLAIM = ("Delete", "Recycle", "Retain")
 _VOLUME_MODES = ("Block", "Filesystem")
-# The fields of a volume's spec that say how it is used; any other field is its source.
+# Fields of a volume's spec that define its use; any other field is its source.
 _NOT_A_SOURCE = frozenset(
     (
         "accessModes",
@@ -88,7 +88,7 @@ def _validate_volume_update(new: Obj, old: Obj) -> list[FieldError]:
 
 
 def validate_claim_spec(spec: Obj, path: str) -> list[FieldError]:
-    """Also for the claim templates of a StatefulSet."""
+    """Return the errors in the spec of a claim, or of a claim template of a StatefulSet."""
     modes = spec.get("accessModes") or []
     found = [] if modes else [errors.required(f"{path}.accessModes", "at least 1 access mode is required")]
     found += access_mode_errors(modes, f"{path}.accessModes")

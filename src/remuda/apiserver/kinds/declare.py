@@ -3,9 +3,9 @@
 `Rules` are a kind's own functions. `declare` joins them with the behaviour of every built-in kind (the stored form of
 `canonical_form.py`) into the `Behaviour` that the registry runs.
 
-`declare` also computes the zero value of a kind: the fields that an object has before anybody has set anything. The
-real server holds built-in kinds in structs, and a struct is never quite empty: nested structs that are not pointers are
-written as `{}`, and fields that are always written as null, zero or an empty string. Nobody owns those.
+`declare` also computes the zero value of a kind: the fields of an object in which nothing was set. kube-apiserver
+decodes built-in kinds into structs, and encodes nested non-pointer structs as `{}` and fields without omitempty as
+null, zero or an empty string. No field manager owns those.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Rules:
     is_held: Callable[[Obj], bool] | None = None
 
 
-# The field of `Behaviour` that each rule fills as it is.
+# Field of `Behaviour` that each rule fills unchanged.
 _DIRECT = {
     "create": "prepare_create",
     "update": "prepare_update",
@@ -57,11 +57,11 @@ _DIRECT = {
 NO_RULES = Rules()
 
 
-# Most built-in kinds let a write to /status change labels and annotations; in these groups none does.
+# In most built-in kinds, a write to /status may change labels and annotations; in these groups it may not.
 _STRICT_GROUPS = frozenset(
     ("admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "storage.k8s.io")
 )
-# In these, finalizers may do without a domain, as those of custom resources may.
+# In these groups, finalizers need no domain, as in custom resources.
 _PLAIN_FINALIZERS = frozenset(
     (
         "admissionregistration.k8s.io",
@@ -101,7 +101,7 @@ _ABSENT: Any = object()
 
 
 def blank(type_: MessageType) -> Obj:
-    """Zero value without static defaults, which belong to the writer. Metadata is empty: the server fills it in."""
+    """Return the zero value without static defaults, which the writer owns. Metadata is empty: the server fills it."""
     parts = {field.name: _blank_value(field.form) for field in flattened(type_)}
     return {name: value for name, value in parts.items() if value is not _ABSENT}
 
@@ -131,7 +131,7 @@ def _default(normalize: Callable[[Obj], None], own: Callable[[Obj], None] | None
 
 
 def unchanged(new: Obj, old: Obj, *path: str) -> list[FieldError]:
-    """The complaint about a field that must stay as it was created."""
+    """Return the error for a change of an immutable field."""
     now, before = value_at(new, *path), value_at(old, *path)
     return [] if now == before else [errors.invalid(".".join(path), now, IMMUTABLE)]
 
@@ -140,19 +140,19 @@ IMMUTABLE = "field is immutable"
 
 
 def non_negative(value: Any, path: str) -> list[FieldError]:
-    """A count that may be absent."""
+    """Return the error for a negative count; the count may be absent."""
     if isinstance(value, int) and value < 0:
         return [errors.invalid(path, value, "must be greater than or equal to 0")]
     return []
 
 
 def one_of(value: Any, path: str, supported: tuple[str, ...]) -> list[FieldError]:
-    """A value that may be absent."""
+    """Return the error for a value that is not allowed; the value may be absent."""
     return [] if value is None or value in supported else [errors.not_supported(path, value, supported)]
 
 
 def join_list(holder: Obj, one: str, many: str, key: str = "") -> None:
-    """A field and a list that begins with it are two spellings of one fact; the field wins where they differ."""
+    """Make a field equal to the first item of its list: both spell the same fact. The field wins if they differ."""
     first = holder.get(many) or []
     listed = (first[0].get(key, "") if key else first[0]) if first else ""
     given = holder.get(one)

@@ -1,6 +1,7 @@
-"""Events: one store, two shapes. They are kept as core/v1; events.k8s.io/v1 shows the same objects under newer names.
+"""Events: one store, two API groups.
 
-Field selectors of both groups are served from the stored form, so both resources declare the same fields.
+The server stores events as core/v1; events.k8s.io/v1 shows the same objects with newer field names. Field selectors of
+both groups use the stored form, so both resources declare the same fields.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _as_new = normalizer(idl.message("events.k8s.io", "v1", "Event"))
 
 
 def to_core(event: Obj) -> Obj:
-    """An events.k8s.io/v1 Event as it is stored."""
+    """Convert an events.k8s.io/v1 Event to its stored form."""
     stored = {_OLD_NAMES.get(field, field): content for field, content in event.items()}
     stored["apiVersion"] = "v1"
     _as_core(stored)
@@ -67,7 +68,7 @@ def to_core(event: Obj) -> Obj:
 
 
 def from_core(event: Obj) -> Obj:
-    """A stored event as events.k8s.io/v1 shows it."""
+    """Convert a stored event to events.k8s.io/v1."""
     shown = {_NEW_NAMES.get(field, field): content for field, content in event.items()}
     shown["apiVersion"] = "events.k8s.io/v1"
     _as_new(shown)
@@ -90,7 +91,7 @@ def _common_errors(event: Obj, reporter: str) -> list[FieldError]:
 
 
 def _reporter_errors(event: Obj, reporter: str) -> list[FieldError]:
-    """Events with an eventTime follow the newer, stricter rules."""
+    """Return the errors of the newer, stricter rules, which apply to events with an eventTime."""
     controller = event.get("reportingComponent") or ""
     found = [] if controller else [errors.required(reporter)]
     found += [errors.invalid(reporter, controller, why) for why in names.qualified_name(controller)]

@@ -1,19 +1,20 @@
-"""The shapes of the built-in kinds: one text file per API group-version under `types/`, parsed on first need.
+"""Type declarations of the built-in kinds: one text file per API group-version under `types/`, parsed at first use.
 
 A file starts with `group NAME/VERSION OPENAPI-PREFIX`. Then come blocks, separated by empty lines:
 
     kind Deployment           # a message that has apiVersion and kind
     type LabelSelector atomic # any other message; atomic: owned and replaced as a whole
-      replicas 1 *int32 =1    # JSON name, protobuf number (0: none), type, flags, what it is for
+      replicas 1 *int32 =1    # JSON name, protobuf number (0: none), type, flags, description
     enum Protocol TCP UDP     # a string with these values
-    list ExtraValue string    # a list that protobuf wraps in a message of its own
+    list ExtraValue string    # a list that protobuf wraps in a separate message
 
-A type is a scalar, a message of this file, a message of another (`core.PodSpec`), `[]T` or `map[string]T`; a star in
-front means that absent and zero are two things. Flags: `!` required, `always` written even when empty, `inline` its
-fields stand in the surrounding object, `set` or `key=a,b` how lists merge, `atomic`, `patch=` and `by=` for strategic
-merge patches, `omitzero`, `=value` the default. Facts follow Kubernetes v1.36; descriptions are our own.
+A type is a scalar, a message of this file, a message of another file (`core.PodSpec`), `[]T` or `map[string]T`. A star
+before it means a Go pointer, which distinguishes absent from zero. Flags: `!` is required; `always` is written even if
+empty; `inline` puts its fields into the surrounding object; `set` or `key=a,b` says how lists merge; `atomic`; `patch=`
+and `by=` for strategic merge patches; `omitzero`; `=value` is the default. Types follow Kubernetes v1.36; descriptions
+are our own.
 
-`Schema` nodes are shared between all places that use a type, so the graph is cyclic where the types are.
+All places that use a type share its `Schema` node, so the graph is cyclic where the types are.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ _MESSAGE_FLAGS = frozenset(("kind", "type"))
 
 
 class Form(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A field's type and flags. Fields that are declared alike share one. `type` is a scalar's name, or `file.Name`
-    for messages, enums and wrapped lists."""
+    """Type and flags of a field. Identical fields share one. `type` is a scalar's name, or `file.Name` for messages,
+    enums and wrapped lists.
+    """
 
     type: str
     container: Container = ""
@@ -53,23 +55,23 @@ class Form(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 class IdlField(msgspec.Struct, frozen=True, eq=False):
     name: str
-    number: int  # of protobuf; 0: none
+    number: int  # protobuf field number; 0: none
     form: Form
     description: str
 
 
 class MessageType(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    file: str  # core, apps, ...: how other files refer to it
+    file: str  # core, apps, ...: the name that other files use for it
     name: str
     is_kind: bool
     atomic: bool
     description: str
-    prefix: str  # of its name in OpenAPI documents
+    prefix: str  # prefix of its names in OpenAPI documents
     fields: tuple[IdlField, ...]
 
     @property
     def ref(self) -> str:
-        """The name its schema node carries: short for meta/v1, as `kube.schema` has it, else the OpenAPI name."""
+        """Return the name of its schema node: short for meta/v1, as in `kube.schema`, otherwise the OpenAPI name."""
         return self.name if self.file == "meta" else f"{self.prefix}.{self.name}"
 
 
@@ -83,7 +85,7 @@ SCALARS: dict[str, Schema] = {
     "Time": Schema(type="string", format="date-time", nullable=True, ref="Time"),
     "MicroTime": Schema(type="string", format="date-time", nullable=True, ref="MicroTime"),
     "Duration": Schema(type="string", ref="Duration"),
-    # A quantity may be written as a string or as any number; `canonical_form.py` checks it and gives it its one form.
+    # A quantity may be a string or a number; `canonical_form.py` checks and normalizes it.
     "Quantity": Schema(preserve_unknown=True, ref="Quantity"),
     "IntOrString": Schema(int_or_string=True, ref="IntOrString"),
     "RawExtension": Schema(type="object", preserve_unknown=True, nullable=True, ref="RawExtension"),
@@ -97,7 +99,7 @@ SCALARS: dict[str, Schema] = {
 
 
 class _File:
-    """One parsed header and the blocks by name; a block becomes a MessageType when it is asked for."""
+    """Parsed header, and the blocks by name. A block becomes a MessageType at its first use."""
 
     def __init__(self, name: str, version: str) -> None:
         self.name = name
@@ -178,7 +180,7 @@ class _File:
         return Form(type=type_, container=container, pointer=pointer, **options)
 
     def _own(self, name: str) -> str:
-        if name == "ObjectMeta":  # of every kind, so it goes without `meta.`
+        if name == "ObjectMeta":  # every kind has it, so it is written without `meta.`
             return "meta.ObjectMeta"
         if name not in self._blocks and name not in self.enums and name not in self.lists:
             raise ValueError(f"{self.name}: {name} is not declared")
@@ -234,7 +236,9 @@ def _names() -> frozenset[str]:
 
 @cache
 def _file(name: str, version: str) -> _File:
-    """Return a parsed file. Raises FileNotFoundError. Clients choose both words, so they never become a path."""
+    """Return a parsed file. Raise FileNotFoundError if there is none. Clients choose both words, so neither is used in
+    a path.
+    """
     if f"{name}.{version}.idl" not in _names():
         raise FileNotFoundError(f"there is no {name}.{version}.idl")
     return _File(name, version)
@@ -245,7 +249,7 @@ def _file_of(group: str, version: str) -> _File:
 
 
 def load(group: str, version: str) -> dict[str, MessageType]:
-    """Every message of a group-version, by name. `meta.k8s.io/v1` holds Status, DeleteOptions and the like."""
+    """Return every message of a group-version by name. `meta.k8s.io/v1` contains Status, DeleteOptions and the like."""
     return _file_of(group, version).messages()
 
 
@@ -262,8 +266,7 @@ def resolve(type_: str) -> MessageType | tuple[str, ...] | str | None:
     return file.enums.get(own) or file.lists.get(own) or file.message(own)
 
 
-# One node per message; fields that add something of their own to it (a default, a description) get a copy that
-# shares its properties.
+# One node per message. A field that adds a default or a description gets a copy that shares the properties.
 _nodes: dict[tuple[str, str], Schema] = {}
 _form_nodes: dict[Form, Schema] = {}
 _TYPE_META = {
@@ -273,7 +276,7 @@ _TYPE_META = {
 
 
 def schema_of(type_: MessageType) -> Schema:
-    """The one schema node of a message; its properties are shared by everything that contains the message."""
+    """Return the single schema node of a message; every message that contains it shares its properties."""
     if type_.file == "meta" and type_.name == "ObjectMeta":
         return OBJECT_META
     key = (type_.file, type_.name)
@@ -369,7 +372,7 @@ def _enumeration(values: tuple[str, ...]) -> Schema:
 
 
 def _with_flags(element: Schema, form: Form) -> Schema:
-    """The shared node, or a copy of it with what the flags add."""
+    """Return the shared node, or a copy with the additions of the flags."""
     changes: dict[str, Any] = {}
     default = _implied_default(form, element)
     if default is not UNSET:
@@ -387,7 +390,7 @@ _ZERO: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": Fal
 
 
 def _implied_default(form: Form, element: Schema) -> Any:
-    """The declared default, or the zero that the real server writes for a field that is always there."""
+    """Return the declared default, or the zero that kube-apiserver writes for a field without omitempty."""
     if form.default is not UNSET:
         return form.default
     if form.pointer or element is OBJECT_META:

@@ -1,4 +1,4 @@
-"""The networking group, as records: nothing here routes or filters."""
+"""The networking group, as plain records: the engine neither routes nor filters traffic."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Pod spec of pods and pod templates: defaults beyond the static ones, and the checks that users meet.
+"""Pod spec of pods and pod templates: dynamic defaults, and the checks that users are likely to meet.
 
 Checked: containers (names, images, ports, environment, mounts, probes, resources), volumes (names, one source each),
-policies, selectors and names. Not checked: the inside of volume sources, affinity, DNS configuration and
-security contexts, because nothing here runs pods; the cluster that runs them checks those.
+policies, selectors and names. Not checked: volume sources, affinity, DNS configuration and security contexts, because
+the engine runs no pods; the cluster that runs them checks those.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _is_env_name = re.compile("[ -<>-~]+").fullmatch  # printable ASCII without "="
 
 
 def default_pod_spec(spec: Obj) -> None:
-    """Works on a normalised spec and changes nothing the second time."""
+    """Set the defaults of a normalized spec. Idempotent."""
     for container in _all_containers(spec):
         if not container.get("imagePullPolicy"):
             container["imagePullPolicy"] = _pull_policy(container.get("image", ""))
     for volume in spec.get("volumes") or ():
         _default_volume(volume)
-    # The older name of the same field is kept equal to it.
+    # Keep the field with the older name equal to this one.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -56,7 +56,7 @@ def _default_volume(volume: Obj) -> None:
 
 
 def _pull_policy(image: str) -> str:
-    """Always for the tag latest, which is also the tag of an image without one."""
+    """Return the default pull policy: Always for the tag latest or no tag."""
     if not image:
         return "IfNotPresent"
     reference, digest, _ = image.partition("@")
@@ -70,7 +70,7 @@ def _all_containers(spec: Obj) -> Iterable[Obj]:
 
 
 def validate_template(template: Obj, path: str) -> list[FieldError]:
-    """A pod template, as controllers carry it. Paths of its metadata are upstream's, without `metadata`."""
+    """Return the errors in a controller's pod template. Metadata paths are upstream's, without `metadata`."""
     meta = template.get("metadata") or {}
     found = names.validate_labels(meta.get("labels") or {}, f"{path}.labels")
     found += names.validate_annotations(meta.get("annotations") or {}, f"{path}.annotations")

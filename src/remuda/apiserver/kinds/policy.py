@@ -1,4 +1,4 @@
-"""The policy group: how many pods of a set may be taken away at a time."""
+"""The policy group: PodDisruptionBudgets, which limit how many pods of a set may be evicted at a time."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Kubernetes' protobuf bodies, read into the JSON form of the same object.
+"""Decoder of Kubernetes' protobuf bodies into the JSON form of the same object.
 
-Go clients send built-in kinds this way: a magic prefix, an envelope that names apiVersion and kind, and the object
-itself, whose field numbers are those of `types/*.idl`. What is read still has the zeros that Go writes for absent
-fields; the normal form of the kind drops them, as it does for JSON. Unknown fields are skipped, as protobuf means it
-(groups, which nobody sends, are not known). Text that is not UTF-8 becomes what Go's JSON makes of it. Lengths are
-checked before they are used, and nesting is bounded.
+Go clients send built-in kinds this way: a magic prefix, an envelope with apiVersion and kind, and the object itself,
+whose field numbers are in `types/*.idl`. The result still contains the zeros that Go writes for absent fields; the
+canonical form of the kind drops them, as it does for JSON.
+
+Unknown fields are skipped, as protobuf requires; groups, which no client sends, are not supported. Text that is not
+UTF-8 is repaired as Go's JSON decoder does. Lengths are checked before use, and nesting is limited.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ Read = Callable[[int, Any, int], Any]  # (wire type, value, depth)
 
 
 def _mend(error: UnicodeError) -> tuple[str, int]:
-    """Every byte that is not UTF-8 is one U+FFFD."""
+    """Replace every byte that is not UTF-8 by one U+FFFD."""
     assert isinstance(error, UnicodeDecodeError)
     return "\ufffd" * (error.end - error.start), error.end
 
@@ -44,11 +45,11 @@ codecs.register_error(_MENDED, _mend)
 
 
 class Malformed(ValueError):
-    """Bytes that are not the protobuf they claim to be."""
+    """Body that is not valid protobuf of this form."""
 
 
 class Unfit(ValueError):
-    """An object of a kind that is not known, or not what its kind says."""
+    """Object of an unknown kind, or one that does not match its kind."""
 
     def __init__(self, api_version: str, kind: str, problem: str) -> None:
         super().__init__(problem)
@@ -57,9 +58,9 @@ class Unfit(ValueError):
 
 
 def decode(body: bytes, api_version: str = "", kind: str = "") -> Obj:
-    """The object in a request's body, with its apiVersion and kind: the given ones where the body says none.
+    """Decode the object in a request's body. Its apiVersion and kind default to the given ones.
 
-    Raises Malformed if the body is no Kubernetes object at all, Unfit if it is none of its kind.
+    Raise Malformed if the body is no Kubernetes object, Unfit if the object does not match its kind.
     """
     named, content = _open(body)
     api_version, kind = named.get(1) or api_version, named.get(2) or kind
@@ -74,7 +75,7 @@ def decode(body: bytes, api_version: str = "", kind: str = "") -> Obj:
 
 
 def _open(body: bytes) -> tuple[dict[int, str], memoryview]:
-    """Return the apiVersion and kind that the envelope names, by field number, and its content."""
+    """Return the envelope's apiVersion and kind, by field number, and its content."""
     if not body:
         raise Malformed("empty data")
     if not body.startswith(MAGIC):
@@ -89,7 +90,7 @@ def _open(body: bytes) -> tuple[dict[int, str], memoryview]:
 
 def _type_of(api_version: str, kind: str) -> MessageType:
     group, _, version = api_version.rpartition("/")
-    if kind == "DeleteOptions":  # sent with the version of what is deleted
+    if kind == "DeleteOptions":  # clients send it with the version of the deleted object
         group, version = "meta.k8s.io", "v1"
     try:
         return message(group, version, kind)
@@ -102,7 +103,7 @@ def _type_of(api_version: str, kind: str) -> MessageType:
 
 
 def _fields(data: Any) -> Iterator[Wire]:
-    """The fields of a message, whose content must be bytes and not a number."""
+    """Return the fields of a message, whose content must be bytes and not a number."""
     if not isinstance(data, memoryview):
         raise Malformed("a message is expected")
     at, end = 0, len(data)
@@ -144,7 +145,9 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 @cache
 def _message_reader(file: str, name: str) -> Read:
-    """A reader per message, made when it is first met and filled when it is first used: messages contain each other."""
+    """Return the reader of a message. Created at first reference and filled at first use, because messages contain each
+    other.
+    """
     members: dict[int, Callable[[Obj, int, Any, int], None]] = {}
 
     def read(wire: int, value: Any, depth: int) -> Any:
@@ -224,7 +227,7 @@ def _type_reader(type_: str) -> Read:
     found = resolve(type_)
     if isinstance(found, MessageType):
         return _reader(found)
-    if isinstance(found, str):  # a list in a message of its own
+    if isinstance(found, str):  # a list wrapped in its own message
         return _wrapped(_type_reader(found))
     return _string  # an enum
 
@@ -270,7 +273,7 @@ def _double(wire: int, value: Any, depth: int) -> float:
 
 
 def _moment(value: Any) -> datetime | None:
-    """Seconds and nanoseconds since the epoch; nothing at all is the zero time, which JSON shows as null."""
+    """Convert seconds and nanoseconds since the epoch. An empty message is the zero time, which JSON shows as null."""
     parts = {number: _int(kind, content, 0) for number, kind, content in _fields(value)}
     if not parts.get(1) and not parts.get(2):
         return None
@@ -288,7 +291,7 @@ def _micro_time(wire: int, value: Any, depth: int) -> str | None:
 
 
 def _only(number: int, read: Read) -> Read:
-    """A message with one field that counts."""
+    """Return a reader for a message of which only one field matters."""
 
     def inner(wire: int, value: Any, depth: int) -> Any:
         found = read(_BYTES, _NOTHING, depth) if read is not _int else 0
@@ -320,7 +323,7 @@ def _raw_json(wire: int, value: Any, depth: int) -> Any:
 
 
 def _schema_or(other: Callable[[list[Wire], int], Any]) -> Read:
-    """JSONSchemaPropsOr…: a schema in one field, or something else in another."""
+    """Return a reader for JSONSchemaPropsOr…: a schema in one field, or an alternative in another."""
 
     def read(wire: int, value: Any, depth: int) -> Any:
         parts = list(_fields(value))

@@ -1,4 +1,4 @@
-"""The RBAC kinds. Whether a rule may be written by whom (escalation) is the authoriser's question, not asked here."""
+"""The RBAC kinds. The authorizer, not this module, decides who may write which rule (escalation)."""
 
 from __future__ import annotations
 

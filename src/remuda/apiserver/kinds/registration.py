@@ -1,7 +1,7 @@
-"""Webhook configurations and APIServices. Nothing here calls a webhook or another server.
+"""Webhook configurations and APIServices. The server calls no webhooks and no other servers.
 
-Webhook configurations are served, and refused when somebody writes one (`refuse_webhooks`): whoever registers a webhook
-relies on being called.
+Webhook configurations can be read, but the server rejects new ones (`refuse_webhooks`), because their authors rely on
+the calls.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ _NOT_CALLED = (
 
 
 def refuse_webhooks(review: Review) -> AdmissionResult:
-    """Admission of webhook configurations. Those that are there can be deleted, also with finalizers."""
+    """Reject writes of webhook configurations. Existing ones can be deleted, even with finalizers."""
     leaving = bool(((review.new or {}).get("metadata") or {}).get("deletionTimestamp"))
     return ALLOWED if leaving else AdmissionResult(denied=_NOT_CALLED)
 

@@ -1,6 +1,6 @@
-"""Questions that are asked by creating them and are answered at once: who is this, and may they do that.
+"""Reviews: TokenReview, SubjectAccessReview and their like. A client creates one and gets the answer at once.
 
-They are never stored. The answers come from handlers of the authentication and authorisation parts.
+They are never stored. Handlers of authentication and authorization produce the answers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The storage group, as records."""
+"""The storage group, as plain records."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _validate_class_update(new: Obj, old: Obj) -> list[FieldError]:
 
 
 def marked_default(*annotations: str) -> TableColumn:
-    """The name, and whether the annotation makes it the default of its kind."""
+    """Return the name, marked if the annotation makes the object the default of its kind."""
 
     def cell(obj: Obj) -> str:
         given = at(obj, "metadata", "annotations", default={})

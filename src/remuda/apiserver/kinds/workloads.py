@@ -1,4 +1,4 @@
-"""Checks shared by kinds that create pods from a template: selectors that must match it, counts or percentages."""
+"""Checks shared by kinds that create pods from a template: matching selectors, counts and percentages."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def template_labels(spec: Obj) -> dict[str, str]:
 
 
 def selector_errors(selector: Any, path: str, kind: str) -> list[FieldError]:
-    """A selector that must be there and select something less than everything."""
+    """Return the errors in a selector, which is required and must not select everything."""
     if selector is None:
         return [errors.required(path)]
     found = validate_label_selector(selector, path)
@@ -35,7 +35,7 @@ def selector_errors(selector: Any, path: str, kind: str) -> list[FieldError]:
 
 
 def mismatch_errors(spec: Obj, path: str) -> list[FieldError]:
-    """A controller that does not select its own pods would make them for ever."""
+    """Return the errors if the selector does not match the template: such a controller would create pods endlessly."""
     try:
         selector = label_selector_from(spec.get("selector"))
     except SelectorError:
@@ -47,12 +47,12 @@ def mismatch_errors(spec: Obj, path: str) -> list[FieldError]:
 
 
 def shown_labels(labels: dict[str, str]) -> dict[str, str] | None:
-    """Labels as a complaint shows them: in order, and null when there are none."""
+    """Return labels as an error shows them: sorted, and null if there are none."""
     return dict(sorted(labels.items())) or None
 
 
 def endless_template_errors(spec: Obj, path: str, kind: str) -> list[FieldError]:
-    """A template whose pods are meant to run for ever."""
+    """Return the errors in a template whose pods must run forever."""
     found = validate_template(spec["template"], f"{path}.template")
     pod = spec["template"]["spec"]
     if pod.get("restartPolicy") != "Always":
@@ -76,7 +76,7 @@ def over_hundred_errors(value: Any, path: str) -> list[FieldError]:
 
 
 def amount(value: Any) -> int:
-    """The number in a count or percentage, for comparing with zero and a hundred."""
+    """Return the number in a count or percentage, to compare it with 0 and 100."""
     if isinstance(value, str):
         return int(value[:-1][:9]) if _is_percent(value) else 0
     return value or 0

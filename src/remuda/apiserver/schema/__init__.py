@@ -1,1 +1,1 @@
-"""Structural schemas: read from a CRD, checked, and applied to objects as defaults, pruning and validation."""
+"""Structural schemas: parsed from a CRD, checked, and applied to objects (defaults, pruning, validation)."""

@@ -1,13 +1,13 @@
-"""Nulls, defaults and unknown fields: an object as its author meant it.
+"""Coercion: handles nulls, defaults and unknown fields of an object, as its author meant them.
 
-A custom resource loses the nulls that its schema does not allow, or gets the default in their place. In built-in
-shapes (and the metadata of any object) null means absent, as it does to Go, and an empty string counts as absent
-where there is a default. Defaults go into objects that exist; they never create their parents. An integral float in
-an integer's place becomes the integer, since that is how Go would print it.
+In a custom resource, a null that the schema does not allow is removed, or replaced by the default. In built-in types
+(and the metadata of any object) null means absent, as in Go, and an empty string counts as absent if the field has a
+default. Defaults are added only to objects that exist; they never create a parent. An integral float in an integer
+field becomes an integer, because Go would print it that way.
 
-`prune` removes the fields that a schema does not know and returns their paths for `unknown field "…"`.
-`x-kubernetes-preserve-unknown-fields` keeps them, but what is specified below is pruned again; through a list it
-reaches the items' own unknown fields, as upstream has it.
+`prune` removes the fields that the schema does not declare and returns their paths for `unknown field "…"`.
+`x-kubernetes-preserve-unknown-fields` keeps them, but declared fields below it are pruned again. As upstream does, a
+list with this setting also keeps the unknown fields of its items.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ZEROS: dict[str, Any] = {"string": "", "integer": 0, "number": 0, "boolean": Fa
 
 
 def clone(value: Any) -> Any:
-    """A copy that shares no container with the original."""
+    """Return a copy that shares no container with the original."""
     if isinstance(value, dict):
         return {key: clone(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -31,7 +31,7 @@ def clone(value: Any) -> Any:
 
 
 def coerce(schema: Schema, value: Any, native: bool = False) -> Any:
-    """Changes containers in place; returns the value, or what replaces a scalar."""
+    """Coerce a value. Change containers in place; return the value, or the replacement of a scalar."""
     native = native or bool(schema.ref)
     if isinstance(value, dict):
         _coerce_fields(schema, value, native)
@@ -99,7 +99,7 @@ def _zero(schema: Schema) -> Any:
 
 
 def prune(schema: Schema, value: Any) -> list[str]:
-    """Changes the value in place and returns the paths removed, in the order the value had them."""
+    """Prune the value in place and return the removed paths, in the order of the value."""
     removed: list[str] = []
     _prune(schema, value, "", schema.preserve_unknown, removed)
     return removed

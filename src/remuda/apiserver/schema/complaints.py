@@ -1,9 +1,8 @@
-"""The sentences of schema validation, word for word as the real server says them.
+"""Messages of schema validation, word for word as kube-apiserver prints them.
 
-A place is named twice: the field path of the cause, and again inside the sentence relative to the schema's root.
-Composite faults (oneOf and its like, numbers out of range) carry no field: the server prints `<nil>` for them.
-
-Values in sentences are printed and named as Go does it, as far as people grep for them. They are decoded JSON: dict,
+An error names its location twice: in the field path of the cause, and inside the message relative to the root of the
+schema. Errors of oneOf, anyOf, allOf and not, and numbers out of range, have no field: the server prints `<nil>`.
+Messages print values and name types as Go does, where people may grep for them. The values are decoded JSON: dict,
 list, str, bool, int, float or None.
 """
 
@@ -23,7 +22,7 @@ NO_FIELD = "<nil>"
 
 
 class Complaints:
-    """Makes field errors below one root: "" for a whole object, `status` for a status alone."""
+    """Builder of field errors below one root: "" for a whole object, `status` for a status alone."""
 
     __slots__ = ("root",)
 
@@ -115,12 +114,12 @@ class Complaints:
 
 
 def _as_printed(bad: Any) -> Any:
-    """Go prints a float without a fraction as an integer."""
+    """Return an integer for a float without a fraction, as Go prints it."""
     return int(bad) if isinstance(bad, float) and abs(bad) < 1e21 and bad.is_integer() else bad
 
 
 def number(value: int | float) -> str:
-    """Go's %v of an int64 or float64."""
+    """Print a number as Go's %v prints an int64 or float64."""
     if isinstance(value, int):
         return str(value)
     if math.isinf(value):
@@ -135,7 +134,7 @@ def number(value: int | float) -> str:
 
 
 def json_text(value: Any) -> str:
-    """encoding/json of a value: keys sorted, no spaces."""
+    """Encode a value as Go's encoding/json does: sorted keys, no spaces."""
     return msgspec.json.encode(value, order="sorted").decode()
 
 

@@ -1,4 +1,4 @@
-"""The rules of apiextensions/v1 for a CRD's schema besides being structural: keywords, lists, maps and rules."""
+"""Rules of apiextensions/v1 for a CRD's schema besides being structural: keywords, lists, maps and CEL rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _has_line_break = re.compile(r"[\n\r]").search
 
 
 class _Place(NamedTuple):
-    """Position of a node in the schema, as far as rules depend on it."""
+    """Position of a node in the schema, with the facts that the checks depend on."""
 
     is_root: bool = False
     inside_meta: bool = False
@@ -201,7 +201,7 @@ _path_step = re.compile(r"\.([^.\[\]']+)|\['((?:[^'\\]|\\.)*)'\]").match
 
 
 def _leads_to_a_field(given: str, props: Props) -> bool:
-    """`.spec.list` or `.labels['a.b']`, from the node the rule is declared on."""
+    """Return whether a path such as `.spec.list` or `.labels['a.b']`, from the node with the rule, leads to a field."""
     position, here = 0, props
     while position < len(given):
         step = _path_step(given, position)

@@ -1,8 +1,8 @@
-"""Wrong types in built-in shapes, as Go's JSON decoder reports them: the first one, and a 400 rather than a 422.
+"""Type errors in built-in types, as Go's JSON decoder reports them: only the first one, and as a 400, not a 422.
 
-A built-in kind is such a shape as a whole. Of a custom resource only the metadata is (its own and that of embedded
-resources); everything else there is judged by the schema. Go names the innermost struct, the path of field names
-without indices or map keys, and the Go type it wanted; the types come from `Schema.ref`.
+All fields of a built-in kind are decoded this way. In a custom resource only metadata is (its own and that of embedded
+resources); the schema validates everything else. Go's error names the innermost struct, the path of field names without
+indices or map keys, and the expected Go type. `Schema.ref` provides the types.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _META = ("apiVersion", "kind", "metadata")
 
 
 def decode_error(schema: Schema, value: Any, native: bool, kind: str = "") -> str:
-    """The decoder's sentence, or an empty string. `kind` names a root without a `ref`."""
+    """Return the decoder's error message, or an empty string. `kind` names a root without a `ref`."""
     if native:
         return _native(schema, value, (), kind)
     return _custom(schema, value, "", is_root=True)
@@ -142,7 +142,7 @@ def _int_or_string_error(value: Any) -> str:
 
 
 def go_type(schema: Schema, struct: str = "") -> str:
-    """The Go type a built-in node stands for."""
+    """Return the Go type of a built-in node."""
     name = _short(schema.ref) or struct
     if name:
         return f"v1.{name}"

@@ -1,7 +1,7 @@
-"""A limit on nesting, so that no walker ever meets Python's own.
+"""Limit on nesting, so that no recursive function reaches Python's own limit.
 
-Upstream's JSON decoder stops at 10,000 levels. Python's stack allows about a tenth of that, and no real object comes
-near: the deepest CRDs in use have some sixty levels of schema, which is a hundred and thirty of JSON.
+Upstream's JSON decoder stops at 10,000 levels. Python's stack allows about a tenth of that. Real objects stay far
+below: the deepest CRDs in use have about sixty levels of schema, which are 130 levels of JSON.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TOO_DEEP = "exceeded max depth"
 
 
 def too_deep(value: Any, limit: int = MAX_DEPTH) -> bool:
-    """Return whether containers nest deeper than `limit`. Works level by level, without recursion."""
+    """Return whether containers nest deeper than `limit`. Iterates level by level, without recursion."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(limit):
         if not level:

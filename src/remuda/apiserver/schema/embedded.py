@@ -1,4 +1,4 @@
-"""x-kubernetes-embedded-resource: objects inside objects, whose apiVersion, kind and metadata must be real ones."""
+"""Validation of x-kubernetes-embedded-resource: nested objects that must have a valid apiVersion, kind and metadata."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def resource_errors(value: dict[str, Any], path: str) -> list[FieldError]:
         found.extend(_kind_errors(value["kind"], f"{at}kind"))
     meta = value.get("metadata")
     if isinstance(meta, dict):
-        # it may be unnamed, a template for instance; any name will do to have the rest checked
+        # A template, for example, may have no name. Any name serves to check the rest.
         named = meta if meta.get("name") else {**meta, "name": "fakename"}
         namespaced = bool(meta.get("namespace"))
         found.extend(

@@ -13,21 +13,21 @@ INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 EXACT_IN_A_FLOAT = (1 << 53) - 1
 FLOAT32_MAX = 3.4028234663852886e38
 
-# Where a node keeps its compiled check (`fast_path`): of a type of our own, and of one in a definition.
+# Attributes in which a node keeps its compiled check (`fast_path`): for built-in types, and for types of a CRD.
 QUICK_NATIVE, QUICK_CUSTOM = "_quick_native", "_quick_custom"
 
 _NUMBER_FORMATS = {"integer": ("int32", "int64"), "number": ("float", "double")}
 
 
 def types_of(schema: Schema) -> tuple[str, ...]:
-    """The JSON types allowed; empty means any."""
+    """Return the allowed JSON types; an empty result allows any."""
     if schema.int_or_string:
         return ("integer", "string")
     return (schema.type,) if schema.type else ()
 
 
 def enforced_format(schema: Schema) -> str:
-    """The format if it is known for the type; the others are only documentation."""
+    """Return the format if this server knows it for the type. Other formats are only documentation."""
     if not schema.format:
         return ""
     kind = "" if schema.int_or_string else schema.type
@@ -37,7 +37,7 @@ def enforced_format(schema: Schema) -> str:
 
 
 def describes(additional: Schema | None) -> bool:
-    """Return whether there is a schema for the values of a map; `additionalProperties: true` and `false` are none."""
+    """Return whether a map's values have a schema; `additionalProperties: true` and `false` are no schemas."""
     return additional is not None and bool(
         additional.type or additional.int_or_string or additional.preserve_unknown or additional.ref
     )
@@ -49,13 +49,13 @@ def is_integral(value: float) -> bool:
 
 
 def is_unique(values: list[Any]) -> bool:
-    """No two equal, telling 1, 1.0 and true apart."""
+    """Return whether no two items are equal. 1, 1.0 and true are different items."""
     seen = {identity(value) for value in values}
     return len(seen) == len(values)
 
 
 def identity(value: Any) -> Any:
-    """Something hashable that is equal exactly for values that Go takes as deeply equal."""
+    """Return a hashable key that is equal for two values exactly if Go considers them deeply equal."""
     if isinstance(value, dict):
         return ("{", frozenset((k, identity(v)) for k, v in value.items()))
     if isinstance(value, list):

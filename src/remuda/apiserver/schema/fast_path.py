@@ -1,11 +1,12 @@
-"""The quick walker: one fused pass that defaults an object and says whether nothing at all is wrong with it.
+"""Fast path: one pass that sets the defaults of an object and returns whether the object is entirely valid.
 
-Most objects are fine, so this is what every write pays for. `True` promises that pruning would remove nothing and
-that validation would find nothing; the object then has its defaults and has lost the nulls its schema does not allow.
-`False` promises nothing: the thorough walkers find out why. Errors, paths and counts are therefore no concern here.
+Most objects are valid, so this pass determines the cost of a write. `True` means that pruning would remove nothing and
+validation would find no error; the object then has its defaults, and the nulls that its schema does not allow are
+removed. `False` means nothing: the full validation in `validate.py` finds the reason. So this module handles no error
+messages, paths or counts.
 
-A check is compiled once per schema node and kept on the node (shared types compile once, cycles end). A scalar
-without constraints compiles to its Python type, which a parent compares without a call.
+A check is compiled once per schema node and kept on the node, so shared types compile once and cycles end. A scalar
+without constraints compiles to its Python type, which its parent compares without a call.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _INT_OR_STRING_CLAUSES = ({"type": "integer"}, {"type": "string"})
 
 
 def compile_check(schema: Schema, native: bool = False) -> Check:
-    """The check of a whole object; compiles every node reachable from it, none twice."""
+    """Return the check of a whole object. Compile every node reachable from it, each only once."""
     waiting: list[_Filler] = []
     found = _compile(schema, native, waiting)
     while waiting:
@@ -96,7 +97,7 @@ def _passes(schema: Schema) -> Check:
 
 
 def _extras(schema: Schema) -> list[Check]:
-    """Checks that are rare enough to be made by the thorough walker or its helpers."""
+    """Return the rare checks, which the full validation or its functions perform."""
     extras: list[Check] = []
     if schema.enum and schema.type != "string":
         extras.append(_passes(Schema(enum=schema.enum)))
@@ -118,7 +119,9 @@ def _has_scalar_limits(schema: Schema) -> bool:
 
 
 def _anything(schema: Schema) -> Check:
-    """No type. Only what `preserve_unknown` keeps may have fields; limits are left to the thorough walker."""
+    """Return the check of a node without a type. Only `preserve_unknown` permits fields; full validation checks the
+    limits.
+    """
     if schema.preserve_unknown and schema.items is None and not _has_scalar_limits(schema) and not schema.required:
         return lambda value: value is not None
     plain = not _has_scalar_limits(schema)
@@ -144,7 +147,7 @@ def _number(schema: Schema, native: bool) -> Check:
         return lambda value: type(value) in kinds and (type(value) is float or low <= value <= high)
     limits = (schema.minimum, schema.maximum, schema.multiple_of)
     if any(limit is not None and not fits_type(schema, limit) for limit in limits):
-        return lambda value: False  # of which the thorough walker complains
+        return lambda value: False  # full validation reports the error
     if schema.minimum is not None and not schema.exclusive_minimum:
         low = max(low, schema.minimum)
     if schema.maximum is not None and not schema.exclusive_maximum:
@@ -223,13 +226,14 @@ def _array(schema: Schema, native: bool, waiting: list[_Filler]) -> Check:
 
     waiting.append(fill)
     if schema.preserve_unknown and not native:
-        # its items keep their unknown fields as well, which no item's own check allows
+        # The items keep their unknown fields as well, which no item's own check permits.
         sized.append(lambda value: not any(type(x) in (dict, list) for x in value))
 
     most = math.inf if native or schema.max_items is None else schema.max_items
 
     def check(value: Any) -> bool:
-        if type(value) is not list or len(value) > most:  # before the items: what is far too long costs nothing
+        # checked before the items, so that an oversized list costs nothing
+        if type(value) is not list or len(value) > most:
             return False
         if value and not slot[0](value):
             return False
@@ -259,7 +263,7 @@ def _list_limits(schema: Schema) -> list[Check]:
 
 
 def _unique_keys(keys: tuple[str, ...]) -> Check:
-    """Python takes 1 and true for the same key; that only sends the list to the thorough walker."""
+    """Return whether keys are unique. Python treats 1 and true as equal; then full validation decides."""
     if len(keys) == 1:
         key = keys[0]
         return lambda value: len(value) < 2 or len({item.get(key) for item in value}) == len(value)

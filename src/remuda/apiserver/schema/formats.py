@@ -1,10 +1,10 @@
-"""The string formats and patterns a schema may name.
+"""String formats and patterns that a schema may name.
 
-Formats have the same idea of validity as kube-openapi's. A format nobody knows is ignored, as upstream ignores it.
-Names are compared without dashes: `date-time` is `datetime`. All checks are linear in the length of the text.
+Formats accept the same strings as kube-openapi's. Unknown formats are ignored, as upstream ignores them. Names are
+compared without dashes: `date-time` is `datetime`. All checks take time linear in the length of the text.
 
-A `pattern` is compiled once. Matching crosses into C and copies the text, so answers for short texts are remembered, a
-bounded number per pattern.
+A `pattern` is compiled once. Each match calls C code and copies the text, so results for short texts are cached, with a
+limit per pattern.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FormatCheck = Callable[[str], bool]
 
 
 def string_format(name: str) -> FormatCheck | None:
-    """The check for a format of a string, or None when the format is unknown and so not enforced."""
+    """Return the check of a string format, or None if the format is unknown and therefore not enforced."""
     return _CHECKS.get(name.replace("-", ""))
 
 
@@ -41,13 +41,13 @@ def is_date(text: str) -> bool:
         return False
     year, month, day = (int(part) for part in parts.groups())
     try:
-        date(year or 4, month, day)  # Go knows a year 0, which is a leap year as 4 is
+        date(year or 4, month, day)  # Go accepts the year 0; like year 4, it is a leap year
     except ValueError:
         return False
     return True
 
 
-# The spelling nearly all times have, 2006-01-02T15:04:05Z, with every date that can be told without a calendar.
+# Fast path for the most common form, 2006-01-02T15:04:05Z, and dates that are valid without a look at the calendar.
 is_plain_utc = re.compile(
     r"[0-9]{4}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
     r"T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z"
@@ -72,7 +72,7 @@ _INT64 = 1 << 63
 
 
 def is_duration(text: str) -> bool:
-    """Go's own syntax (1h30m) or amounts in words (2 days)."""
+    """Return whether the text is a Go duration (1h30m) or an amount with a spelled unit (2 days)."""
     if _is_go_duration(text):
         return True
     understood = False
@@ -85,7 +85,7 @@ def is_duration(text: str) -> bool:
 
 
 def _is_sloppy_ipv4(text: str) -> bool:
-    """Leading zeros are tolerated, as before Go 1.17."""
+    """Return whether the text is an IPv4 address. Leading zeros are valid, as before Go 1.17."""
     parts = text.split(".")
     return len(parts) == 4 and all(p.isascii() and p.isdigit() and int(p[-9:]) <= 255 and len(p) < 9 for p in parts)
 
@@ -127,8 +127,8 @@ def is_mac(text: str) -> bool:
     return len(text) in (14, 19, 49) and _is_quads(text) is not None
 
 
-# Upstream's pattern allows every letter and symbol of Unicode. As a pattern that would be megabytes of tables, built
-# at every start; so each such character is replaced by an ASCII one of its class before matching.
+# Upstream's pattern allows every letter and symbol of Unicode. Such a pattern would compile to megabytes of tables at
+# every start. So each such character is replaced by an ASCII character of its class before matching.
 _NAME = r"[a-zA-Z0-9$+<=>^`|~]"
 _is_hostname_shape = re.compile(
     rf"{_NAME}(?:-?{_NAME}{{0,62}})?|(?:{_NAME}(?:(?:{_NAME}|-){{0,61}}{_NAME})?\.)+[a-zA-Z]{{2,63}}"
@@ -157,7 +157,7 @@ _is_bracketed_host = re.compile(r"\[[^\]\s]*\](?::[0-9]*)?").fullmatch
 
 
 def is_request_uri(text: str) -> bool:
-    """An absolute URI or an absolute path."""
+    """Return whether the text is an absolute URI or an absolute path."""
     if not text or _control(text):
         return False
     if text == "*":
@@ -191,7 +191,7 @@ _QUOTED = r'"(?:[^"\\\x00-\x08\x0a-\x1f\x7f]|\\[\x20-\x7e\t])*"'
 _ADDRESS = rf"(?:{_ATOM}(?:\.{_ATOM})*|{_QUOTED})@(?:{_ATOM}(?:\.{_ATOM})*|\[[^\[\]\\\s]+\])"
 _DISPLAY_NAME = rf"(?:[^<>()\[\],;:\\@\"\x00-\x08\x0a-\x1f\x7f]|{_QUOTED})*"
 _is_email = re.compile(rf"\s*(?:{_ADDRESS}|{_DISPLAY_NAME}<{_ADDRESS}>)\s*").fullmatch
-_EMAIL_LIMIT = 2048  # nothing longer is an address
+_EMAIL_LIMIT = 2048  # longer texts are no addresses
 
 
 def is_email(text: str) -> bool:
@@ -235,7 +235,7 @@ def is_isbn13(text: str) -> bool:
     return sum(int(d) * (1 + 2 * (i % 2)) for i, d in enumerate(digits)) % 10 == 0
 
 
-_LONGEST = 1024  # characters of a duration or a number, with spaces and dashes; the real server has no limit
+_LONGEST = 1024  # maximum length of a duration or a number, with spaces and dashes; kube-apiserver has no limit
 _COLOUR = r"\s*(0|[1-9]\d?|1\d\d?|2[0-4]\d|25[0-5])\s*"
 _HEX8 = "[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?"
 _HEX12 = "-?[0-9a-fA-F]{12}"
@@ -246,7 +246,7 @@ _is_base64 = re.compile(r"[A-Za-z0-9+/]+={0,2}").fullmatch
 
 
 def _short(check: FormatCheck) -> FormatCheck:
-    """Refuse a text that is far longer than any of its format: patterns that search take time that grows faster."""
+    """Reject a text that is far too long for its format: the time of a pattern search grows faster than the length."""
     return lambda text: len(text) <= _LONGEST and check(text)
 
 

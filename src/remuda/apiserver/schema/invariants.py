@@ -1,8 +1,9 @@
-"""Checks that a schema is structural: every field has one shape, declared in one place.
+"""Checks that a schema is structural: every field has one type, declared in one place.
 
-Types are named outside logical junctors only. Junctors only constrain values, and only of fields specified outside.
-Metadata is left to Kubernetes. These checks read the raw properties, because a `Schema` does not keep what is forbidden
-(a title inside an anyOf).
+Types appear only outside logical junctors (allOf, anyOf, oneOf, not). Junctors only constrain values, and only of
+fields that are declared outside. Only Kubernetes declares metadata.
+
+These checks read the raw properties, because a `Schema` drops forbidden keywords (a title inside an anyOf).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _EMBEDDED = "x-kubernetes-embedded-resource"
 _PRESERVE = "x-kubernetes-preserve-unknown-fields"
 _INT_STRING = "x-kubernetes-int-or-string"
 
-# Keywords that give shape, and what is said when one stands inside a junctor.
+# Keywords that define a type, and the error message when one appears inside a junctor.
 _SHAPING = (
     ("type", "must be empty to be structural"),
     ("default", "must be undefined to be structural"),
@@ -164,7 +165,7 @@ def _clause_errors(clause: Props, skip_any: bool, path: str) -> Iterator[FieldEr
 
 
 def _unspecified(clause: Props, shape: Props | None, shape_path: str, path: str) -> Iterator[FieldError]:
-    """Fields and items that only a junctor knows."""
+    """Yield the fields and items that only a junctor declares."""
     for place, inner in _junctor_clauses(clause, path):
         yield from _unspecified_clause(inner, shape, shape_path, place)
 
@@ -191,7 +192,9 @@ def _unspecified_clause(clause: Props, shape: Props | None, shape_path: str, pat
 
 
 def unsupported_keyword(props: Any) -> str:
-    """The first keyword, at any depth, that no structural schema has; said only when nothing else is wrong."""
+    """Return the first keyword, at any depth, that structural schemas do not allow; reported only if there is no other
+    error.
+    """
     if not isinstance(props, dict):
         return ""
     for keyword, name in _UNSUPPORTED:

@@ -1,8 +1,8 @@
 """OpenAPI v3 documents, one per group-version, as `kubectl explain` and client-side validation read them.
 
 A document lists the paths of each resource (kubectl finds a kind, and whether it takes `fieldValidation`, by the
-group-version-kind on the operations) and a component per type. Built-in types are components of their own, referred
-to by `Schema.ref`, so cyclic types end; a custom resource is one component in which only metadata is a reference.
+group-version-kind on the operations) and a component per type. Each built-in type is a separate component, referenced
+by `Schema.ref`, so cyclic types terminate. A custom resource is one component, in which only metadata is a reference.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Served(Protocol):
 
 
 def openapi_v3(resources: Sequence[Served]) -> dict[str, Any]:
-    """The document of one group-version; all resources must be of the same one."""
+    """Build the document of one group-version; all resources must belong to it."""
     renderer = Renderer()
     paths: dict[str, Any] = {}
     for resource in resources:
@@ -82,7 +82,7 @@ def openapi_v3(resources: Sequence[Served]) -> dict[str, Any]:
 
 
 def _bodies(resource: Served, renderer: Renderer) -> dict[str, str]:
-    """Render what subresources take and return, and return its components by their names."""
+    """Render the bodies that subresources take and return, and return their components by name."""
     found: dict[str, str] = {}
     for name, sub in resource.subresources.items():
         if sub.schema is not None:
@@ -96,7 +96,9 @@ def _bodies(resource: Served, renderer: Renderer) -> dict[str, str]:
 
 
 def kind_component(resource: Served) -> str:
-    """`io.x-k8s.cluster.v1beta2.Machine` for a custom resource, `io.k8s.api.core.v1.Pod` for a built-in one."""
+    """Return the component name: `io.x-k8s.cluster.v1beta2.Machine` (custom resource), `io.k8s.api.core.v1.Pod`
+    (built-in).
+    """
     if not resource.custom:
         if resource.schema.ref:
             return component_name(resource.schema.ref)

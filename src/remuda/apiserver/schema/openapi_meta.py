@@ -1,4 +1,4 @@
-"""The components every document has: what requests and answers carry besides the resources themselves."""
+"""Components that every document contains: bodies of requests and answers besides the resources themselves."""
 
 from __future__ import annotations
 

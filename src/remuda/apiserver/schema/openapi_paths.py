@@ -1,4 +1,4 @@
-"""The paths of one resource in an OpenAPI document: which operations there are and which parameters they take."""
+"""Paths of one resource in an OpenAPI document: its operations and their parameters."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ _PARAMETERS: dict[str, list[dict[str, Any]]] = {
 
 
 class _Verb(NamedTuple):
-    verb: str  # as authorisation names it
+    verb: str  # the verb that the authorizer checks
     method: str
     action: str
-    word: str  # how operation ids begin
+    word: str  # start of the operation ids
 
 
 _ON_COLLECTION = (
@@ -85,8 +85,9 @@ _ON_OBJECT = (
 
 
 def paths_of(resource: Served, component: str, list_component: str, bodies: Mapping[str, str]) -> dict[str, Any]:
-    """Operations that list answer with `list_component`, those of a subresource in `bodies` with its component, the
-    others with `component`."""
+    """Build the paths. List operations answer with `list_component`, those of a subresource in `bodies` with its
+    component, all others with `component`.
+    """
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     base = f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"
     paths: dict[str, Any] = {}

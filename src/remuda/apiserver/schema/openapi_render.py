@@ -1,7 +1,7 @@
-"""One schema node as an OpenAPI v3 object.
+"""Rendering of a schema node as an OpenAPI v3 object.
 
-Types with a `ref` become components, each rendered once however often and however deep it is used; what a field adds
-to a type (its description, a default) stands beside the reference, which OpenAPI allows only through an allOf.
+Types with a `ref` become components, rendered once each, however often and however deep they are used. A field's own
+additions to a type (its description, a default) appear beside the reference, which OpenAPI allows only inside an allOf.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SPECIAL_NAMES = {
     "RawExtension": "io.k8s.apimachinery.pkg.runtime.RawExtension",
     "JSON": "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
 }
-# Types whose JSON is not what their schema node says.
+# Types whose JSON form differs from their schema node.
 _SPECIAL_TYPES: dict[str, dict[str, Any]] = {
     "Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
     "IntOrString": {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
@@ -67,21 +67,21 @@ def reference(name: str) -> dict[str, Any]:
 
 
 class Renderer:
-    """Collects the components that the nodes rendered so far refer to."""
+    """Renderer of nodes; collects the components that the rendered nodes refer to."""
 
     def __init__(self) -> None:
         self.components: dict[str, Any] = {}
-        self._waiting: dict[str, tuple[Schema, bool]] = {}  # bool: the type itself, not a field's copy of it
+        self._waiting: dict[str, tuple[Schema, bool]] = {}  # bool: the type itself, not a copy for one field
 
     def drain(self) -> None:
-        """Renders what is still only referred to, and what that refers to in turn."""
+        """Render the components that are referenced but not yet rendered, and those that they reference in turn."""
         while self._waiting:
             name, (schema, is_type) = self._waiting.popitem()
-            self.components[name] = {}  # so that a cycle finds it done
+            self.components[name] = {}  # marks it as rendered before a cycle returns to it
             rendered = _SPECIAL_TYPES.get(schema.ref)
             rendered = clone(rendered) if rendered is not None else self.definition(schema)
             if not is_type:
-                rendered.pop("description", None)  # that is the field's
+                rendered.pop("description", None)  # the description belongs to the field
                 rendered.pop("default", None)
             self.components[name] = rendered
 
@@ -100,7 +100,7 @@ class Renderer:
         return {**beside, "allOf": [reference(name)]} if beside else reference(name)
 
     def definition(self, schema: Schema, custom: bool = False) -> dict[str, Any]:
-        """The node itself, never a reference to it."""
+        """Render the node itself, never a reference to it."""
         shown: dict[str, Any] = {key: value for key, name in _WORDS if (value := getattr(schema, name))}
         shown.update({key: value for key, name in _LIMITS if (value := getattr(schema, name)) is not None})
         shown.update({key: True for key, name in _FLAGS if getattr(schema, name)})

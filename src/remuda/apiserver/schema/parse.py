@@ -1,8 +1,9 @@
-"""From the openAPIV3Schema of a CRD to a Schema, or to everything that is wrong with it.
+"""Parser of a CRD's openAPIV3Schema: returns a Schema, or all errors in it.
 
-The root, and every embedded resource, gets apiVersion, kind and metadata as Kubernetes defines them; what a CRD says
-about metadata besides its shape is kept as that node's overlay. The result is a tree, at most `depth.MAX_DEPTH` deep.
-The defaults in a schema may have known fields only, and must satisfy the schema.
+The root, and every embedded resource, gets apiVersion, kind and metadata as Kubernetes defines them. The constraints
+that a CRD puts on metadata are kept as that node's overlay. The result is a tree, at most `depth.MAX_DEPTH` deep.
+
+The defaults in a schema may contain declared fields only, and must satisfy the schema.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from remuda.apiserver.schema.validate import Validation
 from remuda.kube.errors import FieldError, forbidden, invalid
 from remuda.kube.schema import OBJECT_META, UNSET, Schema
 
-_MAX_SCHEMA_DEPTH = 240  # of JSON; a level of schema is two of them, and walkers need room for their own frames
+# levels of JSON; one level of schema is two of them, and recursive functions need stack for their own frames
+_MAX_SCHEMA_DEPTH = 240
 # With a status subresource, whose schema must mean the same when it is taken out of the root.
 _NOT_AT_ROOT = [
     "id",
@@ -60,7 +62,7 @@ _KIND = "What this object is; cannot be changed."
 
 
 def parse_crd_schema(props: dict[str, Any], *, path: str, has_status: bool = False) -> tuple[Schema, list[FieldError]]:
-    """The schema of whole objects, metadata included. With errors the schema is still usable, but do not serve it."""
+    """Return the schema of whole objects, including metadata. A schema with errors is usable, but do not serve it."""
     if too_deep(props, _MAX_SCHEMA_DEPTH):
         return Schema(type="object"), [invalid(path, "", TOO_DEEP)]
     schema = read_schema(props)
@@ -76,7 +78,7 @@ def parse_crd_schema(props: dict[str, Any], *, path: str, has_status: bool = Fal
 
 
 def read_crd_schema(props: dict[str, Any]) -> Schema:
-    """The same, of a schema that has been found good before."""
+    """Return the schema of whole objects from a definition that has already been validated."""
     schema = read_schema(props)
     _complete(schema, is_root=True)
     return schema
@@ -100,7 +102,9 @@ def _root_errors(props: Props, path: str, has_status: bool) -> list[FieldError]:
 
 
 def default_errors(schema: Schema, path: str) -> Iterator[FieldError]:
-    """Yield the errors in the defaults of a node and all below it. As upstream, skips additionalProperties."""
+    """Yield the errors in the defaults of a node and of all nodes below it. Skips additionalProperties, as upstream
+    does.
+    """
     if schema.default is not UNSET:
         yield from _default_value_errors(schema, f"{path}.default")
     if schema.items is not None:

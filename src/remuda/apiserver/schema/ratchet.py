@@ -1,8 +1,9 @@
-"""Correlation of new values with the old ones they replace, so that unchanged invalid values may stay (ratcheting).
+"""Correlation of new values with the old values that they replace, so that unchanged invalid values are tolerated
+(ratcheting).
 
-Correlation is upstream's word. Fields correlate by name, items of a list-map by their keys, items of any other list
-not at all. A value is unchanged when it is deeply equal, with the items of a list-map in any order. A map with a
-field the schema does not know counts as changed, because such fields cannot be correlated.
+Correlation is upstream's term. Fields correlate by name, items of a list-map by their keys, and items of other lists
+never. A value is unchanged if it is deeply equal; the order of a list-map does not matter. A map with an undeclared
+field counts as changed, because such fields cannot be correlated.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from typing import Any
 from remuda.apiserver.schema.facts import describes, identity
 from remuda.kube.schema import Schema
 
-_IMPLIED = ("apiVersion", "kind", "metadata")  # of an embedded resource; a CRD need not mention them
+_IMPLIED = ("apiVersion", "kind", "metadata")  # fields of an embedded resource that a CRD need not declare
 
 
 class Correlation:
-    """A new value, the old value in its place, and the structural node both belong to."""
+    """New value, the corresponding old value, and their structural schema node."""
 
     __slots__ = ("_by_key", "_unchanged", "new", "old", "shape")
 
@@ -80,7 +81,7 @@ class Correlation:
 
 
 def _list_key(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...] | None:
-    """None when the item has no such key, or one that is no scalar."""
+    """Return the key of an item; None if a key field is missing or not a scalar."""
     if not isinstance(item, dict):
         return None
     values = [item.get(key) for key in keys]

@@ -1,7 +1,6 @@
-"""JSONSchemaProps as a CRD carries them, read into a Schema. No judgement: `parse.py` says what is wrong with one.
+"""Conversion of a CRD's JSONSchemaProps into a Schema. It judges nothing: `parse.py` reports errors.
 
-Values of a wrong type are left out rather than trusted: whoever stores a CRD has checked its types, but this is also
-reached by programs that hand in a dict.
+Values of a wrong type are dropped. Stored CRDs have valid types, but programs may also pass in any dict.
 """
 
 from __future__ import annotations

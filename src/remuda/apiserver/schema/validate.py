@@ -1,9 +1,9 @@
-"""The thorough walker: every complaint about a value, in upstream's order and words.
+"""Full validation: reports every error in a value, in upstream's order and wording.
 
-It runs only when the quick check (`fast_path.py`) was not satisfied, so it favours fidelity over speed. Each node
-yields its complaints and a *match count*: how many checks held, by which anyOf and oneOf choose the alternative whose
-complaints are shown. The raw clauses of anyOf, oneOf, allOf and not become schemas that only check values, once per
-node. With an old object, complaints about unchanged subtrees are dropped where upstream drops them.
+It runs only if the fast path (`fast_path.py`) found the object not entirely valid, so it favours fidelity over speed.
+Each node yields its errors and a *match count*: the number of checks that passed. anyOf and oneOf use it to choose the
+alternative whose errors are shown. The raw clauses of anyOf, oneOf, allOf and not are converted once per node into
+schemas that only check values. With an old object, errors in unchanged subtrees are dropped where upstream drops them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from remuda.kube.errors import FieldError
 from remuda.kube.patterns import BadPattern
 from remuda.kube.schema import Schema
 
-ERROR_LIMIT = 128  # of one object; one bad list may have thousands
+ERROR_LIMIT = 128  # per object; one bad list may have thousands of errors
 
 _GO_FORMAT = {"integer": "int64", "number": "float64"}
 _TYPE_META = ("apiVersion", "kind")
@@ -32,19 +32,19 @@ _T = TypeVar("_T")
 
 
 class Validation:
-    """One run over one value."""
+    """Validation of one value."""
 
     __slots__ = ("_counts", "say")
 
     def __init__(self, root: str = "") -> None:
         self.say = Complaints(root)
-        self._counts = False  # whether somebody needs match counts: a junctor does
+        self._counts = False  # whether match counts are needed: only inside a junctor
 
     def run(self, schema: Schema, value: Any, correlation: Correlation | None = None) -> list[FieldError]:
         found: list[FieldError] = []
         self._checks(schema, value, "", correlation, found)
         if found and correlation is not None and self.say.root and correlation.unchanged():
-            return []  # a status that did not change; a whole object always has changed metadata
+            return []  # the status did not change; a whole object always has changed metadata
         return found[:ERROR_LIMIT]
 
     def node(self, schema: Schema, value: Any, place: str, was: Correlation | None, found: list[FieldError]) -> int:
@@ -57,7 +57,7 @@ class Validation:
     def _checks(self, schema: Schema, value: Any, place: str, was: Correlation | None, found: list[FieldError]) -> int:
         count = self._type(schema, value, place, found)
         if value is not None:
-            count += 3  # the junctors' own, their place in the chain, and the end of the chain
+            count += 3  # as upstream counts: the junctors, their place in the chain, and the end of the chain
             count += self._junctors(schema, value, place, found)
             mine: list[FieldError] = []
             count += self._kind(schema, value, place, was, mine)
@@ -138,7 +138,7 @@ class Validation:
     def _limit(
         self, schema: Schema, what: str, limit: int | float, value: int | float, place: str, found: list[FieldError]
     ) -> int | float:
-        """A limit as upstream compares it: of integers without its fraction, unless it does not fit the type."""
+        """Return a limit as upstream compares it: truncated for integers, unless it does not fit the type."""
         fits = self._fit(schema, what, limit, place, found)
         return math.trunc(limit) if fits and isinstance(value, int) else limit
 
@@ -175,7 +175,7 @@ class Validation:
         for name, item in _first(value.items(), schema.max_properties):
             known = schema.properties.get(name)
             if known is not None:
-                # apiVersion and kind of both objects were made the same before they got here
+                # apiVersion and kind of both objects are already equal here.
                 old = None if was is None or (not place and name in _TYPE_META) else was.field(name)
                 count += self.node(known, item, f"{place}.{name}" if place else name, old, found)
             elif schema.additional_forbidden:
@@ -191,7 +191,9 @@ class Validation:
         return count
 
     def _junctors(self, schema: Schema, value: Any, place: str, found: list[FieldError]) -> int:
-        """Inside a junctor nothing is compared with the old value; its node as a whole is."""
+        """Validate junctors. Only the node as a whole is compared with its old value, not the values inside
+        a junctor.
+        """
         if not (schema.any_of or schema.one_of or schema.all_of or schema.not_ is not None):
             return 0
         branches = alternatives(schema)
@@ -203,8 +205,9 @@ class Validation:
         return count
 
     def _quick_check(self, schema: Schema, count: int) -> Callable[[Any], bool] | None:
-        """Return the check that finds values with nothing wrong in a fifth of the time, if there are many and it was
-        compiled. Mostly, what is wrong is elsewhere."""
+        """Return the compiled check, which accepts valid values in a fifth of the time, if there are many values and it
+        exists. Usually the error is in another part of the object.
+        """
         if self._counts or count < _MANY:
             return None
         found = schema.__dict__.get(facts.QUICK_NATIVE if schema.ref else facts.QUICK_CUSTOM)
@@ -259,7 +262,7 @@ class Alternatives(NamedTuple):
 
 
 def alternatives(schema: Schema) -> Alternatives:
-    """Kept on the node itself, so that it lives exactly as long."""
+    """Return the alternatives. They are stored on the node, so that they live as long as the node."""
     known: Alternatives | None = schema.__dict__.get("_alternatives")
     if known is None:
         known = Alternatives(
@@ -273,7 +276,7 @@ def alternatives(schema: Schema) -> Alternatives:
 
 
 def add(found: list[FieldError], more: list[FieldError]) -> None:
-    """Alternatives often repeat one another's complaints; each is said once."""
+    """Add errors. Alternatives often produce the same error, so duplicates are dropped."""
     if not found:
         found.extend(more)
         return
@@ -283,15 +286,16 @@ def add(found: list[FieldError], more: list[FieldError]) -> None:
 
 
 def as_go_reads(value: Any) -> Any:
-    """An integer beyond 64 bits is a float to Go."""
+    """Return a float for an integer beyond 64 bits, as Go reads it."""
     if type(value) is not int or facts.INT64_MIN <= value <= facts.INT64_MAX:
         return value
     return float(value) if abs(value) < 1 << 1023 else math.inf if value > 0 else -math.inf
 
 
 def _first(values: Collection[_T], most: int | None) -> Iterable[_T]:
-    """Return the values that are looked at: of twice as many as there may be, only as many as there may be. The object
-    is refused in any case, and each value costs 5 to 30 µs."""
+    """Return the values to validate. If there are more than twice the allowed number, return only the allowed number.
+    The object is rejected in any case, and each value costs 5 to 30 µs.
+    """
     return values if most is None or len(values) <= 2 * most else islice(values, most)
 
 
@@ -341,7 +345,9 @@ def _matches(pattern: str, value: str) -> bool:
 
 
 def _in_enum(value: Any, allowed: tuple[Any, ...]) -> bool:
-    """Numbers compare by value (1 is 1.0), everything else strictly; null is never in an enum."""
+    """Return whether the value is in the enum. Numbers compare by value (1 is 1.0), others strictly; null is never in
+    an enum.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float):
         mine = facts.identity(value)
         return any(facts.identity(choice) == mine for choice in allowed)

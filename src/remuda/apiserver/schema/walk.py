@@ -1,12 +1,13 @@
-"""A schema at work: defaulting, pruning and validating objects.
+"""Application of a schema to objects: defaulting, pruning and validation. `admit` runs all of them.
 
-`admit` does all of it. Nearly always the quick walker is enough; otherwise the thorough ones run in upstream's order:
-types of built-in shapes, nulls and defaults, pruning, schema validation, list uniqueness, embedded resources, rules.
-Objects are changed in place, and only by defaulting and pruning. Nothing here raises for what an object contains;
-objects nested deeper than `depth.MAX_DEPTH` are refused as malformed.
+For most objects the fast path is enough. Otherwise the full steps run in upstream's order: types of built-in kinds,
+nulls and defaults, pruning, schema validation, list uniqueness, embedded resources, CEL rules. Only defaulting and
+pruning change the object, in place. No content of an object raises an exception; objects nested deeper than
+`depth.MAX_DEPTH` are rejected as malformed.
 
-Rules that a write does not touch are not held against it, but upstream warns of those that are broken. Running them all
-on every write would cost most where least changes, so the revisions of objects known to break none are remembered.
+A write is not rejected because of rules on values that it does not change, but upstream warns if such a rule fails.
+Running all rules on every write would be wasteful, so the server remembers the revisions of objects that satisfy all
+rules.
 """
 
 from __future__ import annotations
@@ -29,30 +30,30 @@ Obj = dict[str, Any]
 
 
 class RulesValidator(Protocol):
-    """x-kubernetes-validations of one schema, compiled."""
+    """Compiled x-kubernetes-validations of one schema."""
 
     def validate(self, obj: Obj, old: Obj | None, path: str, warnings: list[str] | None = None) -> list[FieldError]: ...
 
 
 class Prepared(NamedTuple):
-    """After decoding: what was thrown away, and what could not be read at all (a 400)."""
+    """Result of decoding: the pruned fields, and the error that makes the object unreadable (a 400)."""
 
     unknown: list[str]  # paths for `unknown field "…"`
     malformed: str
-    schema_checked: bool = False  # until something but metadata changes, `validate` can find only broken rules
+    schema_checked: bool = False  # until a change outside metadata, `validate` can find only failed rules
 
 
 class Outcome(NamedTuple):
     unknown: list[str]
-    malformed: str  # when not empty, nothing else was looked at
+    malformed: str  # if not empty, decoding stopped here
     errors: list[FieldError]
 
 
-_MOST_REMEMBERED = 1 << 13  # revisions per schema; forgetting one costs time only
+_MOST_REMEMBERED = 1 << 13  # revisions per schema; a forgotten revision costs only time
 _NO_PATHS: list[str] = []
 _CLEAN = Prepared(_NO_PATHS, "", schema_checked=True)
 
-# With one of these in the object, a rule's expression could meet a value of the wrong shape or size.
+# If the object has one of these errors, a rule could meet a value of the wrong type or size.
 _BLOCKS_RULES = {errors.NOT_SUPPORTED, errors.REQUIRED, errors.TOO_LONG, errors.TOO_MANY, errors.TYPE_INVALID}
 _RULES_SKIPPED = FieldError(
     errors.INVALID,
@@ -64,10 +65,10 @@ _RULES_SKIPPED = FieldError(
 
 
 class Structural:
-    """One schema, compiled when it is first used.
+    """Schema, compiled at its first use.
 
-    `native`: a built-in kind. Its wrong types are malformed input, null means absent, and its values are judged by
-    the kind's own code: `validate` finds nothing.
+    `native`: a built-in kind. Values of a wrong type are malformed input, null means absent, and the kind's own code
+    validates the values: `validate` finds no errors.
     """
 
     def __init__(
@@ -78,22 +79,24 @@ class Structural:
         self.rules = rules
         self._kind = kind
         self._check: Check | None = None
-        self._blameless: dict[str, None] = {}  # revisions of objects that break no rule, oldest first
+        self._blameless: dict[str, None] = {}  # revisions of objects that satisfy all rules, oldest first
 
     def is_fine(self, obj: Any) -> bool:
-        """Defaults the object; True when nothing is unknown, malformed or invalid (rules aside)."""
+        """Set the defaults of the object. Return True if it has no unknown, malformed or invalid field
+        (rules aside).
+        """
         check = self._check
         if check is None:
             check = self._check = compile_check(self.schema, self.native)
         try:
             return check(obj)
         except RecursionError:
-            return False  # only a cyclic schema follows an object that deep; `prepare` says so
+            return False  # only a cyclic schema follows an object that deep; `prepare` reports it
         except TypeError:
             return False  # an unhashable list-map key
 
     def admit(self, obj: Obj, old: Obj | None = None) -> Outcome:
-        """Decode and validate in one go, for whoever has nothing to do in between."""
+        """Decode and validate in one call, for callers that do nothing in between."""
         if self.is_fine(obj):
             return Outcome(_NO_PATHS, "", self.rule_errors(obj, old))
         prepared = self._prepare_thoroughly(obj)
@@ -102,7 +105,7 @@ class Structural:
         return Outcome(prepared.unknown, "", self.validate(obj, old))
 
     def prepare(self, obj: Obj) -> Prepared:
-        """The decoding half: malformed shapes, nulls, defaults, unknown fields."""
+        """Decode: find malformed values, handle nulls, set defaults, prune unknown fields."""
         return _CLEAN if self.is_fine(obj) else self._prepare_thoroughly(obj)
 
     def _prepare_thoroughly(self, obj: Obj) -> Prepared:
@@ -126,8 +129,9 @@ class Structural:
         return removed
 
     def validate(self, obj: Obj, old: Obj | None = None, warnings: list[str] | None = None) -> list[FieldError]:
-        """All complaints; of an update, without those about what the update leaves as it was: of these, broken rules
-        are noted in `warnings`."""
+        """Return all errors. For an update, omit errors in values that it does not change; add failed rules on such
+        values to `warnings`.
+        """
         if self.native:
             return []
         if self.is_fine(obj):
@@ -139,7 +143,7 @@ class Structural:
         return self._with_rules(found, obj, old, warnings)
 
     def size_errors(self, obj: Obj, old: Obj | None = None) -> list[FieldError]:
-        """Lists and texts that are longer than the schema allows: what must be known before anybody works on them."""
+        """Return the errors of lists and texts that exceed the schema's limits, before other code processes them."""
         if self.native or self.is_fine(obj):
             return []
         was = Correlation(obj, old, self.schema) if old is not None else None
@@ -183,7 +187,7 @@ class Structural:
         return self.rules.validate(obj, old, "", warnings)
 
     def remember(self, revision: int, replaced: int | None = None) -> None:
-        """The revision of an object that was validated without a complaint or a warning."""
+        """Remember the revision of an object that had no errors and no warnings."""
         if self.rules is None:
             return
         if replaced is not None:
@@ -202,7 +206,7 @@ def list_errors(schema: Schema, value: Any, path: str = "") -> list[FieldError]:
 
 def _check_lists(schema: Schema, value: Any, path: str, found: list[FieldError]) -> None:
     if schema.ref:
-        return  # built-in shapes check their own lists
+        return  # built-in kinds check their own lists
     if isinstance(value, dict):
         for name, item in value.items():
             if not isinstance(item, dict | list):
@@ -232,7 +236,7 @@ def _map_errors(keys: tuple[str, ...], items: list[Any], path: str) -> list[Fiel
 
 
 def _repeated(marks: list[Any]) -> list[int]:
-    """The second place of everything that occurs more than once."""
+    """Yield the second location of each value that occurs more than once."""
     times: dict[Any, int] = {}
     again: list[int] = []
     for index, mark in enumerate(marks):

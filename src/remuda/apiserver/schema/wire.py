@@ -1,6 +1,6 @@
-"""Strings that Go's types read themselves: times and bytes of built-in kinds, with the errors those types give.
+"""Strings that Go's types parse themselves: times and bytes of built-in kinds, with the errors of those types.
 
-Whatever is accepted here is stored as it was sent, except base64 with line breaks, which Go would not send back.
+Accepted strings are stored as sent, except base64 with line breaks, which Go would not return.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OFFSET = ("Z07:00", "Z|[+-][0-9]{2}:[0-9]{2}")
 
 
 class _Layout:
-    """One way of writing a time, as Go's time.Parse reads it."""
+    """Format of a time, as Go's time.Parse reads it."""
 
     def __init__(self, fraction: str, seconds: tuple[tuple[str, str], ...]) -> None:
         elements = (*_ELEMENTS, *seconds, _OFFSET)
@@ -61,7 +61,7 @@ class _Layout:
 
 _TIME = _Layout("([.,][0-9]+)?", _SECONDS)
 _MICRO_TIME = _Layout("[.,][0-9]{6}", _MICROSECONDS)
-MICRO_TIME = "MicroTime"  # the `ref` of times that must have exactly six digits of a second
+MICRO_TIME = "MicroTime"  # the `ref` of times that must have exactly six fractional digits
 
 is_micro_time = _MICRO_TIME.fits
 micro_time_error = _MICRO_TIME.error

@@ -1,4 +1,4 @@
-"""Every function an expression may call: CEL's standard ones, cel-go's extensions and Kubernetes' own libraries.
+"""Every function that an expression may call: CEL's standard ones, cel-go's extensions and Kubernetes' own libraries.
 
 The set is what a CRD may use at Kubernetes 1.36. To add a function, declare it in the module of its noun.
 """
@@ -47,7 +47,7 @@ for _module in (
     for _overload in _module.LIBRARY.overloads:
         FUNCTIONS.setdefault(_overload.function, []).append(_overload)
 
-# Names that mean a type when they stand alone.
+# Names that denote a type when they are used alone.
 TYPE_NAMES: dict[str, Type] = {
     given.name: given
     for given in (

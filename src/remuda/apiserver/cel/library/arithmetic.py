@@ -1,4 +1,4 @@
-"""+ - * / % and negation, with overflow as an error rather than a wrap or a larger number."""
+"""Arithmetic (+ - * / % and negation). Overflow is an error: results neither wrap nor grow beyond 64 bits."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _multiply_double(a: float, b: float) -> float:
 def _divide_int(a: int, b: int) -> int:
     if b == 0:
         raise CelError("division by zero")
-    quotient = abs(a) // abs(b)  # towards zero, not down
+    quotient = abs(a) // abs(b)  # rounds toward zero, as Go does
     return checked_int(quotient if (a < 0) == (b < 0) else -quotient)
 
 

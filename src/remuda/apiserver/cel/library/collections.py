@@ -1,4 +1,4 @@
-"""size, `in` and indexing, for strings, bytes, lists and maps."""
+"""Functions `size`, `in` and indexing, for strings, bytes, lists and maps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LIBRARY.function("@in(A, map(A, B)): bool", in_map, id="in_map")
 
 
 def _position(index: Any) -> int:
-    """An index as a list takes it: whole numbers of any numeric type."""
+    """Return an index into a list: a whole number of any numeric type."""
     kind = type(index)
     if kind is int or kind is Uint:
         return int(index)
@@ -68,7 +68,7 @@ def no_such_key(key: Any) -> CelError:
 
 
 def item(container: Any, key: Any) -> Any:
-    """container[key] whatever the container is; an optional one gives an optional item."""
+    """Return container[key] for any container. An optional container gives an optional item."""
     if type(container) is list:
         return list_item(container, key)
     if type(container) is dict:

@@ -1,4 +1,4 @@
-"""int(), uint(), double(), string(), bytes(), bool(), duration(), timestamp(), type() and dyn()."""
+"""Conversions: int(), uint(), double(), string(), bytes(), bool(), duration(), timestamp(), type() and dyn()."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def _text_of_bytes(value: bytes) -> str:
 
 
 def double_text(value: float) -> str:
-    """As Go's shortest %g: an exponent from 1e+06 and below 1e-04."""
+    """Print a double as Go's shortest %g does: with an exponent from 1e+06 and below 1e-04."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):
@@ -170,7 +170,7 @@ def _type(value: Any) -> TypeValue:
     return TypeValue(type_name(value))
 
 
-# result: each accepted type and how it is converted
+# For each result type: the accepted types, and how each is converted.
 _CONVERSIONS: dict[str, dict[str, Any]] = {
     "bool": {"bool": _same, "string": _bool_of_text},
     "bytes": {"bytes": _same, "string": _bytes_of_text},

@@ -1,8 +1,7 @@
-"""string.format: %s, %d, %f, %e, %b, %o, %x and %X.
+"""Implementation of string.format: %s, %d, %f, %e, %b, %o, %x and %X.
 
-`clauses` reads a format string once for both uses: producing text, and checking a literal format against the types of
-literal arguments when an expression is compiled. Doubles with %f and %e come out as en-US prints them, because that
-is what clients have been shown since 1.29.
+`clauses` parses a format string for two uses: producing text, and checking a literal format against the types of
+literal arguments at compile time. %f and %e print doubles in en-US style, because Kubernetes has done so since 1.29.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _DEFAULT_PRECISION = 6
 
 
 class FormatError(ApiServerError):
-    """A format string that cannot be right, whatever the arguments."""
+    """Format string that is invalid for any arguments."""
 
 
 def clauses(text: str) -> Iterator[tuple[str, str, int]]:
-    """Literal text, then the clause behind it ("" at the end, "%" for %%) and its precision (-1: none given)."""
+    """Yield each literal text, the clause after it ("" at the end, "%" for %%) and the precision (-1: none given)."""
     at = 0
     for match in _CLAUSE.finditer(text):
         if match.group(1):
@@ -76,7 +75,7 @@ def format_string(text: str, args: list[Any]) -> str:
     return "".join(parts)
 
 
-# What each clause takes, and how it says no.
+# For each clause: the types that it accepts, and its error for other types.
 ACCEPTED: dict[str, tuple[frozenset[str], str]] = {
     "s": (
         frozenset(
@@ -139,7 +138,7 @@ _PLAIN: dict[type, Callable[[Any], str]] = {
 
 
 def _nested(value: Any) -> str:
-    """A value inside a list or map, as one would write it in CEL."""
+    """Print a value inside a list or map as a CEL literal."""
     kind = type(value)
     if kind is list:
         return f"[{', '.join(map(_nested, value))}]"

@@ -1,4 +1,4 @@
-"""Kubernetes' own list methods: isSorted, sum, min, max, indexOf, lastIndexOf."""
+"""List methods of Kubernetes: isSorted, sum, min, max, indexOf, lastIndexOf."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Lists made from lists (slice, flatten, sort, reverse, distinct, ranges of numbers), and lists taken as sets
-(sets.contains, sets.equivalent, sets.intersects).
+"""Functions that return new lists (slice, flatten, sort, reverse, distinct, ranges of numbers), and functions that
+treat lists as sets (sets.contains, sets.equivalent, sets.intersects).
 
-What would make a list larger than an expression may cost is refused before it is made.
+A call fails before it builds a list that is larger than the cost limit of an expression allows.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class NamedFormat(Opaque):
 
     def __init__(self, name: str, regex_size: int, complaints: Callable[[str], Complaints]) -> None:
         self.name = name
-        self.regex_size = regex_size  # what the check counts as when cost is reckoned
+        self.regex_size = regex_size  # size of the pattern, for the cost of a check
         self.complaints = complaints
 
     def __eq__(self, other: object) -> bool:
@@ -52,7 +52,7 @@ def _sized(pattern: str, limit: int, explanation: str) -> Callable[[str], Compla
 
     def complaints(text: str) -> Complaints:
         found = [f"must be no more than {limit} characters"] if len(text.encode()) > limit else []
-        # The patterns backtrack little, but text far beyond the limit is not worth reading.
+        # The patterns backtrack little, but a text far beyond the length limit need not be matched at all.
         return found if len(text) <= 4096 and compiled.fullmatch(text) else [*found, explanation]
 
     return complaints
@@ -139,7 +139,7 @@ def _qualified_name(text: str) -> Complaints:
 
 
 def _prefix(check: Callable[[str], Complaints]) -> Callable[[str], Complaints]:
-    """For names that something will be appended to: a dash at the end is fine."""
+    """Accept a name that will get a suffix: a trailing dash is valid."""
     return lambda text: check(text[:-2] + "a" if len(text) > 1 and text.endswith("-") else text)
 
 

@@ -1,4 +1,4 @@
-"""IP addresses and networks. Zones and IPv4 addresses written as IPv6 are refused."""
+"""IP addresses and networks. Zones and IPv4-mapped IPv6 addresses are invalid."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Ip(Opaque):
 
 
 class Cidr(Opaque):
-    """An address with the length of its network's prefix; the address may have bits beyond the prefix."""
+    """Address with the prefix length of its network. The address may have bits set beyond the prefix."""
 
     __slots__ = ("address", "bits")
     type_name = "net.CIDR"
@@ -157,7 +157,7 @@ def _contains_text(cidr: Cidr, text: str) -> bool:
     try:
         return cidr.contains(_parse_ip(text))
     except CelError:
-        raise CelError(NO_OVERLOAD) from None  # upstream loses the reason here
+        raise CelError(NO_OVERLOAD) from None  # upstream drops the reason here as well
 
 
 def _contains_cidr(outer: Cidr, inner: Cidr) -> bool:

@@ -1,4 +1,4 @@
-"""Values that may be absent. `or` and `orValue` are declared here; the program runs their right side only if needed."""
+"""Optional values. `or` and `orValue` are declared here; the program evaluates their right side only if needed."""
 
 from __future__ import annotations
 

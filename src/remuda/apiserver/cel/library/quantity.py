@@ -1,4 +1,4 @@
-"""Amounts as Kubernetes writes them: 1.5Gi, 250m, 2e3. Exact, down to nano; finer amounts are rounded up."""
+"""Quantities as Kubernetes writes them: 1.5Gi, 250m, 2e3. They are exact down to nano; finer amounts are rounded up."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]{1,9})", re.ASCII)
 _NANO = 10**9
-# Text this long cannot be an amount anyone means, and exact arithmetic on it would take long.
+# No real quantity is this long, and exact arithmetic on it would be slow.
 _MAX_DIGITS = 1000
 
 
 class Quantity(Opaque):
-    """An amount, and the power of ten it is kept in as a 64-bit number.
+    """Quantity, with the power of ten that Go stores it in as a 64-bit number.
 
-    `scale` is None where Go would fall back to big decimals; such amounts, and those kept in fractions, are never
-    integers to asInteger(), whatever their value.
+    `scale` is None where Go would use big decimals. asInteger() never accepts such a quantity, nor one that is stored
+    in fractions, whatever its value.
     """
 
     __slots__ = ("amount", "scale")
@@ -73,7 +73,7 @@ def parse(text: str) -> Quantity:
 
 
 def _scale(whole: str, fraction: str, suffix: str) -> int | None:
-    """In which power of ten Go keeps an amount that was written this way; None: in none."""
+    """Return the power of ten that Go stores an amount of this notation in; None: Go uses big decimals."""
     if suffix in _BINARY:
         fits = not fraction and len(whole) + int(_BINARY[suffix] * 3 / 10) <= 14
         return 0 if fits else None

@@ -1,4 +1,4 @@
-"""Regular expressions, in RE2's syntax and linear time. Compiled patterns are kept, few at a time."""
+"""Regular expressions in RE2's syntax, matched in linear time. A small cache holds compiled patterns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIBRARY = Library()
 
 @lru_cache(maxsize=512)
 def compiled(pattern: str) -> Any:
-    """A pattern over UTF-8, which re2 matches far faster than text. Raises CelError for one RE2 does not take."""
+    """Compile a pattern over UTF-8 bytes, which re2 matches far faster than str. Raise CelError if RE2 rejects it."""
     try:
         return compile_pattern(pattern.encode())
     except BadPattern as wrong:

@@ -55,7 +55,7 @@ for _name, _impl in (("_<_", less), ("_<=_", less_or_equal), ("_>_", greater), (
 
 
 def _never_called(*args: Any) -> Any:
-    """The choice itself is made by the program; this declares only the types."""
+    """Declare the types only; the program itself chooses the branch."""
     raise CelError(NO_OVERLOAD)
 
 

@@ -1,4 +1,4 @@
-"""Semantic versions, strict or, when asked, tolerant of a leading v, missing parts and leading zeros."""
+"""Semantic versions: strict, or on request tolerant of a leading v, missing parts and leading zeros."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LIBRARY = Library()
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 _WORD = re.compile(r"[0-9A-Za-z\-]+", re.ASCII)
 
-# One part of a pre-release: numbers sort below words.
+# Sort key of one part of a pre-release: numbers sort below words.
 Part = tuple[int, int, str]
 
 

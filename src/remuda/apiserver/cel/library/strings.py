@@ -1,4 +1,4 @@
-"""Methods of strings, and joining lists of them. Positions count code points."""
+"""Methods of strings, and `join` for lists of strings. Positions count code points."""
 
 from __future__ import annotations
 

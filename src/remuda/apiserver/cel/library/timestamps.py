@@ -1,4 +1,4 @@
-"""Parts of timestamps, in UTC or a given zone, and whole units of durations."""
+"""Fields of timestamps, in UTC or in a given zone, and durations in whole units."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def _offset(timestamp: Timestamp, zone: str) -> timedelta:
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=timestamp.ns // 1000)
     try:
         return moment.astimezone(known).utcoffset() or _UTC
-    except OverflowError:  # within a day of the years 1 and 9999
+    except OverflowError:  # within a day of the limits (years 1 and 9999)
         return _UTC
 
 
-# Each part from the calendar day and the nanoseconds of that day.
+# Compute each field from the calendar day and the nanoseconds of that day.
 _PARTS: dict[str, Callable[[date, int], int]] = {
     "getFullYear": lambda day, ns: day.year,
     "getMonth": lambda day, ns: day.month - 1,

@@ -1,4 +1,4 @@
-"""Absolute URLs and absolute paths, taken apart the way Go's net/url does."""
+"""Absolute URLs and absolute paths, parsed as Go's net/url parses them."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class Url(Opaque):
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*):(.*)", re.S)
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}", re.S)
 _PORT = re.compile(r"(?::[0-9]*)?")
-# What a host may hold besides letters and digits.
+# Characters that a host may contain besides letters and digits.
 _BAD_HOST = re.compile(r"[^A-Za-z0-9\-_.~!$&'()*+,;=:\[\]<>\"%\x80-\U0010ffff]")
 
 
 def parse(text: str) -> Url:
-    """Raises ValueError with Go's words for what is wrong."""
+    """Parse a URL. Raise ValueError with Go's error message."""
     if not text:
         raise ValueError("empty url")
     if any(ord(char) < 32 or ord(char) == 127 for char in text):
