@@ -1,9 +1,9 @@
 """The embedded engine: a Kubernetes API server on SQLite.
 
-From the disk outwards: `storage` keeps bytes and revisions, `registry` gives them Kubernetes semantics,
-`http` puts them on the wire. `schema`, `cel` and `apply` are pure; `kinds` declares the built-in kinds;
-`auth` says who may do what; `upkeep` is what kube-controller-manager would do. `server` joins them.
-It knows nothing of provisioning and can be lifted out together with `remuda.kube`.
+From the disk outwards: `storage` keeps bytes and revisions, `registry` adds Kubernetes semantics, `http` serves them.
+`schema`, `cel` and `apply` are pure; `kinds` declares the built-in kinds; `auth` authenticates and authorizes; `upkeep`
+does the work of kube-controller-manager. `server` joins them. The package knows nothing of provisioning and can be used
+separately, together with `remuda.kube`.
 """
 
 

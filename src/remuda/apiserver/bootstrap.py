@@ -1,8 +1,8 @@
 """Bootstrap objects that must exist before the first request: namespaces and the default roles and bindings.
 
-Runs at every start, with all writes at once so that they share a commit. Objects that are already as they should be
-are left alone. Default roles and bindings are repaired unless they are marked not to be. Objects damaged on disk are
-left alone as well: `remuda fsck` repairs them.
+Runs at every start, with all writes at once so that they share a commit. Correct objects are not written. Default roles
+and bindings are repaired unless they are marked not to be. Objects damaged on disk are left alone as well: `remuda
+fsck` repairs them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The in-process client: the same semantics as over the wire, without HTTP, TLS or a copy of what is read.
+"""In-process client: the semantics of the HTTP API, without HTTP, TLS or copies of read objects.
 
-It enters where HTTP requests do, at the registry's authorisation, as one given user. Reads hand out the stored bytes;
-objects given to writes are copied, because the registry fills them in.
+Like HTTP requests, its calls start at the registry's authorization, as one given user. Reads return the stored bytes.
+Objects passed to writes are copied, because the registry changes them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from remuda.apiserver.registry.registry import Registry
 from remuda.kube.client import Change, Listing, PatchKind, Propagation, Target
 from remuda.kube.errors import no_such_path, status_error
 
-# Answers a path that is no resource's: the code and the body.
+# Handler of non-resource paths: returns the code and the body.
 ReadPath = Callable[[User, str], tuple[int, bytes]]
 
 
@@ -101,7 +101,7 @@ class LocalClient:
         metadata_only: bool = False,
         timeout_seconds: float = 0,
     ) -> AsyncGenerator[Change, None]:
-        initial = send_initial_events or resource_version in ("", "0")  # as the wire has it
+        initial = send_initial_events or resource_version in ("", "0")  # as over HTTP
         options = WatchOptions(
             label_selector=label_selector,
             field_selector=field_selector,
@@ -209,11 +209,11 @@ class LocalClient:
         return body
 
     async def close(self) -> None:
-        """Nothing is held: watches are closed by whoever opened them, and end with the engine."""
+        """Do nothing: callers close their own watches, and the others end with the engine."""
 
 
 async def _next_batch(watch: Watch, deadline: float | None) -> Sequence[WatchLine]:
-    """The next lines; none when the watch, or its time, has ended."""
+    """Return the next lines; none if the watch or its timeout has ended."""
     try:
         async with asyncio.timeout_at(deadline):
             return await watch.next_batch()
@@ -222,5 +222,5 @@ async def _next_batch(watch: Watch, deadline: float | None) -> Sequence[WatchLin
 
 
 def _copy(value: Any) -> Any:
-    """A private copy; a JSON round trip is several times faster than copy.deepcopy."""
+    """Return a private copy; a JSON round trip is several times faster than copy.deepcopy."""
     return msgspec.json.decode(msgspec.json.encode(value))

@@ -1,5 +1,4 @@
-"""Startup check of the clock and the certificate authority: certificates, tokens, leases and time limits depend on
-them.
+"""Startup check of the clock and the certificate authority, on which certificates, tokens, leases and timeouts depend.
 
 A failed check does not stop the server: with a wrong clock or an expired authority it is of little use, but it can
 report the cause.
@@ -16,14 +15,15 @@ from remuda.apiserver.storage.protocol import Store
 from remuda.apiserver.storage.types import StoreEntry
 from remuda.apiserver.upkeep.expiry import last_written
 
-_TOLERATED = timedelta(hours=1)  # behind what is stored
-_LONG = timedelta(days=365)  # for a server to be off
-_LOOKED_AT = 20  # objects, of the newest revisions
+_TOLERATED = timedelta(hours=1)  # how far the clock may be behind the newest write
+_LONG = timedelta(days=365)  # how long a server may have been stopped
+_LOOKED_AT = 20  # objects with the newest revisions that are read
 
 
 def complaints(now: datetime, valid_from: datetime, valid_to: datetime, newest: datetime | None, ca: Path) -> list[str]:
-    """`valid_from` and `valid_to` are of the certificate authority, in the file `ca`; `newest` is when an object was
-    last written."""
+    """Return warnings. `valid_from` and `valid_to` are those of the certificate authority in the file `ca`; `newest` is
+    the time of the latest write.
+    """
     set_clock = f"the clock of this machine says {_shown(now)}: set it if that is wrong, and start again"
     renew = (
         f"If it is right, remove {ca} (not its key) and start again: the server creates a new certificate for the same "

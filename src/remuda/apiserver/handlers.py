@@ -1,7 +1,7 @@
-"""Requests that are questions or acts rather than objects: reviews, tokens, bindings, evictions, guarded RBAC writes.
+"""Handlers of requests that store no object: reviews, tokens, bindings, evictions; and guards of RBAC writes.
 
-Registered with the registry under (table, subresource); the verbs themselves know none of them. Nothing of what is
-asked is stored, but it is a create like any other: the answer says who owns the fields of the question.
+They are registered with the registry under (table, subresource); the verbs know none of them. The request objects are
+not stored, but as with any create, the answer lists the owners of their fields.
 """
 
 from __future__ import annotations

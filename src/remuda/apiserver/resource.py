@@ -1,4 +1,4 @@
-"""The declaration of one served resource: everything that distinguishes it from any other.
+"""Declaration of a served resource: everything that distinguishes it from others.
 
 A built-in kind is one `Resource` value in `apiserver.kinds`; a CustomResourceDefinition becomes one `Resource` per
 served version. The verbs in `registry.py` know no kind by name.
@@ -22,7 +22,7 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableColumn:
-    """One column of `kubectl get`. Either a JSONPath or a function of the decoded object."""
+    """Column of `kubectl get`: either a JSONPath or a function of the decoded object."""
 
     name: str
     type: str = "string"  # string, integer, number, boolean, date
@@ -37,7 +37,7 @@ class TableColumn:
 class ScalePaths:
     spec_replicas: Path
     status_replicas: Path
-    selector: Path = ()  # of a string selector in status; empty: none
+    selector: Path = ()  # path of a string selector in status; empty: none
 
 
 def _nothing(new: Obj) -> None: ...
@@ -71,7 +71,7 @@ class Behaviour:
     prepare_create: Callable[[Obj], None] = _nothing
     prepare_update: Callable[[Obj, Obj], None] = _nothing_updated
     validate: Callable[[Obj], list[FieldError]] = _no_errors
-    # Whether validation of this object takes so long that it runs in a thread (large CRDs are compiled)
+    # Whether validation of this object is so slow that it runs in a thread (large CRDs are compiled)
     is_slow: Callable[[Obj], bool] = _not_slow
     validate_create: Callable[[Obj], list[FieldError]] = _no_errors  # in addition to validate, on new objects
     validate_update: Callable[[Obj, Obj], list[FieldError]] = _no_update_errors
@@ -80,7 +80,7 @@ class Behaviour:
     )
     # status subresource only; runs instead of validate_update
     validate_status: Callable[[Obj, Obj], list[FieldError]] = _no_update_errors
-    # (object, grace asked for) -> seconds until somebody else finishes the delete; None: it goes at once
+    # (object, requested grace period) -> seconds until another component finishes the delete; None: delete at once
     graceful_seconds: Callable[[Obj, int | None], int | None] | None = None
     # what a delete writes into the object before it waits (namespaces: phase; CRDs: a condition and a finalizer)
     prepare_delete: Callable[[Obj], None] = _nothing
@@ -90,16 +90,17 @@ class Behaviour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subresource:
-    """A subresource with a handler of its own (token, eviction, log, finalize, approval, ...), as discovery shows it.
+    """Subresource with its own handler (token, eviction, log, finalize, approval, ...), as discovery shows it.
 
-    The handler itself is registered with the registry under (table, subresource name)."""
+    The handler is registered with the registry under (table, subresource name).
+    """
 
     kind: str
     verbs: tuple[str, ...]
     group: str = ""
     version: str = ""
-    schema: Schema | None = None  # of what its handler takes; None: that of the resource itself
-    decodes: bool = False  # whether the handler decodes and checks the body by itself
+    schema: Schema | None = None  # schema of the handler's input; None: the resource's own
+    decodes: bool = False  # whether the handler decodes and checks the body itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -108,42 +109,43 @@ class Resource:
     version: str
     kind: str
     plural: str
-    schema: Schema  # of the whole object, metadata included
+    schema: Schema  # schema of the whole object, including metadata
     singular: str = ""
     list_kind: str = ""
     namespaced: bool = True
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     verbs: tuple[str, ...] = ALL_VERBS
-    # What an object has before anybody has set anything, where the kind is built in: nobody owns that.
+    # Zero value of a built-in kind; no manager owns its fields.
     blank: Obj | None = None
-    # What a write to /status leaves alone, besides everything that is neither metadata nor status.
+    # Fields that a write to /status does not change, besides everything outside metadata and status.
     status_leaves: tuple[str, ...] = ("metadata", "spec")
-    has_status: bool = False  # a status subresource: other writes leave status alone, and the reverse
+    has_status: bool = False  # has a status subresource: other writes keep status, and the reverse
     keeps_status_on_create: bool = False  # nodes register with their status in one write
     scale: ScalePaths | None = None
     has_generation: bool = True  # +1 on every change outside metadata and status
-    columns: tuple[TableColumn, ...] = ()  # besides NAME and AGE when `columns` is empty
+    columns: tuple[TableColumn, ...] = ()  # empty: NAME and AGE
     selectable: Mapping[str, Path] = field(default_factory=dict)  # field selectors besides metadata.name/namespace
-    selectable_zero: Mapping[str, str] = field(default_factory=dict)  # what an absent one compares as, if not ""
+    # value of an absent field in comparisons, if not ""
+    selectable_zero: Mapping[str, str] = field(default_factory=dict)
     behaviour: Behaviour = field(default_factory=Behaviour)
-    custom: bool = False  # from a CRD: type errors are 422 and unknown fields are pruned by its schema
-    storage_version: str = ""  # the version on disk, where it is not `version`
+    custom: bool = False  # from a CRD: type errors are 422, and its schema prunes unknown fields
+    storage_version: str = ""  # the version on disk, if it is not `version`
     to_storage: Callable[[Obj], Obj] | None = None  # None with a storage_version: only apiVersion differs
     from_storage: Callable[[Obj], Obj] | None = None
-    table_name: str = ""  # where two groups share one store (events); else `plural.group`
-    named_group: str | None = None  # in complaints about the object, where two groups share one kind; else `group`
+    table_name: str = ""  # if two groups share one store (events); else `plural.group`
+    named_group: str | None = None  # group in error messages, if two groups share one kind; else `group`
     deprecation_warning: str = ""
-    discovered_verbs: tuple[str, ...] = ()  # as discovery lists them; empty: `verbs` in alphabetical order
+    discovered_verbs: tuple[str, ...] = ()  # order of verbs in discovery; empty: `verbs` in alphabetical order
     plain_finalizers: bool = False  # finalizers need no domain
-    closed: str = ""  # why nothing new may be created, if so (its definition is being deleted)
+    closed: str = ""  # why no object may be created, if so (its definition is being deleted)
     allow_unconditional_update: bool = True  # an update without resourceVersion overwrites
     allow_create_on_update: bool = False
     returns_deleted: bool = False  # a completed delete answers with the object instead of a Status
     default_propagation: Literal["Background", "Orphan"] = "Background"
-    collects_garbage: bool = True  # False (events): propagation policies mean nothing
+    collects_garbage: bool = True  # False (events): propagation policies have no effect
     subresources: Mapping[str, Subresource] = field(default_factory=dict)  # besides status and scale
-    limits: RequestLimits = LIMITS  # of each request
+    limits: RequestLimits = LIMITS  # limits of each request
 
     @property
     def api_version(self) -> str:

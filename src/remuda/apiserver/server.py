@@ -1,7 +1,7 @@
-"""The engine, put together: storage, registry, authorisation, upkeep and the wire, on one data directory.
+"""Assembly of the engine: storage, registry, authorization, upkeep and HTTP, on one data directory.
 
-`ApiServer.start` returns when the server answers requests; `stop` ends watches cleanly, finishes what is under way and
-brings every write to disk. Whoever embeds the server uses `registry`, `client` and `front` of the running one.
+`ApiServer.start` returns when the server answers requests. `stop` ends watches cleanly, finishes requests in progress
+and brings every write to disk. Embedding applications use `registry`, `client` and `front` of the running server.
 """
 
 from __future__ import annotations
@@ -71,13 +71,14 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     token_file: Path | None = None
     upkeep: bool = True  # off: kube-controller-manager runs against this server
     event_ttl_seconds: float = 3600.0
-    reserve_bytes: int = 0  # on the disk, for deletes when it is full
-    volatile: bool = False  # objects end with the process: for simulations
-    webhook_records: bool = False  # webhook configurations are stored though nobody is called: for tests of registering
+    reserve_bytes: int = 0  # space kept free for deletes on a full disk
+    volatile: bool = False  # objects live only in memory: for simulations
+    # stores webhook configurations although they are never called: for tests that register them
+    webhook_records: bool = False
 
 
 class StartRefused(ApiServerError):
-    """The server cannot start; the text tells the person why."""
+    """Error that prevents the start; the text is for the user."""
 
 
 class ApiServer:
@@ -92,7 +93,7 @@ class ApiServer:
     ) -> None:
         self._settings = settings
         self._presented = presented
-        self._context: ssl.SSLContext  # of our own certificate
+        self._context: ssl.SSLContext  # context of the server's own certificate
         self._renewing: asyncio.Task[None] | None = None
         self.store = store
         self.pki = pki
@@ -152,13 +153,16 @@ class ApiServer:
         presented: CustomCertificate | None = None,
         readiness: Mapping[str, Check] | None = None,
     ) -> ApiServer:
-        """Raises StartRefused with what is wrong, before anything is served. `admission` and `routes`, which go before
-        the API's own paths, are in force from the first request on. `pki`: keys that are kept elsewhere. `before`
-        is given the handler that answers for the API, and gives the one that sees every request first. `presented`: a
-        certificate that is shown beside our own. `readiness`: what /readyz asks besides, by name."""
+        """Start the server. Raise StartRefused with the cause before anything is served.
+
+        `admission` and `routes` (which take precedence over the API's paths) are effective from the first request on.
+        `pki`: keys that are stored elsewhere. `before` wraps the API's handler and sees every request first.
+        `presented`: a certificate that is served beside the server's own. `readiness`: additional checks of /readyz, by
+        name.
+        """
         try:
             tokens = _static_tokens(settings)
-            pki_module.serving_names(settings.host, settings.names)  # before a directory is made for nothing
+            pki_module.serving_names(settings.host, settings.names)  # before a directory is created in vain
             store = await _store(settings)
         except (StoreUnusable, TokenFileError, pki_module.PkiError) as error:
             raise StartRefused(str(error)) from None
@@ -188,7 +192,7 @@ class ApiServer:
             log.error("%s", ObjectsDamaged([damage]))
         if why := self.store.lack_of_room():
             log.error("%s", why)
-        if not self._settings.volatile:  # a simulation has a time of its own
+        if not self._settings.volatile:  # a simulation has its own clock
             self._report_time()
 
     def _report_time(self) -> None:
@@ -209,7 +213,7 @@ class ApiServer:
         await bootstrap(self.registry)
         await self._upkeep.start()
         try:
-            # Only now: the first request must find the default roles and the definitions. The kubeconfig needs the
+            # Only now, because the first request needs the default roles and the definitions. The kubeconfig needs the
             # port.
             await self._listen()
             self._write_kubeconfig()
@@ -225,7 +229,7 @@ class ApiServer:
                 self._presented.beside(self._context, self.pki.bare_context)
             await self.front.start(host, port, self._context)
         except OSError as error:
-            # A resolver's errors have negative numbers and say it in words already.
+            # Resolver errors have negative numbers, and their text already explains them.
             number = error.errno or 0
             why = os.strerror(number) if number > 0 else error.strerror
             raise StartRefused(f"cannot listen on {_shown(host)}:{port}: {why}") from None
@@ -258,12 +262,12 @@ class ApiServer:
         if host in ("0.0.0.0", "::", ""):  # noqa: S104 - listening everywhere, reached on loopback
             host = "127.0.0.1"
         if host == "127.0.0.1" and self._presented is not None and not self._presented.chain.covers(host):
-            host = "localhost" if self._presented.is_shown_to(None) else host  # a name that our own certificate is for
+            host = "localhost" if self._presented.is_shown_to(None) else host  # a name in the server's own certificate
         return f"https://{_shown(host)}:{self.front.port}"
 
     @property
     def authorities(self) -> bytes:
-        """PEM: who vouches for the server, whichever certificate it shows."""
+        """Return the PEM of the CAs that clients must trust, whichever certificate the server uses."""
         own = self.pki.ca_certificate_pem
         return own if self._presented is None else self._presented.trusted(own)
 
@@ -272,7 +276,7 @@ class ApiServer:
         return self._settings.data_dir / "admin.kubeconfig"
 
     def client(self, user: User | None = None, *, field_manager: str = "remuda") -> LocalClient:
-        """An in-process client; without a user it may do everything."""
+        """Return an in-process client; without a user it may do everything."""
         return LocalClient(
             self.registry,
             user or User(MANAGER, groups=(MASTERS,)),
@@ -285,7 +289,7 @@ class ApiServer:
             self._renewing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._renewing
-        # Requests end before the store closes: until then they still write to it.
+        # Requests end before the store closes, because they still write to it.
         await self.front.stop(STOP_GRACE_SECONDS)
         await self._close()
 

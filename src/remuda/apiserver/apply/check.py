@@ -1,9 +1,9 @@
 """Check of an applied configuration against its schema: whether it fits closely enough to be applied.
 
-This is not validation, which runs later on the merged object. It rejects what nobody could own: unknown fields, values
-of the wrong kind, list items without their key, and repeated items. The wording follows the real server, which answers
-with an unspecific 500 and shows a misplaced value with Go's `%v` or `%#v` of the wrapper that it keeps it in. Limits:
-only JSON values, and no more of Go's formatting than these messages need.
+This is not validation, which runs later on the merged object. It rejects values that no field manager could own:
+unknown fields, values of the wrong kind, list items without their key, and repeated items. The wording is that of
+kube-apiserver, which answers with an unspecific 500 and prints a misplaced value with Go's `%v` or `%#v` of its
+wrapper. Limits: only JSON values, and only as much of Go's formatting as these messages need.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from remuda.apiserver.apply.element import shown
 from remuda.apiserver.apply.shape import ItemError, Shape
 from remuda.kube.go_text import quoted
 
-_MOST_ERRORS = 100  # a hostile configuration has no right to an answer larger than itself
+_MOST_ERRORS = 100  # so that a hostile configuration does not get an answer larger than itself
 
 
 def complaints(config: Any, shape: Shape) -> str:
-    """All that is wrong as one text, empty if nothing is."""
+    """Return all errors as one text; empty if there are none."""
     if _fits(config, shape):
         return ""
     errors: list[str] = []
@@ -150,17 +150,17 @@ def _literal(value: Any) -> str:
 
 
 def boxed(value: Any) -> str:
-    """`%v` of the wrapper: `&{x}`."""
+    """Format a value as `%v` of the wrapper: `&{x}`."""
     return f"&{{{_bare(value)}}}"
 
 
 def boxed_literal(value: Any) -> str:
-    """`%#v` of the wrapper."""
+    """Format a value as `%#v` of the wrapper."""
     return f"&value.valueUnstructured{{Value:{_literal(value)}}}"
 
 
 def type_name(value: Any) -> str:
-    """`%T` of a decoded JSON value."""
+    """Return `%T` of a decoded JSON value."""
     if isinstance(value, dict):
         return "map[string]interface {}"
     if isinstance(value, list):

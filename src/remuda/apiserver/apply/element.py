@@ -1,7 +1,7 @@
-"""Path elements: the keys of a FieldsV1 document, kept as the very strings that stand in it.
+"""Path elements: the keys of a FieldsV1 document, stored as the strings of the document.
 
-`f:name` is a field, `k:{"name":"x"}` an item of a list-map by its keys, `v:"x"` an item of a set by its value, `i:0`
-an item by its index. Two elements are the same exactly when their strings are, so a string must be canonical: names of
+`f:name` is a field, `k:{"name":"x"}` an item of a list-map by its keys, `v:"x"` an item of a set by its value, `i:0` an
+item by its index. Two elements are the same exactly when their strings are, so a string must be canonical: names of
 keys sorted, no blanks, scalars as Go prints them (`<`, `>` and `&` escaped, integral floats without a fraction).
 Elements from outside pass through `canonical` first; everything built here already is.
 """
@@ -19,27 +19,27 @@ from remuda.kube.go_text import quoted
 
 _needs_escape = re.compile('["\\\\<>&\x00-\x1f\u2028\u2029]').search
 _ESCAPES = {
-    "\\": "\\\\",  # before all others, which bring backslashes in
+    "\\": "\\\\",  # first, because the other replacements add backslashes
     **{char: f"\\u{ord(char):04x}" for char in ("<", ">", "&", *map(chr, range(0x20)), "\u2028", "\u2029")},
     '"': '\\"',
     "\n": "\\n",
     "\r": "\\r",
     "\t": "\\t",
 }
-_CACHED_ELEMENT = 256  # longer ones are parsed each time rather than kept alive by a cache
+_CACHED_ELEMENT = 256  # longer ones are parsed each time, so that the cache does not keep them alive
 _EXPONENT_BELOW, _EXPONENT_FROM = 1e-6, 1e21
 
 
 class BadElement(ValueError):
-    """A key of a FieldsV1 document that is no path element."""
+    """Key of a FieldsV1 document that is no path element."""
 
 
 class UnknownElement(ValueError):
-    """A key of a kind that this version does not know; such keys are dropped, not refused."""
+    """Key of a type that this version does not know. Such keys are dropped, not rejected."""
 
 
 def _escaped(text: str) -> str:
-    """Escape one kind of character after the other: a text may have megabytes of them."""
+    """Escape one type of character after the other, because a text may have megabytes of them."""
     for char, escape in _ESCAPES.items():
         if char in text:
             text = text.replace(char, escape)
@@ -47,7 +47,7 @@ def _escaped(text: str) -> str:
 
 
 def scalar_json(value: Any) -> str:
-    """One value as it stands inside an element."""
+    """Encode one value as it appears inside an element."""
     if type(value) is str:
         return f'"{value}"' if _needs_escape(value) is None else f'"{_escaped(value)}"'
     if type(value) is int:
@@ -113,7 +113,7 @@ def content(element: str) -> Any:
 
 
 def canonical(element: str) -> str:
-    """The canonical form of an element that somebody else wrote."""
+    """Return the canonical form of an element from outside."""
     if element.startswith("f:"):
         return element
     return _canonical_cached(element) if len(element) <= _CACHED_ELEMENT else _canonical(element)
@@ -130,7 +130,7 @@ _canonical_cached = lru_cache(maxsize=4096)(_canonical)
 
 
 def _value_order(value: Any) -> tuple[int, Any]:
-    """Numbers, then strings, booleans, lists, maps, null: the order of values of mixed kinds."""
+    """Return the sort key of values of mixed types: numbers, then strings, booleans, lists, maps, null."""
     if isinstance(value, bool):
         return (2, value)
     if isinstance(value, int | float):
@@ -163,7 +163,7 @@ _order_cached = lru_cache(maxsize=8192)(_order)
 
 
 def sort(elements: list[str]) -> None:
-    """Sorts elements as they stand in a document: itself, fields, keys, values, indices."""
+    """Sort elements as in a document: the element itself, fields, keys, values, indices."""
     elements.sort(key=_order_cached if max(map(len, elements)) <= _CACHED_ELEMENT else _order)
 
 
@@ -178,7 +178,7 @@ def _shown_value(value: Any) -> str:
 
 
 def shown(element: str) -> str:
-    """An element as messages show it: `.spec`, `[name="x"]`, `[="x"]`, `[0]`."""
+    """Return an element as messages show it: `.spec`, `[name="x"]`, `[="x"]`, `[0]`."""
     parsed = content(element)
     if element[0] == "f":
         return f".{parsed}"

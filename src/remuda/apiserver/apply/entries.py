@@ -1,8 +1,8 @@
-"""The entries of metadata.managedFields: who owns which fields, by which operation, since when.
+"""Entries of metadata.managedFields: which manager owns which fields, by which operation, since when.
 
-An entry's identity is manager, operation, subresource and, for updates, the API version: an applier has one entry
-however it spells the version. Entries that nobody touched keep the dict they were read from, so a write that changes
-one entry leaves the others as they are. Times are RFC 3339 in UTC with whole seconds, and sort as strings.
+The identity of an entry is its manager, operation, subresource and, for updates, API version. An applier has one entry,
+whatever version it uses. Unchanged entries keep the dict that they were read from, so a write that changes one entry
+does not change the others. Times are RFC 3339 in UTC with whole seconds, and sort as strings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Key = tuple[str, str, str, str]  # manager, operation, apiVersion (empty for app
 
 
 class BadEntries(ValueError):
-    """managedFields that cannot be read; the text is what a client is told."""
+    """Unreadable managedFields; the text is the message for the client."""
 
 
 class ManagedFieldsEntry:
@@ -68,7 +68,7 @@ Entries = dict[Key, ManagedFieldsEntry]
 
 
 def stored(documents: Any) -> Entries:
-    """Entries that this server wrote, and so are known to be in order."""
+    """Read entries that this server wrote, which are known to be valid."""
     out: Entries = {}
     for document in documents or ():
         entry = ManagedFieldsEntry(
@@ -85,7 +85,7 @@ def stored(documents: Any) -> Entries:
 
 
 def received(documents: list[Any]) -> Entries:
-    """Entries that a client sent. Raises BadEntries."""
+    """Read entries that a client sent. Raise BadEntries."""
     out: Entries = {}
     for position, document in enumerate(documents):
         entry = _received_entry(position, document)
@@ -144,11 +144,11 @@ def _place(entry: ManagedFieldsEntry) -> tuple[str, str, str, str, str]:
 
 
 def documents(entries: Iterable[ManagedFieldsEntry]) -> list[dict[str, Any]]:
-    """The entries as they stand in an object: appliers first, each group by age."""
+    """Return the entries in the order of an object: appliers first, each group by age."""
     return [entry.document() for entry in sorted(entries, key=_place)]
 
 
 def identifier(key: Key) -> str:
-    """The identity as one text, by which conflicts and equally old entries are sorted."""
+    """Return the identity as one text, which orders conflicts and entries of the same age."""
     names = ("manager", "operation", "apiVersion", "subresource")
     return msgspec.json.encode({name: part for name, part in zip(names, key, strict=True) if part}).decode()

@@ -1,11 +1,12 @@
-"""Sets of field paths, kept in the shape of their FieldsV1 document.
+"""Sets of field paths, stored in the form of their FieldsV1 document.
 
-A set is a dict from path element to subset. An empty subset means that the element itself is a member; `"."` among
-other keys means that it is a member as well as a parent of members; otherwise it is only a parent. So reading a stored
-set and writing one cost nothing, and comparing two is dict equality. What must stay true: sets are never changed in
-place (operations share subtrees with their operands), elements are canonical, keys stand in the order of
-`element.sort`, and no subset is without members. `parse` establishes this for documents from outside.
-Limit: the set of the whole object (`"."` at the top) does not exist.
+A set is a dict from path element to subset. An empty subset means that the element itself is a member. `"."` among
+other keys means that the element is a member and also a parent of members; otherwise it is only a parent. So reading
+and writing a stored set costs nothing, and two sets compare by dict equality.
+
+What must stay true: sets are never changed in place (operations share subtrees with their operands), elements are
+canonical, keys are in the order of `element.sort`, and no subset is without members. `parse` establishes this for
+documents from outside. Limit: the set that contains the whole object (`"."` at the top) cannot be represented.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ def is_member(subset: Fields) -> bool:
 
 
 def ordered(fields: Fields) -> Fields:
-    """The same set with its top-level keys in document order."""
+    """Return the same set with its top-level keys in document order."""
     if len(fields) < 2:
         return fields
     keys = sorted(fields)
-    if keys[-1] >= "g":  # not only fields, which sort as their strings do
+    if keys[-1] >= "g":  # some elements are no fields; fields sort as their strings do
         elements.sort(keys)
     return {key: fields[key] for key in keys}
 
 
 def of_paths(paths: Iterable[Path]) -> Fields:
-    """A set from paths of canonical elements."""
+    """Build a set from paths of canonical elements."""
     whole: Fields = LEAF
     for path in paths:
         single: Fields = LEAF
@@ -48,12 +49,12 @@ def of_paths(paths: Iterable[Path]) -> Fields:
 
 
 def fields_at(*paths: str) -> Fields:
-    """A set from dotted field names, as `fields_at("metadata", "spec.replicas")`."""
+    """Build a set from dotted field names, as `fields_at("metadata", "spec.replicas")`."""
     return of_paths(tuple(f"f:{name}" for name in path.split(".")) for path in paths)
 
 
 def parse(document: Any) -> Fields:
-    """A set from a FieldsV1 document that a client sent. Raises BadElement."""
+    """Parse a FieldsV1 document from a client into a set. Raise BadElement."""
     if not isinstance(document, dict):
         raise elements.BadElement("expected an object")
     out: Fields = {}
@@ -79,7 +80,7 @@ def _insert(into: Fields, name: str, subset: Fields) -> None:
 
 
 def union(one: Fields, other: Fields) -> Fields:
-    """Members of either."""
+    """Return the members of either set."""
     if not one or not other:
         return one or other
     out = dict(one)
@@ -123,7 +124,9 @@ def _overlaid_subset(one: Fields, changed: Fields) -> Fields:
 
 
 def difference(one: Fields, other: Fields) -> Fields:
-    """Members of the first that are not members of the second; their children are judged for themselves."""
+    """Return the members of the first set that are not in the second. Children of removed members are judged
+    separately.
+    """
     out: Fields | None = None
     for key, sub in other.items():
         present = one.get(key)
@@ -157,7 +160,7 @@ def _subset_difference(one: Fields, other: Fields) -> Fields | None:
 
 
 def recursive_difference(one: Fields, other: Fields) -> Fields:
-    """Members of the first that are neither members of the second nor below one."""
+    """Return the members of the first set that are neither in the second nor below one of its members."""
     out: Fields | None = None
     for key, sub in other.items():
         present = one.get(key)
@@ -174,7 +177,7 @@ def recursive_difference(one: Fields, other: Fields) -> Fields:
 
 
 def _collapsed(subset: Fields) -> Fields | None:
-    """A subset after losing children: only itself is LEAF, nothing is None."""
+    """Return a subset after the removal of children: LEAF if only the element itself is left, None if nothing is."""
     if len(subset) == 1 and SELF in subset:
         return LEAF
     return subset or None
@@ -209,7 +212,7 @@ def _subset_left(present: Fields, changed: Fields) -> Fields | None:
 
 
 def intersection(one: Fields, other: Fields) -> Fields:
-    """Members of both."""
+    """Return the members of both sets."""
     small, large = (one, other) if len(one) <= len(other) else (other, one)
     out: Fields = {}
     for key, sub in small.items():
@@ -235,12 +238,12 @@ def has(fields: Fields, path: Path) -> bool:
 
 
 def leaves(fields: Fields) -> Fields:
-    """Only the members that have no members below them."""
+    """Return only the members that have no members below them."""
     return {key: leaves(sub) for key, sub in fields.items() if key != SELF}
 
 
 def members(fields: Fields, prefix: Path = ()) -> Iterator[Path]:
-    """Every member: those of one level before those below it, as conflicts are listed."""
+    """Yield every member: those of one level before those below it, as conflicts are listed."""
     for key, sub in fields.items():
         if key != SELF and is_member(sub):
             yield (*prefix, key)

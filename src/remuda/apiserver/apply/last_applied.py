@@ -1,8 +1,8 @@
-"""The annotation in which `kubectl apply` without --server-side remembers what it applied.
+"""The annotation in which client-side `kubectl apply` stores the applied configuration.
 
-Two favours to users who move to server-side apply, both only for the manager `kubectl`: fields that the annotation
-shows to be applied by the client and unchanged since are no conflict, and the annotation is kept up to date, so that
-the way back stays open.
+It helps users who move to server-side apply, and applies only to the manager `kubectl`. Fields that the annotation
+shows as applied by the client and unchanged since cause no conflict. The server keeps the annotation up to date, so
+that users can move back.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def remembered(obj: dict[str, Any]) -> str:
 
 
 def unchanged_since(live: dict[str, Any], api_version: str, shape: Shape) -> Fields:
-    """The fields that client-side apply set and that still have their values."""
+    """Return the fields that client-side apply set and that still have the same values."""
     text = remembered(live)
     if not text or complaints(live, shape):
         return LEAF
@@ -47,7 +47,7 @@ def unchanged_since(live: dict[str, Any], api_version: str, shape: Shape) -> Fie
 
 
 def refresh(obj: dict[str, Any], config: dict[str, Any]) -> None:
-    """Writes the configuration into the annotation of an object that has one."""
+    """Write the configuration into the annotation of an object that has one."""
     if not remembered(obj):
         return
     annotations = {**obj["metadata"]["annotations"], ANNOTATION: _encoded(config)}

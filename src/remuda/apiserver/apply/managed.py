@@ -59,11 +59,12 @@ def on_update(
     blank: Obj | None = None,
     versions: Container[str] = (),
 ) -> None:
-    """Sets the managedFields of `new`, which was created (live None), updated or patched by `manager`.
+    """Set the managedFields of `new`, which `manager` created (live None), updated or patched.
 
-    `reset` are fields that the write cannot touch; `blank` what an object of a built-in kind has before anybody has
-    set anything (see `ownership.changes`), None for custom resources; `versions` the API versions of the
-    kind, entries of others are forgotten (empty: any version of the group)."""
+    `reset` are fields that the write cannot change. `blank` is the zero value of a built-in kind (see
+    `ownership.changes`), None for custom resources. `versions` are the API versions of the kind: entries of other
+    versions are dropped (empty: any version of the group).
+    """
     metadata = new.setdefault("metadata", {})
     before = (live.get("metadata", {}).get("managedFields") or None) if live is not None else None
     try:
@@ -72,7 +73,7 @@ def on_update(
             metadata.pop("managedFields", None)  # tracking starts at creation or with the first apply
             return
         known = of_known_versions(entries, api_version, versions)
-        # The real server maps ownership through the Scale object and loses the time on the way.
+        # kube-apiserver maps ownership through the Scale object, and loses the time on the way.
         time = "" if subresource == "scale" else now
         own = ManagedFieldsEntry(manager or "unknown", UPDATE, api_version, subresource, time, LEAF)
         changed = _update(known, live, new, shape_of(schema), own, reset, blank)
@@ -86,9 +87,10 @@ def on_update(
 
 
 def _entries_before(before: Any, given: Any, live_only: bool) -> tuple[Entries, bool]:
-    """The entries that a write starts from, and whether they are those of the live object.
+    """Return the entries that a write starts from, and whether they are those of the live object.
 
-    A client may set them, or reset them with an empty list or entry; leaving them out or spoiling them does nothing."""
+    A client may set them, or reset them with an empty list or entry. Missing or invalid entries have no effect.
+    """
     if live_only or not isinstance(given, list) or given is before or given == before:
         return stored(before), True
     if not given or given == [{}]:
@@ -108,7 +110,7 @@ def _update(
     reset: Fields,
     blank: Obj | None,
 ) -> bool:
-    """Moves ownership of what changed to `own`, an entry without fields yet. Tells whether any entry changed."""
+    """Move the ownership of changed fields to `own`, an entry without fields. Return whether any entry changed."""
     changed, removed = changes(live, new, shape, blank, reset)
     if not changed and not removed:
         return False
@@ -123,7 +125,7 @@ def _update(
 
 
 def cap_updaters(entries: Entries) -> None:
-    """Joins the oldest updates until no more than the allowed number are left."""
+    """Merge the oldest update entries until their number is within the limit."""
     if len(entries) <= MOST_UPDATERS:
         return
     updaters = [key for key, entry in entries.items() if entry.operation == UPDATE]
@@ -149,7 +151,7 @@ def _join(entries: Entries, first: Key, joining: ManagedFieldsEntry) -> None:
 
 
 def keep_times(live: Obj, new: Obj) -> None:
-    """Takes back the times of managedFields where the new object differs from the live one in nothing else."""
+    """Restore the times of managedFields if the new object differs from the live one in nothing else."""
     before, after = live["metadata"].get("managedFields"), new["metadata"].get("managedFields")
     if not before or not after or before == after or len(before) != len(after):
         return

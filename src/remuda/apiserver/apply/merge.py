@@ -1,10 +1,10 @@
-"""Bringing an applied configuration into an object, and taking out of it what is no longer applied.
+"""Merge of an applied configuration into an object, and removal of the fields that are no longer applied.
 
-`merge` never removes anything; `without` removes items and fields by their paths; `prune` decides which these are. Both
-build new containers on the way to what they change and share the rest with their arguments, which stay as they were.
-A field whose last part was taken out becomes null, as on the real server: typed kinds drop it, and a custom resource
-is refused by its schema. Lists are merged so that items of both keep the order of the live object, except that shared
-items come in the order in which they are applied.
+`merge` never removes anything; `without` removes items and fields by their paths; `prune` decides which these are. They
+build new containers along changed paths and share the rest with their arguments, which stay unchanged. A field that
+lost its last part becomes null, as in kube-apiserver: typed kinds drop it, and the schema of a custom resource rejects
+it. Merged lists keep the order of the live object, except that shared items come in the order of the applied
+configuration.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MISSING: Any = object()
 
 
 def merge(live: Any, applied: Any, shape: Shape) -> Any:
-    """The live value with an applied one of the same shape brought in."""
+    """Return the live value, merged with an applied value of the same structure."""
     if isinstance(live, dict) and live and shape.is_map and not shape.atomic_map:
         if isinstance(applied, dict):
             return _merge_maps(live, applied, shape)
@@ -61,7 +61,7 @@ def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]
         item = there.items[element]
         if element not in here.items:
             return item
-        # Of repeated items none is the one to merge with.
+        # If an item is repeated, none of its copies is merged with.
         return merge(None if element in here.repeats else here.items[element], item, item_shape)
 
     out: list[Any] = []
@@ -73,7 +73,9 @@ def _merge_lists(live: list[Any], applied: list[Any], shape: Shape) -> list[Any]
 def _interleaved(
     live_elements: list[str], live: list[Any], applied: list[str], here: Index, there: Index
 ) -> list[tuple[str | None, Any]]:
-    """The order of a merged list: pairs of an applied element, or None and an item that only live has."""
+    """Return the order of a merged list: pairs of an applied element, or None and an item that only the
+    live list has.
+    """
     shared = iter([element for element in applied if element in here.items])
     awaited = next(shared, None)
     out: list[tuple[str | None, Any]] = []
@@ -87,7 +89,7 @@ def _interleaved(
                 left += 1
                 continue
             if right < len(applied) and element != applied[right] and awaited is not None and awaited != element:
-                left += 1  # an item of both that comes elsewhere
+                left += 1  # an item of both lists, at another position
                 continue
             if element in done or (right < len(applied) and element == applied[right]):
                 left += 1
@@ -102,7 +104,9 @@ def _interleaved(
 
 
 def without(value: Any, fields: Fields, shape: Shape) -> Any:
-    """The value less the items and fields of a set. What was one piece, or lost its last part, is None."""
+    """Return the value without the items and fields of a set. An atomic value, or one that lost its last part, becomes
+    None.
+    """
     if isinstance(value, dict):
         if not shape.is_map or shape.atomic_map:
             return None
@@ -140,7 +144,7 @@ def _list_without(value: list[Any], fields: Fields, shape: Shape) -> list[Any]:
 
 
 def extract(value: Any, fields: Fields, shape: Shape) -> Any:
-    """Only the items and fields of a set: what a manager owns of an object."""
+    """Return only the items and fields of a set: the part of an object that a manager owns."""
     if isinstance(value, dict) and value and shape.is_map and not shape.atomic_map:
         out: dict[str, Any] = {}
         for key, item in value.items():
@@ -157,7 +161,7 @@ def extract(value: Any, fields: Fields, shape: Shape) -> Any:
 
 
 def with_named_fields(fields: Fields, shape: Shape | None) -> Fields:
-    """The set with every declared field on the way to a member made a member as well."""
+    """Return the set, with every declared field on the path to a member added as a member."""
     out: Fields = {}
     for key, sub in fields.items():
         if not sub:
@@ -179,9 +183,9 @@ def _child_shape(key: str, shape: Shape | None) -> tuple[Shape | None, bool]:
 
 
 def prune(merged: Any, last: Fields, managed: Fields, shape: Shape) -> Any:
-    """The merged object less what the applier had applied and no longer does, unless someone else owns it.
+    """Remove from the merged object the fields that the applier no longer applies, unless another manager owns them.
 
-    `last` is what it had applied, `managed` what anybody owns now, its new configuration included.
+    `last` is what it had applied; `managed` is what all managers own now, including its new configuration.
     """
     was = with_named_fields(last, shape)
     whole = with_named_fields(claimed(merged, shape) or LEAF, shape)
@@ -194,7 +198,7 @@ def prune(merged: Any, last: Fields, managed: Fields, shape: Shape) -> Any:
 
 
 def fitted(fields: Fields, shape: Shape) -> Fields:
-    """A set written under an older schema, fitted to this one: what has become one piece is owned as one."""
+    """Adapt a set written under an older schema to this one: a value that is now atomic is owned as a whole."""
     whole: Fields = {}
     for key, sub in fields.items():
         if not sub or key == SELF:

@@ -1,8 +1,7 @@
 """Transfer of field ownership: the fields that a write changed, and the managers that lose fields to it.
 
-Updates and applies share this module. Nobody owns an object's identity or the fields that the server maintains itself
-(`_UNOWNED_METADATA`); both are left out before anything is compared. Entries are changed only by replacing them in the
-mapping that holds them.
+Updates and applies share this module. No manager owns an object's identity or the fields that the server maintains
+(`_UNOWNED_METADATA`); both are excluded before any comparison. An entry is changed only by replacing it in its mapping.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from remuda.apiserver.apply.walk import compare_maps
 
 Obj = dict[str, Any]
 
-# Never owned by anyone: identity, and what the server keeps.
+# Never owned: identity, and fields that the server maintains.
 _UNOWNED_METADATA = frozenset(
     {
         "name",
@@ -51,9 +50,9 @@ _NOTHING: Obj = {}
 def changes(live: Obj | None, new: Obj, shape: Shape, blank: Obj | None, reset: Fields) -> tuple[Fields, Fields]:
     """Return the fields that changed or are new, and those that were removed, without the fields that nobody can own.
 
-    `blank` holds the zero values of an object of a built-in kind. Such kinds are typed on the real server, and a typed
-    object is never quite empty. So the creator of a Deployment does not own `.spec` itself, only the fields in it,
-    while the creator of a custom resource (`blank` is None) does.
+    `blank` holds the zero values of an object of a built-in kind. In kube-apiserver such kinds are Go structs, which
+    always have some fields. So the creator of a Deployment does not own `.spec` itself, only the fields in it, while
+    the creator of a custom resource (`blank` is None) does.
     """
     parts = blank or _NOTHING
     old = parts if live is None else _completed(live, parts) if parts else live
@@ -73,7 +72,7 @@ def changes(live: Obj | None, new: Obj, shape: Shape, blank: Obj | None, reset: 
 
 
 def _completed(obj: Obj, parts: Obj) -> Obj:
-    """The object with the parts that it lacks; itself where it lacks none."""
+    """Return the object with the missing parts added, or the object itself if none is missing."""
     out: Obj | None = None
     for key, part in parts.items():
         present = obj.get(key, _NOTHING)
@@ -87,7 +86,7 @@ def _completed(obj: Obj, parts: Obj) -> Obj:
 
 
 def drop_from_managers(entries: Entries, changed: Fields, removed: Fields) -> bool:
-    """Takes changed and removed fields from everybody, and forgets who is left with nothing."""
+    """Remove changed and removed fields from all managers, and drop managers that own nothing any more."""
     touched = False
     for key, entry in list(entries.items()):
         left = taken_away(entry.fields, changed) if changed else entry.fields
@@ -104,7 +103,7 @@ def drop_from_managers(entries: Entries, changed: Fields, removed: Fields) -> bo
 
 
 def of_known_versions(entries: Entries, api_version: str, versions: Container[str]) -> Entries:
-    """Only entries of versions that exist; the same mapping where all do."""
+    """Return only the entries of existing versions; the same mapping if all exist."""
     group = api_version.rpartition("/")[0]
     lost = [
         key

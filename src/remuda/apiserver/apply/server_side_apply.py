@@ -1,9 +1,9 @@
-"""Server-side apply: a configuration brought into an object, with everyone's claims respected.
+"""Server-side apply: merges a configuration into an object and respects the fields of other managers.
 
-Ownership is judged before anything is written: fields that others own and the configuration would change are a
-conflict unless forced, fields with equal values are shared, and fields that the applier no longer mentions go away
-unless someone else owns them. The 409 of a conflict lists every contested field with its manager. An object that nobody
-tracked so far gets an owner for what it already has.
+Ownership is checked before anything is written. Fields that others own and the configuration would change are a
+conflict, unless forced. Fields with equal values become shared. Fields that the applier no longer mentions are removed,
+unless another manager owns them. The 409 of a conflict lists every contested field with its manager. If an object had
+no managedFields so far, its existing fields get an owner.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from remuda.kube.schema import Schema
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 
-Contested = dict[Key, Fields]  # by manager, what it owns and the applier would change
+Contested = dict[Key, Fields]  # for each manager, its fields that the applier would change
 
 
 def apply(
@@ -61,10 +61,11 @@ def apply(
     blank: Obj | None = None,
     versions: Container[str] = (),
 ) -> Obj:
-    """Server-side apply: the live object (None: there is none yet) with the configuration brought in.
+    """Apply the configuration to the live object (None: it does not exist yet) and return the result.
 
-    The result is the caller's to change; defaults are not set yet. Raises a StatusError for a configuration that
-    cannot be applied and, without `force`, for fields that others own."""
+    The caller may change the result; defaults are not set yet. Raise a StatusError for a configuration that cannot be
+    applied and, without `force`, for fields that others own.
+    """
     try:
         _refuse_unfit(config, api_version, kind)
         shape = shape_of(schema)
@@ -104,7 +105,7 @@ def _named(config: Obj) -> str:
 
 
 class _Application:
-    """One configuration on its way into one object. May be tried twice: as asked, then by force."""
+    """Application of one configuration to one object. It may be tried twice: as requested, then by force."""
 
     def __init__(
         self,
@@ -169,7 +170,7 @@ class _Application:
             return self.config
         merged = merge(self.live, self.config, self.shape)
         last = self.last.fields if self.last else LEAF
-        # The common case: the manager applies at least what it applied last time, so nothing has to be pruned.
+        # In the common case the manager applies at least what it applied last time, so nothing has to be pruned.
         if last == self.owned or not difference(last, self.applied):
             return merged  # type: ignore[no-any-return]  # a map merged with a map
         managed = self.applied
@@ -186,7 +187,7 @@ class _Application:
         return out
 
     def _yield_or_refuse(self, contested: Contested) -> None:
-        """Returns only for kubectl and fields that it had applied from the client's side."""
+        """Return only for kubectl and fields that client-side apply had set; otherwise raise the conflict."""
         if self.applier.manager != last_applied.MANAGER or self.live is None:
             raise refusal(contested)
         allowed = last_applied.unchanged_since(self.live, self.applier.api_version, self.shape)
@@ -233,7 +234,7 @@ def _shown_manager(key: Key) -> str:
 
 
 def refusal(contested: Contested, allowed: Fields = LEAF) -> StatusError:
-    """The 409 that lists every contested field but those allowed."""
+    """Return the 409 that lists every contested field, except the allowed ones."""
     conflicts = [(key, shown_path(path)) for key, path in _listed(contested) if not has(allowed, path)]
     causes = [(f"conflict with {_shown_manager(key)}", path) for key, path in conflicts]
     return apply_conflict(_message(conflicts), causes)
@@ -254,7 +255,7 @@ def _message(conflicts: list[tuple[Key, str]]) -> str:
 
 
 def _copied_without_nulls(value: Any) -> Any:
-    """A copy that the caller may change, as a typed object would hold it: a null is an absent field."""
+    """Return a copy that the caller may change, without nulls, because a typed object treats null as absent."""
     if type(value) is dict:
         return {
             key: _copied_without_nulls(item) if type(item) in (dict, list) else item
@@ -265,13 +266,13 @@ def _copied_without_nulls(value: Any) -> Any:
 
 
 def _copied_metadata(metadata: Obj) -> Obj:
-    """Metadata is typed in every kind, and never holds empty containers."""
+    """Copy metadata, which is typed in every kind and never has empty containers."""
     kept = {name: item for name, item in metadata.items() if name != "managedFields" and item not in (None, {}, [])}
     return _copied_without_nulls(kept)  # type: ignore[no-any-return]  # a map copied is a map
 
 
 def _copied(value: Any) -> Any:
-    """A copy that the caller may change."""
+    """Return a copy that the caller may change."""
     if type(value) is dict:
         return {key: _copied(item) if type(item) in (dict, list) else item for key, item in value.items()}
     if type(value) is list:

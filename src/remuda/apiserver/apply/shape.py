@@ -1,8 +1,8 @@
-"""A schema as server-side apply sees it: which values are one piece and which are made of parts.
+"""Schema as server-side apply sees it: which values are atomic and which are granular.
 
-Only the facts that decide ownership are kept. A value may be allowed to be a map, a list or a scalar at once (untyped
-parts of custom resources); what it is decides then. Shapes are compiled once per schema node, kept on the node itself,
-and may be cyclic as schemas are. Untyped values: maps are made of parts, lists are one piece.
+A shape keeps only the facts that decide ownership. A value may be allowed to be a map, a list or a scalar (untyped
+parts of custom resources); then its actual type decides. Shapes are compiled once per schema node, stored on the node,
+and may be cyclic as schemas are. In untyped values, maps are granular and lists are atomic.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ ElementOf = Callable[[Any], str]
 
 
 class ItemError(ValueError):
-    """A list item that has no place in its list-map or set."""
+    """List item that cannot belong to its list-map or set."""
 
 
 class Shape:
-    """`fields` are declared ones, each with its path element; `rest` is of all others, None: there are none.
+    """Shape of a value. `fields` are the declared fields, each with its path element; `rest` is the shape of all
+    others, None: no others.
 
-    `flat` is set for maps whose values are all one piece, so that the fields of one follow from its keys alone; it
-    keeps the answers for the sets of keys that were seen. `loose` says that somewhere in here the type of a scalar is
-    left open, so that equality has to tell `1` from `true`."""
+    `flat` is set for maps whose values are all atomic, so that its keys alone determine its fields; it caches the
+    results for key sets seen before. `loose` means that the type of some scalar in this shape is open, so that equality
+    must distinguish `1` from `true`.
+    """
 
     __slots__ = (
         "atomic_map",
@@ -50,7 +52,7 @@ class Shape:
         self.fields: dict[str, tuple[str, Shape]] = {}
         self.rest: Shape | None = None
         self.is_list = False
-        self.element_of: ElementOf | None = None  # None: the list is one piece
+        self.element_of: ElementOf | None = None  # None: the list is atomic
         self.keys: tuple[str, ...] = ()
         self.item: Shape | None = None
         self.scalar: Scalar = ""
@@ -65,7 +67,7 @@ class Shape:
         return [sub for _, sub in self.fields.values()] + [sub for sub in (self.rest, self.item) if sub]
 
     def find_flatness(self) -> None:
-        """To be called when all shapes below are complete."""
+        """Compute `flat`. Call it when all shapes below are complete."""
         if self.is_map and not self.is_list and not self.atomic_map and all(sub.is_one_piece for sub in self.parts()):
             self.flat = {}
 
@@ -83,15 +85,15 @@ OPAQUE.rest = OPAQUE.item = OPAQUE
 DEDUCED = _untyped(granular=True)
 DEDUCED.rest, DEDUCED.item = DEDUCED, OPAQUE
 
-_OWNERSHIP = Shape()  # managedFields themselves, which are never compared
+_OWNERSHIP = Shape()  # of managedFields themselves, which are never compared
 _OWNERSHIP.is_map = _OWNERSHIP.atomic_map = True
 _OWNERSHIP.rest = OPAQUE
-_BY_REF = {"RawExtension": OPAQUE, "FieldsV1": _OWNERSHIP}  # documents that typed objects carry unread
+_BY_REF = {"RawExtension": OPAQUE, "FieldsV1": _OWNERSHIP}  # documents that typed objects carry undecoded
 _ATTRIBUTES = ("_apply_shape", "_apply_shape_preserving")
 
 
 def shape_of(schema: Schema) -> Shape:
-    """The shape of a whole object."""
+    """Return the shape of a whole object."""
     found = schema.__dict__.get(_ATTRIBUTES[0])
     return found if found is not None else _compile(schema)
 
@@ -100,7 +102,7 @@ Pending = list[tuple[Schema, bool, Shape]]
 
 
 def _compile(schema: Schema) -> Shape:
-    # A list of work instead of recursion: hostile schemas are deep, and all are allowed to be cyclic.
+    # A worklist instead of recursion, because hostile schemas are deep and any schema may be cyclic.
     pending: Pending = []
     done: list[Shape] = []
     top = _node(schema, False, pending)
@@ -115,7 +117,7 @@ def _compile(schema: Schema) -> Shape:
 
 
 def _spread_looseness(shapes: list[Shape]) -> None:
-    """A shape is loose if any part of it is; cycles make this take more than one round."""
+    """Mark a shape as loose if any part of it is; with cycles this takes more than one pass."""
     spreading = True
     while spreading:
         spreading = False

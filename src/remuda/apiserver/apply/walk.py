@@ -1,11 +1,12 @@
-"""From values to the sets of their fields: what a configuration claims, and what changed between two objects.
+"""Field sets of values: the fields that a configuration claims, and the fields that differ between two objects.
 
-Three questions with slightly different answers. `claimed`: the fields that an applied configuration speaks of;
-containers are claimed only where they are items (of maps or lists) or empty. `everything`: all of a value that appeared
-or went away, containers included. `compare`: what differs between two values, walking only parts that are not equal;
-changed and new fields are one set, since every reader joins them. What must stay true: results are ordered as
-`fieldset` wants them, and nothing in the values is changed. A list that cannot be indexed raises `ItemError`; a value
-of a kind that its shape does not know counts as one piece.
+Three functions give slightly different sets. `claimed` returns the fields that an applied configuration mentions;
+containers are claimed only if they are items (of maps or lists) or empty. `everything` returns all fields of a value
+that appeared or disappeared, including containers. `compare` returns the differences between two values and visits only
+unequal parts; changed and new fields are one set, because every caller joins them.
+
+What must stay true: results have the order that `fieldset` requires, and the values are not changed. A list that cannot
+be indexed raises `ItemError`. A value of a type that its shape does not know counts as atomic.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def alike(one: Any, other: Any) -> bool:
 
 
 class Index:
-    """The items of a list-map or set by their path elements. A repeated one is in `repeats` with all its items."""
+    """Items of a list-map or set by their path elements. A repeated element is in `repeats` with all its items."""
 
     __slots__ = ("items", "repeats")
 
@@ -51,7 +52,7 @@ class Index:
 
 
 def claimed(value: Any, shape: Shape) -> Fields | None:
-    """The fields a configuration speaks of; None: none (an empty list-map, say)."""
+    """Return the fields that a configuration mentions; None if there are none (an empty list-map, for example)."""
     if isinstance(value, dict) and shape.is_map:
         return LEAF if shape.atomic_map else _claimed_map(value, shape) or None
     if isinstance(value, list) and shape.is_list:
@@ -72,7 +73,7 @@ def _claimed_map(value: dict[str, Any], shape: Shape) -> Fields:
         declared = shape.fields.get(key)
         name, sub = declared or ("f:" + key, shape.rest or DEDUCED)
         if not item or type(item) not in (dict, list):
-            # Empty containers are claimed themselves; of empty list-maps and sets there is nothing to claim.
+            # Empty containers are claimed themselves; empty list-maps and sets claim nothing.
             if type(item) is not list or sub.element_of is None or declared is None:
                 out[name] = LEAF
             continue
@@ -94,7 +95,7 @@ def _claimed_list(value: list[Any], shape: Shape) -> Fields:
 
 
 def everything(value: Any, shape: Shape) -> Fields:
-    """All fields of a value that appeared or went away as a whole, itself among them."""
+    """Return all fields of a value that appeared or disappeared as a whole, including the value itself."""
     kind = type(value)
     if kind is dict:
         if not value or shape.atomic_map or not shape.is_map:
@@ -107,8 +108,8 @@ def everything(value: Any, shape: Shape) -> Fields:
     return LEAF
 
 
-_KEPT_KEY_SETS = 32  # per flat shape: enough for structs, and labels of a fleet
-_KEPT_KEYS = 1024  # characters of one set
+_KEPT_KEY_SETS = 32  # per flat shape: enough for structs, and for the labels of many similar objects
+_KEPT_KEYS = 1024  # characters of one key set
 
 
 def _flat_map(value: dict[str, Any], flat: dict[tuple[str, ...], Any]) -> Fields:
@@ -176,7 +177,7 @@ def compare(old: Any, new: Any, shape: Shape) -> Difference:
 def compare_maps(
     old: dict[str, Any], new: dict[str, Any], shape: Shape, ignoring: frozenset[str] = frozenset()
 ) -> Difference:
-    """`compare` of two maps made of parts, some of which may be left out."""
+    """Compare two granular maps, some fields of which may be ignored."""
     fields = shape.fields
     rest = shape.rest or DEDUCED
     loose = shape.loose
@@ -235,7 +236,7 @@ def _compare_lists(old: list[Any], new: list[Any], shape: Shape) -> Difference:
 
 
 def _compare_aligned(old: list[Any], after: Index, shape: Shape) -> Difference | None:
-    """Compares place by place, without indexing the old list; None: the items are not in the same places."""
+    """Compare position by position, without indexing the old list; None: items have moved."""
     element_of, item_shape = shape.element_of, shape.item or DEDUCED
     assert element_of is not None
     changed: Fields = {}
@@ -256,7 +257,7 @@ def _compare_aligned(old: list[Any], after: Index, shape: Shape) -> Difference |
 def _compare_repeated(
     element: str, before: Index, after: Index, shape: Shape, changed: Fields, removed: Fields
 ) -> None:
-    """Items with one key are owned together, as one piece."""
+    """Compare repeated items, which are owned together, as an atomic value."""
     was, now = before.repeats.get(element), after.repeats.get(element)
     if was and now:
         if was != now:

@@ -75,7 +75,9 @@ def _is_for_clients(certificate: x509.Certificate) -> bool:
 
 
 def _user_of_certificate(certificate: x509.Certificate, der: bytes) -> User | None:
-    """The common name is the user, each organisation a group. Without a common name it is nobody's."""
+    """Return the user of a certificate: its common name, with each organization as a group. Without a common name:
+    none.
+    """
     names = [str(name.value) for name in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if not names or not names[-1]:
         return None
@@ -89,7 +91,7 @@ def _user_of_certificate(certificate: x509.Certificate, der: bytes) -> User | No
 
 
 class Authenticator:
-    """The chain. `token_authenticators` are asked in their order."""
+    """Chain of authenticators. `token_authenticators` are called in order."""
 
     def __init__(
         self,
@@ -104,11 +106,13 @@ class Authenticator:
         self._certificates: OrderedDict[bytes, _CertificateUser] = OrderedDict()
 
     def add(self, authenticator: TokenAuthenticator) -> None:
-        """One more kind of token, asked after those already there."""
+        """Add an authenticator of tokens, called after the existing ones."""
         self._token_authenticators.append(authenticator)
 
     def authenticate(self, peer_certificate: bytes | None, headers: Headers) -> User:
-        """`peer_certificate` is DER, already verified against our CA by TLS. Raises Unauthorized (401)."""
+        """Authenticate a request. `peer_certificate` is DER, already verified against our CA by TLS. Raise Unauthorized
+        (401).
+        """
         problems: list[str] = []
         try:
             user = self._by_certificate(peer_certificate) if peer_certificate is not None else None
@@ -133,7 +137,7 @@ class Authenticator:
             known = self._certificates[der] = _CertificateUser(der)
             if len(self._certificates) > _MOST_CERTIFICATES:
                 self._certificates.popitem(last=False)
-        # Parsing is remembered, validity is not: a long-lived connection outlives the certificate it began with.
+        # The parsed certificate is cached, its validity is not: a long-lived connection may outlive its certificate.
         return known.at(self._clock())
 
     def authenticate_token(self, token: str, audiences: tuple[str, ...]) -> Authenticated:
@@ -151,7 +155,7 @@ class Authenticator:
 
 
 def bearer_token(headers: Headers) -> str:
-    """The token of an Authorization header; empty when there is none, or another scheme."""
+    """Return the token of an Authorization header; empty if there is none, or another scheme."""
     values = headers.get("authorization")
     if not values:
         return ""
@@ -160,7 +164,9 @@ def bearer_token(headers: Headers) -> str:
 
 
 def websocket_token(headers: Headers) -> str:
-    """The token browsers hide in a WebSocket subprotocol, as they cannot set headers. Raises TokenRejected."""
+    """Return the token in a WebSocket subprotocol, which browsers use because they cannot set headers. Raise
+    TokenRejected.
+    """
     if "sec-websocket-protocol" not in headers or "websocket" not in headers.get("upgrade", ("",))[0].lower():
         return ""
     offered = [part.strip() for value in headers["sec-websocket-protocol"] for part in value.split(",")]

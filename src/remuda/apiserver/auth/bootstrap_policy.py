@@ -1,8 +1,8 @@
-"""The default roles and bindings: made at the first start, mended at every later one.
+"""Default roles and bindings: created at the first start, repaired at every later one.
 
-Mending only adds what is missing (permissions, subjects, labels): what people added stays. An object annotated
-`rbac.authorization.kubernetes.io/autoupdate: "false"` is left alone. Pure: the caller reads and writes. The rules of
-the aggregated roles (admin, edit, view) are filled in by upkeep.
+A repair only adds what is missing (permissions, subjects, labels) and keeps additions by users. Objects annotated
+`rbac.authorization.kubernetes.io/autoupdate: "false"` are not changed. Pure: the caller reads and writes. Upkeep fills
+in the rules of the aggregated roles (admin, edit, view).
 """
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ _EVENTS = "create,patch,update core,events.k8s.io: events"
 
 
 class Default(NamedTuple):
-    """One default object and where it is stored."""
+    """Default object and its storage location."""
 
     table: str
     obj: Obj
 
 
 class Change(NamedTuple):
-    """`recreate`: delete what is there, then create. `obj` is what to write; never shared, free to be changed."""
+    """Change to write. `recreate`: delete the existing object, then create. `obj` is the object to write; it is a
+    private copy.
+    """
 
     operation: Literal["create", "update", "recreate"]
     table: str
@@ -43,8 +45,9 @@ class Change(NamedTuple):
 def needed_changes(
     lookup: Callable[[str, str, str], Obj | None], *, damaged: Container[tuple[str, str, str]] = ()
 ) -> list[Change]:
-    """Return what is to be written now, in order. `lookup` is (table, namespace, name) to the stored object or None;
-    keys in `damaged` cannot be looked up."""
+    """Return the changes to write now, in order. `lookup` maps (table, namespace, name) to the stored object or None;
+    keys in `damaged` cannot be looked up.
+    """
     changes = []
     for table, expected in defaults():
         metadata = expected["metadata"]
@@ -59,7 +62,7 @@ def needed_changes(
 
 
 def reconcile(table: str, existing: Obj | None, expected: Obj) -> Change | None:
-    """The change that brings one object to what is expected of it; None when there is nothing to do."""
+    """Return the change that repairs one object; None if there is nothing to do."""
     if existing is None:
         return Change("create", table, _copied(expected))
     if (existing["metadata"].get("annotations") or {}).get(AUTO_UPDATE) == "false":
@@ -75,7 +78,7 @@ def reconcile(table: str, existing: Obj | None, expected: Obj) -> Change | None:
 
 
 def _copied(obj: Obj) -> Obj:
-    """Deep enough: metadata is replaced below key by key, everything else as a whole."""
+    """Return a copy that is deep enough: metadata is then replaced key by key, everything else as a whole."""
     return {**obj, "metadata": dict(obj["metadata"])}
 
 
@@ -105,7 +108,9 @@ def _mend_binding(mended: Obj, expected: Obj) -> None:
 
 @cache
 def defaults() -> tuple[Default, ...]:
-    """Every default object, roles before the bindings that refer to them. Shared: not to be changed."""
+    """Return every default object, roles before the bindings that refer to them. The objects are shared: do not change
+    them.
+    """
     return (*_cluster_roles(), *_cluster_bindings(), *_namespaced())
 
 

@@ -1,8 +1,8 @@
-"""The default roles as data: a role's name at the margin, its rules indented below, one a line (deeper: continued).
+"""Default roles as data: a role's name starts a line, and its rules follow, indented, one per line (deeper: continued).
 
 A rule is `verbs group,group: resource resource = name name`, or `verbs /path /path`. `core` is the group without a
-name, `read` and `write` stand for the verbs they mean, and a line `events` for the rule to record events. The
-permissions are those Kubernetes 1.36 has by default, for what makes sense on a server without nodes.
+name. `read` and `write` stand for several verbs, and a line `events` for the rule to record events. The permissions are
+the defaults of Kubernetes 1.36 that make sense on a server without nodes.
 """
 
 CLUSTER_ROLES = """\
@@ -77,8 +77,8 @@ system:service-account-issuer-discovery
   get /.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks /openid/v1/jwks/
 """
 
-# For every controller of kube-controller-manager, so that it can be run against us: `system:controller:<name>`, bound
-# to the service account of that name in kube-system.
+# For every controller of kube-controller-manager, so that it can run against this server: `system:controller:<name>`,
+# bound to the service account of that name in kube-system.
 CONTROLLERS = """\
 attachdetach-controller
   list,watch core: persistentvolumeclaims persistentvolumes
@@ -297,7 +297,7 @@ volumeattributesclass-protection-controller
   events
 """
 
-# Name to the label that collects its rules, and to the label under which it is itself collected.
+# Maps a name to the label that selects its rules, and to the label by which other roles select it.
 AGGREGATED = {"admin": ("admin", ""), "edit": ("edit", "admin"), "view": ("view", "edit")}
 AGGREGATED_INTO = {
     "system:aggregate-to-admin": "admin",
@@ -305,7 +305,7 @@ AGGREGATED_INTO = {
     "system:aggregate-to-view": "view",
 }
 
-# Each to the ClusterRole of the same name. `User name`, `Group name` or `ServiceAccount namespace/name`.
+# Each is bound to the ClusterRole of the same name. `User name`, `Group name` or `ServiceAccount namespace/name`.
 CLUSTER_BINDINGS = {
     "cluster-admin": ("Group system:masters",),
     "system:basic-user": ("Group system:authenticated",),

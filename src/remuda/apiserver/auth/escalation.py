@@ -1,8 +1,8 @@
-"""No one hands out more than they have: checks on writing RBAC objects.
+"""Privilege escalation checks on writes of RBAC objects: users cannot grant permissions that they do not have.
 
-Writing a (Cluster)Role needs every permission in it, or the verb `escalate` on it; writing a binding needs every
-permission of its role, or the verb `bind` on that role. Members of system:masters are never asked. A change of
-owner references and finalizers only is let through, so that the garbage collector can do its work.
+Writing a (Cluster)Role requires every permission in it, or the verb `escalate` on it. Writing a binding requires every
+permission of its role, or the verb `bind` on that role. Members of system:masters are not checked. Changes of owner
+references and finalizers alone are allowed, so that the garbage collector can work.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def check_write(
     authorizer: RbacAuthorizer,
     request_name: str = "",
 ) -> None:
-    """`resource` is one of RESOURCES, `old` is None on create, `request_name` the name in the URL (none on create).
-    Raises Forbidden, or NotFound for a binding to a role that does not exist."""
+    """Check a write. `resource` is one of RESOURCES, `old` is None on create, `request_name` is the name in the URL
+    (none on create). Raise Forbidden, or NotFound for a binding to a role that does not exist.
+    """
     if MASTERS in user.groups:
         return
     if old is not None and _is_only_for_the_collector(new, old):
@@ -105,7 +106,7 @@ def _check_binding(resource: str, user: User, namespace: str, new: dict[str, Any
 def missing_permissions(
     resource: str, user: User, namespace: str, rules: Sequence[PolicyRule], authorizer: RbacAuthorizer
 ) -> str:
-    """Empty when the user holds all of `rules` there; else the sentence that says which are missing."""
+    """Return a message that lists the permissions of `rules` that the user lacks there; empty if none is missing."""
     held, dangling = authorizer.resolve(user, namespace)
     who = f"user {quoted(user.name)} (groups={quote_list(user.groups)})"
     try:
@@ -123,7 +124,7 @@ def missing_permissions(
 
 
 def compacted(singles: Sequence[PolicyRule]) -> list[PolicyRule]:
-    """Permissions that differ by verb only, joined into one rule each."""
+    """Join permissions that differ only by verb into one rule each."""
     others: list[PolicyRule] = []
     by_resource: dict[tuple[Strings | None, Strings | None, Strings | None], list[str]] = {}
     for rule in singles:

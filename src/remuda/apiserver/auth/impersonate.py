@@ -1,10 +1,10 @@
-"""Acting as somebody else: the Impersonate-* headers, and what it takes to be allowed to.
+"""Impersonation: the Impersonate-* headers, and the permissions that they require.
 
-Since Kubernetes 1.36 there are several modes, asked in order. The constrained ones (for one's own node, any node, a
-service account, anybody else) need two permissions: to impersonate that identity in that mode, and to do this very
-request on its behalf (`impersonate-on:<mode>:<verb>`). The old one needs `impersonate` on each part of the identity
-and then allows everything. A refusal shows the first mode's complaint, or that of the mode which last worked for
-the same user. The result replaces the user wholly: nothing of the caller shines through.
+Since Kubernetes 1.36 there are several modes, tried in order. The constrained modes (for the caller's own node, any
+node, a service account, any other user) require two permissions: to impersonate that identity in that mode, and to make
+this request on its behalf (`impersonate-on:<mode>:<verb>`). The legacy mode requires `impersonate` on each part of the
+identity and then allows every request. A refusal shows the error of the first mode, or of the mode that last worked for
+the same user. The impersonated user replaces the caller completely.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NODES = "system:nodes"
 _NODE_PREFIX = "system:node:"
 _NODE_NAME_KEY = "authentication.kubernetes.io/node-name"
 _EXTRA_PREFIX = "impersonate-extra-"
-# From so many parts on, permission for all of them at once is asked for first.
+# From this number of parts on, a permission for all of them at once is checked first.
 _MANY = 4
 _MOST_REMEMBERED = 10_000
 
@@ -68,7 +68,7 @@ def _first(headers: Headers, name: str) -> str:
 
 
 def _unescaped(key: str) -> str:
-    """Percent-decoded; left as it is when that does not give text."""
+    """Return the percent-decoded value, or the value unchanged if the result is not text."""
     try:
         return unquote(key, errors="strict")
     except UnicodeDecodeError:
@@ -76,7 +76,7 @@ def _unescaped(key: str) -> str:
 
 
 def _described(uid: str, groups: tuple[str, ...], extra: dict[str, tuple[str, ...]]) -> str:
-    """The way a Go program prints this struct, because that is what clients have always been shown."""
+    """Format the user as a Go program prints this struct, because clients have always seen that."""
     shown_groups = f"[]string{_braced(groups)}" if groups else "[]string(nil)"
     pairs = ", ".join(f"{quoted(key)}:[]string{_braced(extra[key])}" for key in sorted(extra))
     shown_extra = f"map[string][]string{{{pairs}}}" if extra else "map[string][]string(nil)"
@@ -115,7 +115,7 @@ def _is_other(wanted: User, requestor: User) -> bool:
 
 
 class _Mode:
-    """One way to impersonate. `name` is empty for the old one, which is not constrained to the request."""
+    """Mode of impersonation. `name` is empty for the legacy mode, which is not constrained to the request."""
 
     def __init__(self, name: str, applies: Callable[[User, User], bool]) -> None:
         self.name = name
@@ -124,7 +124,7 @@ class _Mode:
         self._identity_group = GROUP if name else ""
 
     def questions(self, wanted: User, request: Attributes) -> Iterator[Attributes]:
-        """Every permission that is needed. Asking all of them, one after the other, is the check."""
+        """Yield every required permission. The check asks for all of them, one after the other."""
         if self.name:
             verb = f"impersonate-on:{self.name}:{request.verb}"
             yield msgspec.structs.replace(request, verb=verb)
@@ -135,7 +135,7 @@ class _Mode:
     def _identity(self, username: str) -> Attributes:
         group = self._identity_group
         if self.name and (node := _node_name(username)):
-            # Own nodes are not told apart: the permission is about being on the node, whichever it is.
+            # A permission for the caller's own node does not depend on which node that is.
             name = "*" if self.name == "associated-node" else node
             return Attributes(verb=self.verb, group=group, version="v1", resource="nodes", name=name)
         account = split_service_account(username)
@@ -159,7 +159,7 @@ class _Mode:
         return [self._about("userextras", value, key) for key, values in wanted.extra.items() for value in values]
 
     def identity(self, wanted: User) -> User:
-        """The user one becomes: with the groups that go with its kind, unless groups were named."""
+        """Return the impersonated user, with the groups of its kind unless the request names groups."""
         groups = wanted.groups
         if self.name and _node_name(wanted.name):
             groups = (NODES,)
@@ -181,14 +181,14 @@ _MODES = (
 
 
 class Impersonation:
-    """Checks and carries out impersonation with one authoriser."""
+    """Checks and performs impersonation with one authorizer."""
 
     def __init__(self, authorizer: Authorizer) -> None:
         self._authorizer = authorizer
         self._last_mode: OrderedDict[str, _Mode] = OrderedDict()
 
     def apply(self, user: User, headers: Headers, request: Attributes) -> User:
-        """The user this request runs as: `user` itself without the headers. Raises Forbidden, BadRequest."""
+        """Return the user that this request runs as: `user` itself without the headers. Raise Forbidden, BadRequest."""
         wanted = wanted_user(headers)
         if wanted is None:
             return user
@@ -241,7 +241,7 @@ class Impersonation:
 
 
 def _without_node(user: User) -> User:
-    """The requestor as the permission for its own node sees it: which keys it has, not their values."""
+    """Return the caller as the permission for its own node sees it: the keys that it has, not their values."""
     extra = {"authentication.kubernetes.io/associated-node-keys": tuple(sorted(user.extra))}
     return User(user.name, user.uid, user.groups, extra)
 
@@ -250,7 +250,7 @@ def _sane_groups(mode: _Mode, user: User, wanted: User) -> None:
     if "" in wanted.groups:
         question = Attributes(verb=mode.verb, group=GROUP, version="v1", resource="groups")
         raise forbidden(user, question, "impersonating the empty string group is not allowed")
-    # The authoriser allows this group everything, so a constrained mode with it would not be constrained.
+    # The authorizer allows this group everything, so a constrained mode must not give it.
     if MASTERS in wanted.groups:
         question = Attributes(verb=mode.verb, group=GROUP, version="v1", resource="groups", name=MASTERS)
         raise forbidden(user, question, "impersonating the system:masters group is not allowed")

@@ -1,8 +1,8 @@
-"""Signed JSON tokens: the keys, the compact form, and the published key set. Knows nothing of claims.
+"""Signed JSON tokens: keys, compact serialization, and the published key set. This module knows no claims.
 
-Signatures are PyJWT's. Its reader of tokens is not used: it skips characters that are not base64url, so that one token
-has many spellings. A token is accepted only with the algorithm of the key itself (never one the token chose), and only
-up to the length that a token of ours can have. Nothing here puts a token or a key into an exception or a log.
+PyJWT creates and verifies signatures. Its token parser is not used: it skips characters that are not base64url, so that
+one token would have many spellings. A token is accepted only with the algorithm of the key itself (never one that the
+token chose), and only up to the length that our tokens can have. Exceptions and logs never contain a token or a key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from remuda.apiserver import ApiServerError
 
-# Ours are about 1 KB; with the longest names and many audiences still well below.
+# Our tokens have about 1 KB, and stay well below this limit even with the longest names and many audiences.
 LONGEST_TOKEN = 32 * 1024
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
@@ -28,7 +28,7 @@ PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 
 
 class InvalidToken(ApiServerError):
-    """Not a token signed by one of our keys."""
+    """Token that none of our keys signed."""
 
 
 class _Header(msgspec.Struct):
@@ -50,7 +50,7 @@ def _algorithm(key: PublicKey) -> tuple[str, Any]:
 
 
 def key_id(key: PublicKey) -> str:
-    """Derived from the public key, so that every server with the same key says the same."""
+    """Derive the id from the public key, so that every server with the same key uses the same id."""
     der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return encode_segment(hashlib.sha256(der).digest()).decode()
 
@@ -80,18 +80,18 @@ class _VerificationKey:
 
     def jwk(self, kid: str) -> dict[str, Any]:
         described: dict[str, Any] = self._algorithm.to_jwk(self._key, as_dict=True)
-        described.pop("key_ops", None)  # upstream says "use" instead, and a key should not have both
+        described.pop("key_ops", None)  # upstream sets "use" instead, and a key should not have both
         return {"use": "sig", "kid": kid, "alg": self.name, **described}
 
 
 class KeySet:
-    """The public keys tokens may be signed with: the current one first, then those it replaced."""
+    """Public keys that may verify tokens: the current one first, then its predecessors."""
 
     def __init__(self, keys: Sequence[PublicKey]) -> None:
         self._keys = {key_id(key): _VerificationKey(key) for key in keys}
 
     def verify(self, token: str) -> bytes:
-        """The payload of a token that one of the keys signed. Raises InvalidToken."""
+        """Return the payload of a token that one of the keys signed. Raise InvalidToken."""
         if len(token) > LONGEST_TOKEN:
             raise InvalidToken("the token is too long")
         try:
@@ -116,7 +116,7 @@ class KeySet:
         return sorted({key.name for key in self._keys.values()})
 
     def jwks(self) -> dict[str, Any]:
-        """The JSON Web Key Set that relying parties verify our tokens with."""
+        """Return the JSON Web Key Set with which relying parties verify our tokens."""
         return {"keys": [key.jwk(kid) for kid, key in self._keys.items()]}
 
 
@@ -125,7 +125,7 @@ def encode_segment(data: bytes) -> bytes:
 
 
 def decode_segment(text: bytes) -> bytes:
-    """Strict: the standard decoder would skip characters outside the alphabet. Raises ValueError."""
+    """Decode strictly: the standard decoder would skip characters outside the alphabet. Raise ValueError."""
     if b"+" in text or b"/" in text or b"=" in text:
         raise binascii.Error("not base64url")
     padded = text.translate(_TO_STANDARD) + b"=" * (-len(text) % 4)

@@ -1,7 +1,7 @@
-"""Sentences about access, worded as the real API server words them, because people and programs grep for them.
+"""Messages about access, in kube-apiserver's wording, because people and programs grep for them.
 
-Values a client chose (names, groups, paths) appear quoted and escaped, so that they cannot forge a second line or
-look like markup. No sentence ever contains a token or a key.
+Values from clients (names, groups, paths) are quoted and escaped, so that they cannot forge a second line or look like
+markup. No message contains a token or a key.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ _MARKUP = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 def quote_list(texts: Iterable[str]) -> str:
-    """`["a" "b"]`: a list without commas, as the real server prints lists of strings."""
+    """Format a list as kube-apiserver does, without commas: `["a" "b"]`."""
     return "[" + " ".join(quoted(text) for text in texts) + "]"
 
 
 def joined(sentences: Sequence[str]) -> str:
-    """Several complaints as one text: each said once, in brackets when there are more than one."""
+    """Join errors into one text, without repetitions, in brackets if there are more than one."""
     unique = list(dict.fromkeys(sentences))
     return unique[0] if len(unique) == 1 else "[" + ", ".join(unique) + "]"
 
 
 def denial(user: User, attributes: Attributes) -> str:
-    """`User "jane" cannot list resource "pods" in API group "" in the namespace "x"`."""
+    """Return the message of a denied request: `User "jane" cannot list resource "pods" in API group "" in the namespace
+    "x"`.
+    """
     who = f"User {quoted(user.name)} cannot {attributes.verb}"
     if attributes.path:
         return f"{who} path {quoted(attributes.path)}"
@@ -41,7 +43,7 @@ def denial(user: User, attributes: Attributes) -> str:
 
 
 def forbidden(user: User, attributes: Attributes, reason: str = "") -> errors.StatusError:
-    """The 403 for a question the authoriser answered with no; `reason` is what it said about it."""
+    """Return the 403 for a request that the authorizer denied; `reason` is the authorizer's reason."""
     why = denial(user, attributes).translate(_MARKUP)
     if reason:
         why = f"{why}: {reason}"

@@ -1,9 +1,9 @@
-"""The server's own keys and certificates on disk, under DIR/pki.
+"""The server's keys and certificates on disk, under DIR/pki.
 
-`prepare` makes what is missing and renews what is about to expire; it may be killed anywhere and simply runs again:
-each file appears whole or not at all, a key is written before its certificate, and a leaf that does not fit its key,
-its CA or the names wanted is issued anew. The CA and the service-account key are never replaced: clients and tokens
-out there depend on them. A CA whose key is gone is an error for a person to solve, not for us to paper over.
+`prepare` creates missing files and renews certificates that are about to expire. It can be killed at any point and run
+again: each file is written atomically, a key is written before its certificate, and a leaf that does not match its key,
+its CA or the requested names is issued again. The CA and the service-account key are never replaced: clients and tokens
+depend on them. If the key of a CA is missing, an administrator must act.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TokenKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class PkiError(ApiServerError):
-    """The folder holds something we must not replace and cannot use."""
+    """File under DIR/pki that the server can neither use nor replace."""
 
 
 class KeyPair(NamedTuple):
@@ -60,7 +60,7 @@ class Pki:
         return KeyPair((self.folder / "admin.crt").read_bytes(), (self.folder / "admin.key").read_bytes())
 
     def issue_client_certificate(self, cn: str, organizations: Iterable[str] = (), days: int = LEAF_DAYS) -> KeyPair:
-        """A client certificate for the user `cn` in the groups `organizations`."""
+        """Issue a client certificate for the user `cn` in the groups `organizations`."""
         key = certificates.new_key()
         certificate = self._authority.issue_client(key, cn, organizations, days, _now())
         return KeyPair(certificates.certificate_pem(certificate), certificates.key_pem(key))
@@ -71,12 +71,13 @@ class Pki:
         return context
 
     def show(self, context: ssl.SSLContext) -> None:
-        """The serving certificate as it is on disk now: to everybody who connects from now on."""
+        """Load the serving certificate from disk, for all new connections."""
         context.load_cert_chain(self.folder / "apiserver.crt", self.folder / "apiserver.key")
 
     def bare_context(self) -> ssl.SSLContext:
-        """TLS 1.2 and up; a client certificate is optional, and if there is one it is from our CA, whatever certificate
-        the server shows."""
+        """Return a TLS context (1.2 and up) without a server certificate. Client certificates are optional, and must be
+        from our CA.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_verify_locations(cadata=self.ca_certificate_pem.decode())
@@ -86,10 +87,10 @@ class Pki:
 
 
 def prepare(data_dir: Path, *, listen_address: str = "", extra_names: Iterable[str] = ()) -> Pki:
-    """Makes or renews everything under data_dir/pki. Raises PkiError, OSError."""
+    """Create or renew everything under data_dir/pki. Raise PkiError, OSError."""
     folder = data_dir / "pki"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # `_write` creates its temporary file with O_EXCL, so one that a crash left would stop it for good.
+    # `_write` creates its temporary file with O_EXCL, so one left by a crash would make every later write fail.
     _remove_half_written(folder)
     authority = _authority(folder)
     names = serving_names(listen_address, extra_names)
@@ -113,7 +114,9 @@ def prepare(data_dir: Path, *, listen_address: str = "", extra_names: Iterable[s
 
 
 def serving_names(listen_address: str, extra: Iterable[str]) -> tuple[str, ...]:
-    """Every name and address the serving certificate must be good for, each once. Raises PkiError for what is none."""
+    """Return every name and address of the serving certificate, without repetitions. Raise PkiError for an
+    invalid one.
+    """
     own = [name for name in (socket.gethostname(),) if _is_dns_name(name.lower())]
     asked = (name for name in (listen_address, *extra) if not _is_wildcard(name))
     return tuple(dict.fromkeys((*_STANDARD_NAMES, *map(str.lower, own), *map(_canonical, asked))))
@@ -129,7 +132,9 @@ def _canonical(name: str) -> str:
 
 
 def _is_dns_name(name: str) -> bool:
-    """Underscores are no part of a host name but of many a machine's."""
+    """Return whether the text is a DNS name. Underscores are accepted, because many machines have them in
+    their names.
+    """
     return not dns1123_subdomain(name.replace("_", "x")) and all(len(label) < 64 for label in name.split("."))
 
 
@@ -213,7 +218,7 @@ def _load_key(path: Path) -> TokenKey:
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
     except (ValueError, TypeError):
-        # Without the cause: what a parser says about a private key has no business in a log.
+        # Without the cause: a parser's message about a private key must not get into a log.
         raise PkiError(f"{path} is not a private key in PEM") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
         raise PkiError(f"{path} is neither an EC nor an RSA key")
@@ -239,7 +244,7 @@ _TEMPORARY = ".new"
 
 
 def _write(path: Path, content: bytes, *, secret: bool = False) -> None:
-    """The file appears whole or not at all, and a key is never readable by others, not even for a moment."""
+    """Write the file atomically. A key is never readable by others, not even for a moment."""
     temporary = path.with_name(path.name + _TEMPORARY)
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
     with os.fdopen(descriptor, "wb") as file:

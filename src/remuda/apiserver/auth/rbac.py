@@ -1,9 +1,9 @@
-"""The RBAC authoriser: may this user do that?
+"""RBAC authorizer: decides whether a user may make a request.
 
-Answers come from `RbacIndex`, in memory, and are remembered until any RBAC object changes. A remembered answer holds
-for all names at once: "yes to everything", or "yes to these names", so reading ten thousand objects one by one is one
-answer. Members of system:masters may do everything, whatever is stored. Nothing is ever denied explicitly: what no
-rule allows is refused.
+Decisions come from `RbacIndex`, in memory, and are cached until any RBAC object changes. A cached decision covers all
+names at once ("every name", or "these names"), so reading ten thousand objects one by one needs one decision. Members
+of system:masters may do everything, whatever is stored. There are no explicit denials: requests that no rule allows are
+refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from remuda.apiserver.auth.rules import PolicyRule
 from remuda.apiserver.auth.user import MASTERS, Attributes, Decision, User
 from remuda.apiserver.storage.types import Listener, StoreEntry, StoreEvent
 
-# Remembered answers, counted with the names in them; when it is reached the oldest go first.
+# Limit of cached decisions, counted with the names in them; the oldest are dropped first.
 _MOST_REMEMBERED = 20_000
 
 _MASTER = Decision(allowed=True)
@@ -43,7 +43,7 @@ class RbacAuthorizer:
     """Implements `user.Authorizer`; keeps itself up to date from the store until `close`."""
 
     def __init__(self, store: RbacStore) -> None:
-        self.generation = 0  # grows with every change of an RBAC object
+        self.generation = 0  # incremented by every change of an RBAC object
         self._index = RbacIndex()
         self._answers: dict[_Question, _Answer] = {}
         self._remembered = 0
@@ -60,7 +60,7 @@ class RbacAuthorizer:
                 (self._index.drop if event.type == "DELETED" else self._index.put)(event.entry)
         if changed:
             self.generation += 1
-            # All of them: one role or binding may concern any user.
+            # Drop all decisions: one role or binding may concern any user.
             self._answers.clear()
             self._remembered = 0
 
@@ -113,7 +113,9 @@ class RbacAuthorizer:
         return _Answer(_refused(problems), {})
 
     def resolve(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[Binding]]:
-        """Every rule that applies to the user there (the cluster's too), and the bindings whose role is missing."""
+        """Return every rule that applies to the user there (including cluster-wide ones), and the bindings whose role
+        is missing.
+        """
         rules: list[PolicyRule] = []
         dangling: list[Binding] = []
         for binding in self._index.bindings_of(user, namespace):
@@ -125,7 +127,7 @@ class RbacAuthorizer:
         return rules, dangling
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], str]:
-        """The same with the text of what could not be resolved, empty when all could."""
+        """Return the rules of `resolve`, and a message about unresolved bindings, empty if there are none."""
         rules, dangling = self.resolve(user, namespace)
         return rules, messages.joined([binding.missing_role() for binding in dangling]) if dangling else ""
 

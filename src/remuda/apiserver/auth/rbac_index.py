@@ -66,7 +66,7 @@ def _entry_key(entry: StoreEntry) -> RoleKey:
 
 
 class Binding:
-    """One (Cluster)RoleBinding; `namespace` is empty for a ClusterRoleBinding."""
+    """(Cluster)RoleBinding; `namespace` is empty for a ClusterRoleBinding."""
 
     __slots__ = ("groups", "name", "namespace", "role_ref", "subjects", "users")
 
@@ -97,7 +97,9 @@ class Binding:
         return f"{self.role_ref.kind.lower()}.{GROUP} {quoted(self.role_ref.name)} not found"
 
     def describe(self, user: User) -> str:
-        """`ClusterRoleBinding "x" of ClusterRole "y" to User "z"`, by the first subject that is this user."""
+        """Describe the binding by its first subject that is this user: `ClusterRoleBinding "x" of ClusterRole "y" to
+        User "z"`.
+        """
         kind = "RoleBinding" if self.namespace else "ClusterRoleBinding"
         name = f"{self.name}/{self.namespace}" if self.namespace else self.name
         subject = next(subject for subject in self.subjects if self._applies(subject, user))
@@ -114,7 +116,7 @@ class Binding:
 
 
 class _Scope:
-    """The bindings of one namespace, or of the cluster."""
+    """Bindings of one namespace, or of the cluster."""
 
     __slots__ = ("by_group", "by_name", "by_user")
 
@@ -143,7 +145,7 @@ class _Scope:
                     del index[key]
 
     def bindings_of(self, user: User) -> Iterator[Binding]:
-        """Each once: a binding may name a user and several of their groups."""
+        """Yield each binding once, even if it names a user and several of their groups."""
         mine = self.by_user.get(user.name)
         if mine is not None:
             yield from mine.values()

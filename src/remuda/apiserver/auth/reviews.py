@@ -1,8 +1,8 @@
-"""The review kinds: questions about access, answered in the status of the object that asked them.
+"""Review kinds: access questions, answered in the status of the created object.
 
-Pure handlers, called by the registry on create: nothing is stored. Each takes the decoded object (it fits its
-schema) and returns a new one with its status, or raises the error upstream would. A TokenReview's token is echoed in
-the spec, as upstream does, and appears nowhere else.
+Pure handlers, called by the registry on create; nothing is stored. Each takes the decoded object (which fits its
+schema) and returns a new one with its status, or raises upstream's error. A TokenReview's token is echoed in the spec,
+as upstream does, and appears nowhere else.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def self_subject_review(user: User, now: float) -> Obj:
 
 
 def user_info(user: User) -> Obj:
-    """A user as the API shows it, empty parts left out."""
+    """Return a user as the API shows it, without empty parts."""
     info: Obj = {"username": user.name} if user.name else {}
     if user.uid:
         info["uid"] = user.uid
@@ -87,7 +87,9 @@ def self_subject_access_review(obj: Obj, user: User, authorizer: Authorizer, bud
 
 
 def local_subject_access_review(obj: Obj, namespace: str, authorizer: Authorizer, budget: Budget | None = None) -> Obj:
-    """`namespace` is that of the request; the object's own, if it names one, and the question's must be the same."""
+    """Answer a LocalSubjectAccessReview. The namespaces of the request, of the question and of the object (if set) must
+    be equal.
+    """
     metadata = dict(obj.get("metadata") or {})
     if metadata.setdefault("namespace", namespace) != namespace:
         raise errors.bad_request(f"spec.resourceAttributes.namespace must match namespace: {namespace}")
@@ -122,11 +124,11 @@ def _reviewed_user(spec: Mapping[str, Any]) -> User:
 
 
 def attributes_of(spec: Mapping[str, Any]) -> Attributes:
-    """The question of a valid review."""
+    """Return the attributes that a valid review asks about."""
     resource = spec.get("resourceAttributes")
     if resource is None:
         other = spec["nonResourceAttributes"]
-        # An empty path is still a question about a path; only a rule for every path answers it.
+        # An empty path still means a non-resource request; only a rule for every path allows it.
         return Attributes(verb=other.get("verb") or "", path=other.get("path") or "*")
     parts = ("verb", "group", "resource", "subresource", "namespace", "name")
     return Attributes(version=resource.get("version") or "*", **{part: resource.get(part) or "" for part in parts})
@@ -187,7 +189,7 @@ def _selector_errors(spec: Mapping[str, Any], budget: Budget) -> list[FieldError
 
 
 def _size_errors(selector: Mapping[str, Any], path: str, limits: RequestLimits) -> list[FieldError]:
-    """Return a complaint if a selector is too large to be looked at. Anybody may send a review."""
+    """Return an error if a selector is too large to be parsed. Any user may send a review."""
     if len(selector.get("rawSelector") or "") > limits.selector_bytes:
         return [errors.too_long(f"{path}.rawSelector", limits.selector_bytes)]
     return requirement_size_errors(selector.get("requirements") or (), f"{path}.requirements", limits)
@@ -224,7 +226,7 @@ def _requirement_errors(requirement: Mapping[str, Any], path: str, of_labels: bo
 
 
 def _evaluation_error(resource: Mapping[str, Any], budget: Budget) -> str:
-    """Says which selectors were not understood, and whether a part of them was. Raises a 400 of the budget."""
+    """Return a message about invalid selectors, and whether a part of them was valid. Raise the budget's 400."""
     sentences = []
     for key, understood in (("fieldSelector", _understood_fields), ("labelSelector", _understood_labels)):
         selector = resource.get(key)

@@ -1,8 +1,8 @@
-"""Policy rules: what one rule of a role allows, alone and against other rules.
+"""Policy rules: the requests that one rule of a role allows, alone and compared with other rules.
 
-A `PolicyRule` is the rule as stored. A `CompiledRules` answers for all rules of one role at once: rules are found by
-the resource they name, so that a role with thousands of rules costs a request only those that speak of its resource.
-Breaking rules down into single grants is a product of their lists; it is done lazily and only for escalation checks.
+A `PolicyRule` is the stored rule. A `CompiledRules` answers for all rules of one role: it indexes rules by resource, so
+that a role with thousands of rules costs a request only the rules for its resource. Splitting rules into single
+permissions multiplies their lists, so it is lazy and only used for escalation checks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PolicyRule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     non_resource_urls: Strings | None = msgspec.field(default=(), name="nonResourceURLs")
 
     def to_obj(self) -> dict[str, Any]:
-        """The rule as JSON; lists that are empty are left out, but for verbs."""
+        """Return the rule as JSON, without empty lists (except verbs)."""
         obj: dict[str, Any] = {"verbs": list(self.verbs or ())}
         for key, values in (
             ("apiGroups", self.api_groups),
@@ -41,7 +41,7 @@ class PolicyRule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
         return obj
 
     def compact(self) -> str:
-        """`{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`, as escalation errors show it."""
+        """Format the rule as escalation errors show it: `{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`."""
         parts = (
             ("APIGroups", self.api_groups),
             ("Resources", self.resources),
@@ -53,7 +53,7 @@ class PolicyRule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
 
 
 def rules_from(objs: Sequence[Any] | None) -> tuple[PolicyRule, ...]:
-    """Rules of a decoded (Cluster)Role. Raises msgspec.ValidationError when they are no rules."""
+    """Return the rules of a decoded (Cluster)Role. Raise msgspec.ValidationError if they are invalid."""
     return msgspec.convert(objs or (), tuple[PolicyRule, ...])
 
 
@@ -75,7 +75,7 @@ _NOTHING = NameScope(False, frozenset())
 
 
 class CompiledRules:
-    """The rules of one role, ready to be asked. Never changes."""
+    """Compiled rules of one role. Immutable."""
 
     __slots__ = ("_by_resource", "_url_prefixes", "_urls", "rules")
 
@@ -117,7 +117,7 @@ class CompiledRules:
 
 
 def broken_down(rules: Iterable[PolicyRule]) -> Iterator[PolicyRule]:
-    """The same permissions as rules of one verb, one group, one resource and at most one name each."""
+    """Yield the same permissions as rules with one verb, one group, one resource and at most one name each."""
     for rule in rules:
         verbs = rule.verbs or ()
         for group in rule.api_groups or ():
@@ -183,17 +183,17 @@ def _covering_resources(resource: str) -> Iterator[str]:
 
 
 class TooManyPermissions(ApiServerError):
-    """Rules whose lists multiply to more single permissions than anybody means, or than a server should check."""
+    """Rules whose lists multiply to more single permissions than the server is willing to check."""
 
     def __init__(self) -> None:
         super().__init__(f"the rules expand to more than {_MOST_PERMISSIONS} permissions")
 
 
 def uncovered(owner: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """The single permissions in `wanted` that `owner` does not have; empty when it covers them all.
+    """Return the single permissions in `wanted` that `owner` lacks; empty if it covers all.
 
-    Raises TooManyPermissions. An administrator's writes are never counted: a rule that one owner rule covers as a
-    whole is not broken down.
+    Raise TooManyPermissions. An administrator never meets this limit: a rule that one owner rule covers as a whole is
+    not split.
     """
     open_rules = [rule for rule in wanted if not any(_covers_whole(have, rule) for have in owner)]
     if sum(map(_permissions, open_rules)) > _MOST_PERMISSIONS:

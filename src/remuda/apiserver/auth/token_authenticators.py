@@ -1,8 +1,8 @@
-"""Bearer tokens to users: the seam, and the two authenticators that are always there.
+"""Authentication of bearer tokens: the interface, and the two authenticators that every server has.
 
-A `TokenAuthenticator` answers None for a token it does not know, so that the next may try, and raises TokenRejected
-for one that is its own and not good. Embedding applications add theirs. Tokens are kept and found by a digest under a
-key of this process: the time a lookup takes says nothing about a token, and none is written anywhere.
+A `TokenAuthenticator` returns None for an unknown token, so that the next one may try, and raises TokenRejected for a
+token of its own that is invalid. Embedding applications can add theirs. Tokens are stored and found by a digest under a
+key of this process, so the time of a lookup reveals nothing about a token, and no token is written anywhere.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class TokenAuthenticator(Protocol):
 
 
 class _KnownToken:
-    """A token whose signature is good, and what its existence was last seen to rest on."""
+    """Token with a verified signature, and the stored entries that its last check depended on."""
 
     __slots__ = ("audiences", "claims", "seen", "user")
 
@@ -50,10 +50,11 @@ class _KnownToken:
         self.claims = claims
         self.user = marked_authenticated(tokens.user_of(claims))
         self.seen: list[_Seen] = []
-        self.audiences: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())  # wanted, and common with them
+        # requested audiences, and those in common with the token
+        self.audiences: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     def rests_on_the_same(self, lookup: Lookup) -> bool:
-        """Entries never change: the very same entries mean the very same answer."""
+        """Return whether the entries are the same. Entries are immutable, so the result is the same too."""
         return bool(self.seen) and all(lookup(table, ns, name) is entry for table, ns, name, entry in self.seen)
 
 
@@ -61,7 +62,7 @@ _Seen = tuple[str, str, str, StoreEntry]
 
 
 class ServiceAccountTokens:
-    """JWTs of service accounts. Signatures are checked once per token, everything else on every use."""
+    """JWTs of service accounts. Signatures are verified once per token, everything else on every use."""
 
     def __init__(self, keys: KeySet, settings: TokenSettings, lookup: Lookup, clock: Callable[[], float]) -> None:
         self._keys = keys
@@ -111,7 +112,7 @@ class ServiceAccountTokens:
 
 
 class StaticTokens:
-    """Fixed tokens, as of a token file. Good for the API audiences only."""
+    """Fixed tokens from a token file. Valid for the API audiences only."""
 
     def __init__(self, users: Iterable[tuple[str, User]], api_audiences: tuple[str, ...]) -> None:
         self._users = {_digest(token): user for token, user in users}
@@ -126,11 +127,11 @@ class StaticTokens:
 
 
 class TokenFileError(ApiServerError):
-    """The token file is unusable. Says where, never what."""
+    """Unusable token file. The message names the line, never its content."""
 
 
 def read_token_file(path: Path) -> list[tuple[str, User]]:
-    """CSV lines of token, user name, user uid and optionally the groups in one quoted field."""
+    """Read CSV lines of token, user name, user uid and optionally the groups in one quoted field."""
     users = []
     try:
         text = path.read_text(encoding="utf-8")
@@ -164,6 +165,6 @@ _KEYED = hashlib.sha256(secrets.token_bytes(64))
 
 def _digest(token: str) -> bytes:
     digest = _KEYED.copy()
-    # surrogatepass: a token that is no valid text is simply an unknown token.
+    # surrogatepass, so that a token that is not valid text is just an unknown token.
     digest.update(token.encode("utf-8", "surrogatepass"))
     return digest.digest()

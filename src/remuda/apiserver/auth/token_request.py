@@ -1,7 +1,7 @@
 """TokenRequest: the create of serviceaccounts/token, from the request's body to the signed token.
 
-Pure over the settings, the signer, lookups of stored objects and the time. The body is decoded here, because no
-stored kind has this shape. It decides nothing about who may ask; that is the authoriser's, before.
+Pure: it uses the given settings, signer, lookups of stored objects and time. It decodes the body itself, because no
+stored kind has this type. The authorizer has already decided who may request a token.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ SHORTEST = 600
 LONGEST = 1 << 32
 DEFAULT_SECONDS = 3600
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
-# What the kubelet asks for on behalf of pods. Such a token gets a year, and a warning mark after what was asked.
+# The kubelet requests tokens for pods with this lifetime. Such a token is valid for a year, with a warning after the
+# requested time.
 _PROJECTED_SECONDS = 3607
 _EXTENDED_SECONDS = 365 * 24 * 3600
 
@@ -107,7 +108,7 @@ def request_token(
     manager: str = "",
     field_validation: FieldValidation = "Warn",
 ) -> Issued:
-    """`obj` is the decoded body; what does not belong in it is removed. Raises StatusError."""
+    """Create a token. `obj` is the decoded body; unknown fields are removed. Raise StatusError."""
     warnings = _decoded(obj, field_validation)
     _own(obj, manager, now)
     uid = _account_uid(obj, namespace, name, lookup)
@@ -131,7 +132,7 @@ def request_token(
 
 
 def _decoded(obj: dict[str, Any], field_validation: FieldValidation) -> list[str]:
-    """Makes `obj` fit the shape, and gives the warnings about what did not."""
+    """Make `obj` fit its schema, and return the warnings about what did not."""
     prepared = _SHAPE.prepare(obj)
     refused = f'{KIND} in version "v1" cannot be handled as a {KIND}'
     if prepared.malformed:
@@ -143,7 +144,7 @@ def _decoded(obj: dict[str, Any], field_validation: FieldValidation) -> list[str
 
 
 def _own(obj: dict[str, Any], manager: str, now: float) -> None:
-    """Fills in the default and notes who asked for what, as for anything that is created."""
+    """Fill in the defaults and record field ownership, as for any created object."""
     given = obj.get("spec") or {}
     seconds = given.get("expirationSeconds")
     obj["spec"] = {**given, "expirationSeconds": DEFAULT_SECONDS if seconds is None else seconds}
@@ -160,7 +161,7 @@ def _own(obj: dict[str, Any], manager: str, now: float) -> None:
 
 
 def _account_uid(obj: dict[str, Any], namespace: str, name: str, lookup: Lookup) -> str:
-    """The uid of the service account, once the request's metadata is seen to agree with it."""
+    """Return the uid of the service account, after checking that the request's metadata agrees with it."""
     metadata = obj.get("metadata") or {}
     for key, mine in (("name", name), ("namespace", namespace)):
         given = metadata.get(key)
@@ -218,7 +219,7 @@ def _bound(ref: dict[str, Any] | None, namespace: str, account: Ref, lookup: Loo
 
 
 def _node_of_pod(pod_value: bytes, account: Ref, lookup: Lookup) -> Ref | None:
-    """Return the node that the pod runs on, with its name alone when that Node is not (or no longer) known."""
+    """Return the node that the pod runs on; only its name if that Node is unknown or deleted."""
     spec = _decode_pod(pod_value).spec
     if spec.service_account_name != account.name:
         raise errors.bad_request(
@@ -234,7 +235,7 @@ def _node_of_pod(pod_value: bytes, account: Ref, lookup: Lookup) -> Ref | None:
 def _extended(
     claim: KubernetesClaim, seconds: int, audiences: tuple[str, ...], settings: TokenSettings, now: float
 ) -> tuple[int, KubernetesClaim]:
-    """The real lifetime, and the claim with the moment from which use of the token counts as stale."""
+    """Return the actual lifetime, and the claim with the time from which the token counts as stale."""
     projected = settings.extend_expiration and claim.pod is not None and seconds == _PROJECTED_SECONDS
     if not projected or not set(audiences) <= set(settings.api_audiences):
         return seconds, claim

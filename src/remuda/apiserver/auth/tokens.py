@@ -1,8 +1,8 @@
-"""Service-account tokens: their claims, how they are made, and what makes one good.
+"""Service-account tokens: their claims, creation and verification.
 
-A token is bound to its ServiceAccount and optionally to a Pod, Secret or Node, by name and uid: it is worth nothing
-once one of them is gone. Signatures may be remembered; existence is looked up on every use. All functions are pure
-over keys, lookups and the time given. Texts of refusals follow upstream and never contain the token.
+A token is bound to its ServiceAccount and optionally to a Pod, Secret or Node, by name and uid: it becomes invalid when
+one of them is deleted. Verified signatures may be cached; existence is looked up on every use. All functions are pure:
+they use the given keys, lookups and time. Error messages follow upstream and never contain the token.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from remuda.kube import clock
 
 DEFAULT_ISSUER = "https://kubernetes.default.svc.cluster.local"
 LEGACY_ISSUER = "kubernetes/serviceaccount"
-_LEEWAY = 60.0  # seconds by which clocks may differ, and for which a deletion is not yet believed
+_LEEWAY = 60.0  # seconds of tolerated clock skew, during which a deletion is ignored too
 
 Lookup = Callable[[str, str, str], StoreEntry | None]  # (table, namespace, name), as Store.get
 
 
 class TokenRejected(ApiServerError):
-    """A token that is meant for us and is not good; the text is safe to show."""
+    """Invalid token of this server; the text is safe to show."""
 
 
 class TokenSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class TokenSettings(msgspec.Struct, frozen=True, kw_only=True):
     also_accepted: tuple[str, ...] = ()
     api_audiences: tuple[str, ...] = (DEFAULT_ISSUER,)
     max_expiration_seconds: int = 0  # 0: no limit below the API's own
-    extend_expiration: bool = True  # pods' tokens outlive their hour, with a warning, as upstream's default
+    extend_expiration: bool = True  # pods' tokens outlive their hour, with a warning, as by upstream's default
 
 
 class Ref(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -64,7 +64,7 @@ class KubernetesClaim(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Claims(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Fields in the order of their JSON names, which is the order upstream writes them in."""
+    """Claims of a token, in the order of their JSON names, as upstream writes them."""
 
     aud: tuple[str, ...] | str = ()
     exp: int | float = 0
@@ -116,7 +116,9 @@ def sign(signer: Signer, claims: Claims) -> str:
 
 
 def legacy_token(signer: Signer, namespace: str, service_account: Ref, secret_name: str) -> str:
-    """The token of a Secret of type kubernetes.io/service-account-token: it never expires and lives in that Secret."""
+    """Create the token of a Secret of type kubernetes.io/service-account-token. It never expires and is stored in that
+    Secret.
+    """
     claims = Claims(
         iss=LEGACY_ISSUER,
         legacy_namespace=namespace,
@@ -132,7 +134,9 @@ def legacy_token(signer: Signer, namespace: str, service_account: Ref, secret_na
 
 
 def read(keys: KeySet, settings: TokenSettings, token: str) -> Claims | None:
-    """The claims of a token that we signed; None when it is not one of ours. Valid for ever, so may be remembered."""
+    """Return the claims of a token that we signed; None for other tokens. The result never changes, so it may be
+    cached.
+    """
     try:
         claims = _decode_claims(keys.verify(token))
     except (InvalidToken, msgspec.MsgspecError, RecursionError):
@@ -153,7 +157,7 @@ def common_audiences(claims: Claims, settings: TokenSettings, wanted: tuple[str,
 
 
 def check_times(claims: Claims, now: float) -> None:
-    """Raises TokenRejected outside the time the token is for. Legacy tokens have none."""
+    """Raise TokenRejected outside the token's period of validity. Legacy tokens have no limits."""
     if claims.nbf and now + _LEEWAY < claims.nbf:
         raise TokenRejected("service account token is not valid yet")
     if claims.exp and now - _LEEWAY > claims.exp:
@@ -163,8 +167,10 @@ def check_times(claims: Claims, now: float) -> None:
 
 
 def check_existence(claims: Claims, token: str, lookup: Lookup, now: float) -> None:
-    """Raises TokenRejected unless all the token is bound to exists. The answer depends on nothing but the entries
-    looked up and, for those that are being deleted, on the time."""
+    """Raise TokenRejected unless all objects that the token is bound to exist.
+
+    The result depends only on the entries looked up and, if they are being deleted, on the time.
+    """
     if claims.iss == LEGACY_ISSUER:
         _check_legacy(claims, token, lookup)
     else:
@@ -204,7 +210,7 @@ def _check_bound(claim: KubernetesClaim, lookup: Lookup, now: float) -> None:
     if claim.pod is not None:
         _check_exists("pod", lookup("pods", namespace, claim.pod.name), claim.pod, now)
     elif claim.node is not None:
-        # A node named beside a pod only says where the pod ran; alone it is what the token is bound to.
+        # A node in a pod's token only records where the pod ran. Without a pod, the token is bound to the node.
         _check_exists("node", lookup("nodes", "", claim.node.name), claim.node, now)
 
 
@@ -233,7 +239,7 @@ def _check_legacy(claims: Claims, token: str, lookup: Lookup) -> None:
     stored = _decode_secret(secret.value) if secret is not None else None
     if stored is None or stored.metadata.deletion_timestamp is not None:
         raise TokenRejected("Token has been invalidated")
-    # The Secret must hold this very token, so that replacing it revokes the old one. Compared in constant time, as any
+    # The Secret must contain this token, so that replacing it revokes the old one. Compared in constant time, as any
     # secret.
     if not hmac.compare_digest(_kept_token(stored), token.encode()):
         raise TokenRejected("Token does not match server's copy")
@@ -261,7 +267,7 @@ def _kept_token(stored: _StoredSecret) -> bytes:
 
 
 def user_of(claims: Claims) -> User:
-    """The user a good token stands for, without system:authenticated."""
+    """Return the user of a valid token, without system:authenticated."""
     if claims.iss == LEGACY_ISSUER:
         return _user(claims.legacy_namespace, Ref(claims.legacy_name, claims.legacy_uid), {})
     claim = claims.kubernetes or KubernetesClaim()
@@ -288,7 +294,7 @@ def _extra(claims: Claims, claim: KubernetesClaim) -> dict[str, tuple[str, ...]]
 
 
 def openid_configuration(settings: TokenSettings, keys: KeySet, jwks_uri: str) -> dict[str, Any]:
-    """The document at /.well-known/openid-configuration."""
+    """Return the document at /.well-known/openid-configuration."""
     return {
         "issuer": settings.issuer,
         "jwks_uri": jwks_uri,

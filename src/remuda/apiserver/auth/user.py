@@ -8,12 +8,12 @@ from typing import Protocol
 import msgspec
 
 from remuda.kube import names
-from remuda.kube.authorization import MASTERS as MASTERS  # beside the other groups
+from remuda.kube.authorization import MASTERS as MASTERS  # exported here with the other groups
 
 ANONYMOUS = "system:anonymous"
 UNAUTHENTICATED = "system:unauthenticated"
 AUTHENTICATED = "system:authenticated"
-MANAGER = "remuda"  # with MASTERS: the manager in the process of the embedded engine
+MANAGER = "remuda"  # member of MASTERS: the manager that runs in the same process as the embedded engine
 SERVICE_ACCOUNTS = "system:serviceaccounts"
 CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"  # key of User.extra
 
@@ -26,7 +26,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class Attributes(msgspec.Struct, frozen=True, kw_only=True):
-    """One question to the authoriser. Either a resource or a non-resource `path`."""
+    """Question to the authorizer, about a resource or a non-resource `path`."""
 
     verb: str
     group: str = ""
@@ -47,13 +47,13 @@ class Authorizer(Protocol):
     def authorize(self, user: User, attributes: Attributes) -> Decision: ...
 
 
-# Lower-case header names, each with all its values in the order they came: their bytes read as latin-1, which is what
-# HTTP parsers hand out. `header_text` gives what was meant.
+# Lower-case header names, each with all its values in order. Values are bytes decoded as latin-1, as HTTP parsers
+# return them; `header_text` decodes them as UTF-8.
 Headers = Mapping[str, Sequence[str]]
 
 
 def header_text(value: str) -> str:
-    """A header's value as the UTF-8 text clients send; left as it is when it is something else."""
+    """Return a header's value as UTF-8 text, as clients send it; unchanged if it is not UTF-8."""
     if value.isascii():
         return value
     try:
@@ -71,7 +71,7 @@ def service_account_groups(namespace: str) -> tuple[str, str]:
 
 
 def split_service_account(username: str) -> tuple[str, str] | None:
-    """(namespace, name), or None when this is not the user name of a service account."""
+    """Return (namespace, name), or None if this is not the user name of a service account."""
     parts = username.split(":")
     if len(parts) != 4 or parts[0] != "system" or parts[1] != "serviceaccount":
         return None
@@ -86,7 +86,7 @@ def with_group(user: User, group: str) -> User:
 
 
 def marked_authenticated(user: User) -> User:
-    """Adds system:authenticated, unless the user already says which of the two it is."""
+    """Add system:authenticated, unless the user already has it or system:unauthenticated."""
     if user.name == ANONYMOUS or AUTHENTICATED in user.groups or UNAUTHENTICATED in user.groups:
         return user
     return with_group(user, AUTHENTICATED)

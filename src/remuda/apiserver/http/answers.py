@@ -1,7 +1,7 @@
-"""From what the registry gives to what goes on the wire: objects, lists and errors in the form that was asked for.
+"""Responses: encodes objects, lists and errors of the registry in the form that the client requested.
 
-Every answer carries an Audit-Id and, unless it says otherwise, forbids caching. Warnings travel in headers, bounded and
-without control characters. Bodies of 128 KiB and more are compressed for clients that take gzip, off the event loop.
+Every answer carries an Audit-Id and, by default, forbids caching. Warnings travel in headers, limited in length and
+without control characters. Bodies of 128 KiB and more are compressed for clients that accept gzip, in a thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from remuda.kube.web import Request, Response, header_block
 
 COMPRESS_FROM = 128 * 1024  # upstream's threshold
 
-_WARNINGS_TOTAL = 4096  # characters, above which each warning is cut; both numbers are upstream's
+_WARNINGS_TOTAL = 4096  # characters in all, above which each warning is cut; both limits are upstream's
 _WARNING_CUT = 256
 _CONTENT_TYPES = {
     "json": header_block([("Cache-Control", "no-cache, private"), ("Content-Type", "application/json")]),
@@ -41,7 +41,7 @@ _audit_numbers = count(1)
 
 
 def audit_header(request: Request) -> bytes:
-    """The client's Audit-Id, or one no other request has: a random part per process and a number."""
+    """Return the client's Audit-Id, or a unique one: a random part per process and a number."""
     given = request.headers.get(b"audit-id")
     if given and len(given) <= 64 and given.isascii():
         return b"Audit-Id: %b\r\n" % given
@@ -63,7 +63,7 @@ def warning_headers(warnings: Iterable[str]) -> bytes:
 def finish(
     request: Request, status: int, body: bytes, form: Form, warnings: Iterable[str] = ()
 ) -> Response | Awaitable[Response]:
-    """JSON bytes to an answer in the right format."""
+    """Encode JSON bytes as an answer in the negotiated format."""
     if form.format == "yaml":
         body = encode_yaml(msgspec.json.decode(body))
     elif wants_pretty(request, form):
@@ -87,13 +87,13 @@ async def _compressed(status: int, body: bytes, headers: bytes) -> Response:
 
 
 def gzipped(body: bytes) -> bytes:
-    # Level 1, as upstream: 31 means a gzip header with the largest window.
+    # Level 1, as upstream; 31 selects a gzip header with the largest window.
     squeeze = zlib.compressobj(1, zlib.DEFLATED, 31)
     return squeeze.compress(body) + squeeze.flush()
 
 
 def error_response(request: Request, error: StatusError) -> Response:
-    """An error never fails for want of an acceptable format: it falls back to JSON."""
+    """Return an error response. If no format is acceptable, it falls back to JSON."""
     status = error.status()
     form = plain_format(request.headers.get(b"accept", b"")) or "json"
     body = encode_yaml(status) if form == "yaml" else msgspec.json.encode(status)
@@ -112,7 +112,7 @@ def error_response(request: Request, error: StatusError) -> Response:
 
 
 class Views:
-    """Objects and lists as themselves, as tables or as metadata only."""
+    """Renders objects and lists as themselves, as tables or as metadata only."""
 
     def __init__(self) -> None:
         self.tablers = Tablers()

@@ -42,11 +42,13 @@ log = logging.getLogger(__name__)
 
 NEVER = float("inf")
 
-# What the deadline of a connection means when it passes.
+# Meaning of a connection's deadline when it passes.
 IDLE, HEAD, BODY, HANDLING, STREAMING, LINGERING = range(6)
 
-_HIGH_WATER = 128 * 1024  # unsent, before a stream must wait: a thousand watchers that do not read are 128 MB
-_JOIN_BELOW = 64 * 1024  # head and body go out as one piece up to here; above, copying costs more than a second write
+# unsent bytes before a stream must wait: for a thousand watchers that do not read, these are 128 MB
+_HIGH_WATER = 128 * 1024
+# up to this size head and body are joined into one write; above, a copy costs more than a second write
+_JOIN_BELOW = 64 * 1024
 
 
 class Connection(asyncio.Protocol):
@@ -75,11 +77,12 @@ class Connection(asyncio.Protocol):
     def __init__(self, owner: ConnectionOwner) -> None:
         self._owner = owner
         self._transport = cast(asyncio.Transport, None)
-        # It will refer to us: not before `connection_made`, which a failed handshake never sees.
+        # The parser will refer to this object, so it is created in `connection_made`, which a failed handshake never
+        # reaches.
         self._reader = cast(RequestReader, None)
         self._queue: deque[Request] = deque()
-        self._active: Request | None = None  # being answered
-        self._reading: Request | None = None  # whose body is arriving
+        self._active: Request | None = None  # the request being answered
+        self._reading: Request | None = None  # the request whose body is arriving
         self._body_limit = 0
         self._body_waiter: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
@@ -88,13 +91,13 @@ class Connection(asyncio.Protocol):
         self._closing = False
         self._reading_paused = False
         self._writing_paused = False
-        self._certificate: bytes | bool | None = False  # False: not asked for yet
+        self._certificate: bytes | bool | None = False  # False: not yet looked up
         self._address = ""
         self._phase = IDLE
         self.deadline = NEVER
         self.write_deadline = NEVER
 
-    # -- the transport's side ------------------------------------------------------------------------------------
+    # -- callbacks of the transport ------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -111,7 +114,7 @@ class Connection(asyncio.Protocol):
             self._takeover.data_received(data)
             return
         if self._closing:
-            return  # lingering: the rest of a refused body
+            return  # discards the rest of a rejected body
         if self._active is not None and self._active.leftover is not None:
             self._hold_more_back(self._active, data)
             return
@@ -147,8 +150,8 @@ class Connection(asyncio.Protocol):
         if self._sink is not None:
             self._sink.resume()
         self._cancel(self._task)
-        # All of these refer to us: without this each lost connection waits for the cycle collector, which looks for
-        # garbage when much is allocated and not when much is held.
+        # These objects refer to this connection. Without breaking the cycle, each lost connection stays until the cycle
+        # collector runs, which depends on the number of allocations, not on the memory in use.
         if self._reader is not None:
             self._reader.close()
         self._sink = self._active = self._reading = self._task = self._takeover = None
@@ -173,7 +176,7 @@ class Connection(asyncio.Protocol):
         else:
             self._pump()
 
-    # -- the reader's side ---------------------------------------------------------------------------------------
+    # -- callbacks of the parser ---------------------------------------------------------------------------------
 
     def head_begins(self) -> None:
         if self._active is None and self._phase == IDLE:
@@ -206,12 +209,12 @@ class Connection(asyncio.Protocol):
         if request is self._active:
             self._wake_body()
         elif self._active is None and not self._queue:
-            self._wait_idle()  # the last of a body nobody wanted
+            self._wait_idle()  # the end of a body that no handler reads
 
     # -- requests ------------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Starts whatever may start now, then decides whether to read on."""
+        """Start the next request if it may start, then decide whether to continue reading."""
         queue = self._queue
         while queue and self._active is None and not self._closing and not self._writing_paused:
             self._start(queue.popleft())
@@ -281,7 +284,9 @@ class Connection(asyncio.Protocol):
         self._answered(request, closes)
 
     def _must_close(self, request: Request) -> bool:
-        """Also when so much of the body is still to come that reading it costs more than a new connection."""
+        """Return whether to close the connection, also if reading the rest of the body costs more than a new
+        connection.
+        """
         if not request.keep_alive or self._owner.draining:
             return True
         if request.body_complete:
@@ -374,7 +379,7 @@ class Connection(asyncio.Protocol):
         try:
             await stream.produce(sink)
         except asyncio.CancelledError:
-            pass  # the client left, or `end_stream` says that this answer is over
+            pass  # the client left, or `end_stream` ended this answer
         except CutShort as reason:
             whole = False
             log.info("the streamed response to %s %s was cut short: %s", request.method, request.path, reason)
@@ -385,31 +390,33 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing() or self._active is not request:
             return
         if not whole:
-            self._transport.abort()  # an answer cut short must not look complete
+            self._transport.abort()  # a truncated answer must not look complete
             return
         sink.finish()
         self._answered(request, closes or self._owner.draining)
         self._pump()
 
     def end_stream(self) -> None:
-        """The stream stops producing and ends with its last chunk."""
+        """End the stream: it stops producing and sends its last chunk."""
         self.deadline = NEVER
         self._cancel(self._task)
 
     def _hold_back(self, rest: bytes) -> None:
-        """A request to upgrade ends the parser's work: what follows belongs to whoever takes over, or to nobody."""
+        """Hold back bytes after an upgrade request: they belong to the handler that takes over the
+        connection, if any.
+        """
         request = self._queue[-1]
         request.leftover = rest
         request.body_complete = True
 
     def _hold_more_back(self, request: Request, data: bytes) -> None:
-        """While it is decided whether it is upgraded."""
+        """Hold back further bytes until the upgrade is decided."""
         request.leftover = (request.leftover or b"") + data
         if len(request.leftover) > self._owner.limits.head_bytes:
             self._transport.abort()
 
     def _start_over(self, rest: bytes) -> None:
-        """The connection goes on as HTTP with `rest`: an upgrade was declined, or the parser knew no such method."""
+        """Continue as HTTP with `rest`: an upgrade was declined, or the parser did not know the method."""
         self._reader.start_over()
         if rest:
             self._owner.loop.call_soon(self.data_received, rest)
@@ -427,7 +434,7 @@ class Connection(asyncio.Protocol):
     # -- endings -------------------------------------------------------------------------------------------------
 
     def expire(self, now: float) -> None:
-        """Called by the sweep when a deadline has passed."""
+        """Handle an expired deadline. The sweep calls this."""
         if self.write_deadline <= now or self._phase == LINGERING:
             self._transport.abort()
         elif self._phase == STREAMING:
@@ -449,14 +456,16 @@ class Connection(asyncio.Protocol):
         self._cancel(task)
 
     def _cancel(self, task: asyncio.Task[None] | None) -> None:
-        """Not before it has started: a coroutine that never runs never cleans up what it was given."""
+        """Cancel the handler, but only after it has started: a coroutine that never runs never releases its
+        resources.
+        """
         if task is not None:
             self._owner.loop.call_soon(task.cancel)
 
     def drain(self) -> None:
-        """The server stops: idle connections close now, streams end, a request in work is answered and then closed."""
+        """Stop: close idle connections, end streams, and close after a request in progress is answered."""
         if self._transport.is_closing():
-            return  # asyncio's TLS transports lose their other half when closed twice
+            return  # asyncio's TLS transports break when closed twice
         if self._takeover is not None:
             self._transport.close()
         elif self._sink is not None:
@@ -466,14 +475,14 @@ class Connection(asyncio.Protocol):
 
     @property
     def said_all(self) -> bool:
-        """Nothing more will be written, and what was is on its way."""
+        """Return whether all data has been handed to the transport and no more will follow."""
         return (self._closing or self._transport.is_closing()) and not self._transport.get_write_buffer_size()
 
     def abort(self) -> None:
         self._transport.abort()
 
     def _refuse(self, status: int) -> None:
-        """Answers what could not be understood, unless an earlier request is still being answered, and closes."""
+        """Answer an unparsable request, unless an earlier request is still being answered, and close."""
         self._queue.clear()
         if self._active is None or self._phase == BODY:
             line = STATUS_LINES[status]
@@ -484,8 +493,9 @@ class Connection(asyncio.Protocol):
         self._cancel(self._task)
 
     def _close_after_writing(self, linger: bool = False) -> None:
-        """Closing with unread input makes the kernel reset the connection, and the answer may be lost with it: so
-        where more is on its way it is read and dropped for a moment."""
+        """Close after pending writes. Closing with unread input makes the kernel reset the connection, and the client
+        may lose the answer. So further input is read and dropped for a moment.
+        """
         self._closing = True
         if linger and not self._reading_paused:
             self._phase = LINGERING
@@ -493,7 +503,7 @@ class Connection(asyncio.Protocol):
         else:
             self._transport.close()
 
-    # -- who it is -----------------------------------------------------------------------------------------------
+    # -- peer ----------------------------------------------------------------------------------------------------
 
     @property
     def certificate(self) -> bytes | None:
@@ -510,7 +520,7 @@ class Connection(asyncio.Protocol):
         return self._address
 
 
-# The parser knows a list of methods. Any other is read as one of them that nobody offers either, so that it is refused
-# where methods are: after the client is known, with the answer the path has for it.
+# The parser accepts a fixed list of methods. Any other method is parsed as one that no path supports, so that it is
+# rejected at the usual place: after authentication, with the path's own answer.
 _METHOD = re.compile(rb"[A-Z][A-Z0-9_-]*(?= [/*h])")
 _UNOFFERED = b"PROPFIND"

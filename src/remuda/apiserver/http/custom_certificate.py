@@ -1,11 +1,11 @@
-"""A serving certificate from the user's own files, beside the one that the program makes for itself.
+"""Serving certificate from the user's files, used beside the server's own certificate.
 
-It is judged before anything is served. Which of the two a client is shown goes by the name it asks for (SNI): the
-user's where that is good for the name, ours for every other, so that what reaches the server by loopback keeps
-working. Who asks for no name has connected to an address, and is shown the user's if it names addresses at all.
+It is checked before the server starts. The name that a client requests (SNI) selects the certificate: the user's if it
+is valid for the name, otherwise the server's own, so that connections over loopback keep working. Clients that send no
+name have connected to an IP address, and get the user's certificate if it contains any IP address.
 
-The files are looked at again while there are handshakes; when they have changed, what they hold is judged anew and
-shown from the next handshake on. Something unfit is told of once, and what was there goes on.
+The server checks the files for changes during handshakes. Changed files are checked, and the new certificate is used
+from the next handshake on. Invalid files are logged once, and the previous certificate stays in use.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ Seen = tuple[tuple[int, int, int], ...]
 
 
 class CustomCertificate:
-    """`host` is what clients call the server, `authorities` what they are told to trust: empty, the root at the end of
-    the chain. Raises Unfit."""
+    """Load and check the certificate. `host` is the name that clients use, `authorities` the CAs that they should
+    trust; empty: the root of the chain. Raise Unfit.
+    """
 
     def __init__(self, certificate: Path, key: Path, host: str, authorities: bytes = b"") -> None:
         self._certificate = certificate
@@ -53,8 +54,9 @@ class CustomCertificate:
         self._looked = self._warned = 0.0
 
     def beside(self, own: ssl.SSLContext, make: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-        """`own`, which from now on shows this certificate to whom it is for. `make` gives one that is like it but has
-        no certificate yet."""
+        """Return `own`, changed to select this certificate for its clients. `make` creates a similar context without a
+        certificate.
+        """
         self._make = make
         self._context = self._with(self.chain)
         self._warn()
@@ -63,7 +65,7 @@ class CustomCertificate:
         return own
 
     def trusted(self, own: bytes) -> bytes:
-        """PEM of all who vouch for the server: for our own certificate, and for this one."""
+        """Return the PEM of all CAs that clients must trust: for the server's own certificate and for this one."""
         return chains.bundle(own, self.authorities)
 
     def is_shown_to(self, name: str | None) -> bool:
@@ -124,13 +126,13 @@ class CustomCertificate:
         seen = self._look()
         if seen == self._seen:
             return
-        # Also if the files turn out to be unfit: they are then reported once, and not at every handshake.
+        # Also for invalid files: they are then logged once, and not at every handshake.
         self._seen = seen
         try:
             chain = self._read()
             self._judge(chain)
             self._context, self.chain = self._with(chain), chain
-        except Exception as error:  # no connection may fail because of it
+        except Exception as error:  # no connection may fail because of an invalid certificate
             log.warning("new certificate %s rejected; still serving the previous one: %s", *self._file_and_error(error))
             return
         self._warn_of_stricter()

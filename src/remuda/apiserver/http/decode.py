@@ -1,10 +1,9 @@
-"""Bodies to objects: JSON or YAML in, a mapping out, refused in the words of the real server where it is none.
+"""Decoder of request bodies: JSON or YAML to a mapping, with kube-apiserver's errors.
 
-Fields given twice matter only for field validation. To look for them costs more than decoding, so a cheap test comes
-first: a body that is exactly as long as its own compact encoding has no room for a second value. Clients send compact
-JSON; only what people write by hand is looked at closely.
-
-Nesting is bounded here, so that nothing behind has to fear the stack.
+Duplicate fields matter only for field validation. Searching for them costs more than decoding, so a cheap test comes
+first: a body that is exactly as long as its own compact encoding has no room for a duplicate. Most clients send compact
+JSON, so usually only hand-written bodies are searched. Nesting is limited here, so that later code cannot overflow the
+stack.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from remuda.kube.errors import StatusError, bad_request, invalid, invalid_object
 from remuda.kube.malformed_json import json_complaint, open_containers
 from remuda.kube.web import Request
 
-# A whole body, and the apiVersion and kind it has if it does not say; raises Malformed, Unfit
+# Decodes a whole body, with defaults for its apiVersion and kind; raises Malformed, Unfit
 ProtobufDecoder = Callable[[bytes, str, str], Obj]
 
 _decode = msgspec.json.Decoder().decode
@@ -39,15 +38,15 @@ _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind
 
 
 class Unreadable(ValueError):
-    """A body that is not the JSON it claims to be; the text says where, in Go's words as far as they are known."""
+    """Body that is not valid JSON; the text says where, in Go's wording as far as it is known."""
 
 
 class OutOfRange(Unreadable):
-    """JSON with a number that nothing can hold."""
+    """JSON with a number that no type can hold."""
 
 
 class ExpectedKind(msgspec.Struct, frozen=True):
-    """The kind a body must have."""
+    """Kind that a body must have."""
 
     group: str
     version: str
@@ -70,9 +69,9 @@ def target_of(resource: Resource, subresource: str) -> ExpectedKind:
 
 
 def decode_json(body: bytes, *, custom: bool = False, budget: Budget | None = None) -> Any:
-    """Raises Unreadable, and a 413 of the budget (a new one if none is given)."""
+    """Decode JSON. Raise Unreadable, or the budget's 413 (a new budget if none is given)."""
     budget = budget or Budget()
-    # By its text first: decoding a body of a million values would take a second.
+    # The text is measured first, because decoding a body of a million values would take a second.
     is_large = budget.charge_text(body)
     try:
         value = decode_numbers(body) if custom else _decode(body)
@@ -98,14 +97,14 @@ def _nests_too_deeply(body: bytes) -> str:
 
 
 class ObjectReader:
-    """Reads the bodies of creates and updates. `protobuf` decodes bodies of built-in kinds in that encoding."""
+    """Reader of the bodies of creates and updates. `protobuf` decodes protobuf bodies of built-in kinds."""
 
     def __init__(self, protobuf: ProtobufDecoder | None = None) -> None:
         self.protobuf = protobuf
         self._accepted = (JSON, YAML) if protobuf is None else (JSON, YAML, PROTOBUF)
 
     def media_type(self, request: Request, resource: Resource) -> str:
-        """Raises 415, before the body is read."""
+        """Return the media type. Raise 415 before the body is read."""
         return body_media_type(request, (JSON, YAML) if resource.custom else self._accepted)
 
     def read(
@@ -117,7 +116,7 @@ class ObjectReader:
         validation: FieldValidation,
         budget: Budget | None = None,
     ) -> tuple[Obj, list[str]]:
-        """The object, with its apiVersion and kind, and warnings about fields given twice. Charges the budget."""
+        """Return the object, with its apiVersion and kind, and warnings about duplicate fields. Charge the budget."""
         target = target_of(resource, subresource)
         if media == PROTOBUF and self.protobuf is not None:
             decoded = _read_protobuf(self.protobuf, body, target)
@@ -126,7 +125,7 @@ class ObjectReader:
             return decoded, []
         value, repeated = self._parse(body, media, target, validation, budget)
         if value is None:
-            value = {}  # to Go's decoder null is an object without fields
+            value = {}  # Go's decoder reads null as an object without fields
         if not isinstance(value, dict):
             raise _unrecognized(target, f"couldn't get version/kind; json parse error: {_no_object(value)}", body)
         _settle_kind(value, target, body)
@@ -163,7 +162,7 @@ def _read_protobuf(decode: ProtobufDecoder, body: bytes, target: ExpectedKind) -
 def read_patch(
     body: bytes, kind: PatchKind, validation: FieldValidation, *, custom: bool = False, budget: Budget | None = None
 ) -> tuple[Any, list[str]]:
-    """The decoded patch, whatever it is, and complaints about fields that are given twice or unknown in a patch."""
+    """Return the decoded patch of any type, and complaints about duplicate or unknown fields in it."""
     if kind == "apply":
         return _read_apply(body, validation, custom=custom, budget=budget)
     try:
@@ -205,7 +204,7 @@ def _read_apply(
 
 
 def _parse_yaml(body: bytes, *, custom: bool, budget: Budget | None) -> tuple[Any, list[str]]:
-    """Most of what is sent as YAML is JSON (which YAML contains), and JSON is a hundred times quicker to read."""
+    """Parse YAML. Most YAML bodies are also JSON, which is parsed a hundred times faster."""
     if body[:1] == b"{":
         try:
             value = decode_json(body, custom=custom, budget=budget)
@@ -213,7 +212,7 @@ def _parse_yaml(body: bytes, *, custom: bool, budget: Budget | None) -> tuple[An
         except Unreadable:
             pass
     value, repeated = decode_yaml(body)
-    (budget or Budget()).charge_object(value)  # by value: aliases make more of a body than is written in it
+    (budget or Budget()).charge_object(value)  # charged by value: aliases can make the object larger than its text
     try:
         return settled(value) if custom else value, repeated
     except NumberTooLarge as number:
@@ -289,11 +288,11 @@ def _summary(body: bytes) -> str:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """An object of the body with every pair it was written with."""
+    """Object of the body with all its pairs, including duplicates."""
 
 
 def repeated_fields(body: bytes, value: Any) -> list[str]:
-    """`duplicate field "spec.x"` for each field the body gives more than once."""
+    """Return `duplicate field "spec.x"` for each field that occurs more than once."""
     if len(_encode(value)) == len(body.rstrip()):
         return []
     try:
@@ -302,7 +301,7 @@ def repeated_fields(body: bytes, value: Any) -> list[str]:
         paths: list[str] = []
         _find_repeated(json.loads(body, object_pairs_hook=_Pairs), "", paths)
     except (ValueError, RecursionError):
-        return []  # the reader that matters has accepted it
+        return []  # the main decoder has accepted it
     return [f'duplicate field "{path}"' for path in dict.fromkeys(paths)]
 
 

@@ -1,6 +1,6 @@
-"""Discovery: which groups, versions and resources there are, plain (one request each) and aggregated (all at once).
+"""Discovery of groups, versions and resources: plain (one request each) and aggregated (all at once).
 
-Documents are made when first asked for and kept until the served resources change.
+Documents are built at the first request and cached until the served resources change.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class Discovery:
-    """Serves /api, /apis and everything below them that names no resource."""
+    """Serves /api, /apis and all non-resource paths below them."""
 
     def __init__(self, resources: ServedResources) -> None:
         self._resources = resources
@@ -50,7 +50,7 @@ class Discovery:
         return finish(request, 200, body, Form(form))
 
     def _is_fixed(self, path: str) -> bool:
-        """Everything about the core group; of other groups that are built in, what is about a version."""
+        """Return whether a path's answer never changes: the core group, and the versions of other built-in groups."""
         parts = path.strip("/").split("/")
         if parts[0] == "api":
             return True
@@ -77,12 +77,12 @@ class Discovery:
         if key not in self._documents:
             document = self._build(key)
             if document is None:
-                return None  # not kept: clients may make up any number of paths
+                return None  # not cached: clients may request any number of paths
             self._documents[key] = msgspec.json.encode(document) + b"\n"
         return self._documents[key]
 
     def _by_group(self) -> dict[str, dict[str, list[Resource]]]:
-        """group → version → resources, in the order they are shown."""
+        """Return group → version → resources, in the order of discovery."""
         groups: dict[str, dict[str, list[Resource]]] = {}
         for resource in self._resources.all():
             groups.setdefault(resource.group, {}).setdefault(resource.version, []).append(resource)
@@ -158,7 +158,7 @@ def _response_kind(resource: Resource, kind: Json) -> Json:
 
 
 def _subresources(resource: Resource) -> list[tuple[str, Json, list[str]]]:
-    """Name, kind that is answered, verbs; by name."""
+    """Yield name, kind of the answer and verbs, ordered by name."""
     own = _own_kind(resource)
     found: list[tuple[str, Json, list[str]]] = []
     if resource.has_status:
@@ -220,7 +220,7 @@ def _aggregated_entry(resource: Resource) -> Json:
 
 
 def storage_version_hash(resource: Resource) -> str:
-    """Tells clients when the version on disk changes: a short digest of group, stored version and kind."""
+    """Return a short digest of group, stored version and kind, which changes when the version on disk changes."""
     version = resource.storage_version or resource.version
     digest = hashlib.sha256(f"{resource.group}/{version}/{resource.kind}".encode()).digest()
     return base64.b64encode(digest[:8]).decode()

@@ -1,4 +1,4 @@
-"""The metrics as Prometheus reads them. Loaded by the first scrape: the library takes 3 MB and time to start."""
+"""Metrics in Prometheus format. Imported by the first scrape, because the library needs 3 MB and time to load."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ class _Flow(Generic[T]):
     __slots__ = ("bytes", "requests", "used", "waiting")
 
     def __init__(self) -> None:
-        self.requests = 0  # in progress: their bodies arrive, they wait, or they run
-        self.bytes = 0  # of the bodies of these
+        self.requests = 0  # in progress: receiving the body, waiting or running
+        self.bytes = 0  # bytes of their bodies
         self.used = 0.0
-        self.waiting: deque[tuple[int, T]] = deque()  # seats that each one needs, and what to wake
+        self.waiting: deque[tuple[int, T]] = deque()  # required seats, and the object to wake
 
 
 class FairQueue(Generic[T]):
@@ -38,16 +38,17 @@ class FairQueue(Generic[T]):
         self._most_requests = requests
         self._most_bytes = size
         self._flows: dict[str, _Flow[T]] = {}
-        # Flows that wait, by what they had used when they were pushed: `used` only grows, so an entry is late at worst.
-        # Equal ones take turns by the number.
+        # Waiting flows, by their usage when they were pushed: `used` only grows, so an entry is outdated at worst. The
+        # number orders equal entries.
         self._heap: list[tuple[float, int, str]] = []
         self._number = 0
-        self._position = 0.0  # what the flow had used that was served last
+        self._position = 0.0  # usage of the flow that was served last
 
     def enter(self, name: str, size: int) -> bool:
-        """Count a request of a flow as in progress. Return False if the flow has too many; then do not `leave`.
+        """Count a request of a flow as in progress. Return False if the flow has too many; then do not call `leave`.
 
-        A flow's first request is always let in, however large."""
+        A flow's first request is always accepted, whatever its size.
+        """
         flow = self._flows.get(name)
         if flow is None:
             flow = self._flows[name] = _Flow()
@@ -58,7 +59,7 @@ class FairQueue(Generic[T]):
         return True
 
     def leave(self, name: str, size: int, cost: float) -> None:
-        """Charge a flow for a request that has ended. Its seats are released apart."""
+        """Charge a flow for a finished request. Its seats are released separately."""
         flow = self._flows[name]
         flow.requests -= 1
         flow.bytes -= size
@@ -67,7 +68,7 @@ class FairQueue(Generic[T]):
             del self._flows[name]
 
     def take(self, name: str, seats: int) -> bool:
-        """Take seats at once if they are free and nobody waits. Otherwise return False: then `wait`."""
+        """Take seats if they are free and no request waits. Otherwise return False: then call `wait`."""
         if self._heap or seats > self._free:
             return False
         flow = self._flows[name]
@@ -76,7 +77,7 @@ class FairQueue(Generic[T]):
         return True
 
     def wait(self, name: str, seats: int, request: T) -> None:
-        """Append a request to those of its flow that wait for seats."""
+        """Append a request to the waiting requests of its flow."""
         flow = self._flows[name]
         if not flow.waiting:
             flow.used = max(flow.used, self._position)
@@ -84,7 +85,7 @@ class FairQueue(Generic[T]):
         flow.waiting.append((seats, request))
 
     def withdraw(self, name: str, request: T) -> None:
-        """Remove a request that waits no longer."""
+        """Remove a request that no longer waits."""
         flow = self._flows[name]
         flow.waiting = deque(one for one in flow.waiting if one[1] is not request)
         if not flow.waiting:
@@ -94,9 +95,10 @@ class FairQueue(Generic[T]):
         self._free += seats
 
     def next(self) -> tuple[int, T] | None:
-        """Take seats for the request whose turn it is, and return both. Return None if it must wait, or none does.
+        """Take seats for the next request, and return both. Return None if it must wait or no request waits.
 
-        One that needs more seats than are free holds up all others, or they would never let it run."""
+        A request that needs more seats than are free blocks all others; otherwise it might never run.
+        """
         while self._heap:
             used, _, name = self._heap[0]
             flow = self._flows[name]

@@ -1,4 +1,4 @@
-"""Flow control: no user keeps others from the API, by any number of connections and any bodies.
+"""Flow control: no user can block the API for others, with any number of connections and any bodies.
 
 A request that is not answered at once counts for its user as soon as its head has arrived; above a limit it is refused
 with 429. When its body has arrived it waits for seats in the fair queue of its level, and holds them until it is
@@ -50,7 +50,7 @@ class FlowControl:
         """Return the turn of one request, not entered yet. `user` is whom `sender` acts as."""
         if MASTERS in user.groups:
             return QueuedRequest(None, "", 0, self._limits)
-        # An administrator acts for the impersonated user, who then waits; other senders wait as themselves.
+        # If an administrator impersonates a user, the request waits as that user. Other senders wait as themselves.
         flow = user if MASTERS in sender.groups else sender
         is_account = SERVICE_ACCOUNTS in flow.groups or (info.group, info.resource) == _LEASES
         return QueuedRequest(
@@ -59,14 +59,14 @@ class FlowControl:
 
 
 def _body_bytes(request: Request, info: RequestInfo) -> int:
-    """Return how large the body may become that will be read of this request."""
+    """Return the maximum size of the body that will be read for this request."""
     if info.verb in _READS:
         return 0
     return MAX_BODY if request.content_length is None else min(request.content_length, MAX_BODY)
 
 
 class QueuedRequest:
-    """One request's place in its queue; that of an administrator has no queue, and never waits."""
+    """Place of one request in its queue. An administrator's turn has no queue and never waits."""
 
     __slots__ = ("_flow", "_limits", "_queue", "_seats", "_size")
 
@@ -75,7 +75,7 @@ class QueuedRequest:
         self._flow = flow
         self._size = size
         self._limits = limits
-        self._seats = 0  # held
+        self._seats = 0  # seats that this turn holds
 
     async def run(self, answer: Awaitable[R]) -> R:
         """Return the answer to the request, and charge its user for it. Raises 429 if the user has too many."""
@@ -97,8 +97,8 @@ class QueuedRequest:
         finally:
             queue.leave(self._flow, self._size, metered.seconds)
             if self._seats:
-                # Not before the next iteration: of many requests whose bodies have arrived at once each would otherwise
-                # find the seats free that the one before it has just left.
+                # Not before the next iteration. Otherwise each of many requests whose bodies arrived at once would find
+                # the seats free that the one before it has just released.
                 asyncio.get_running_loop().call_soon(_release, queue, self._seats)
 
     async def wait(self, size: int) -> None:
@@ -116,10 +116,10 @@ class QueuedRequest:
             await called
         except asyncio.CancelledError:
             if called.done() and not called.cancelled():
-                self._seats = seats  # given in the moment in which the client left: `run` releases them
+                self._seats = seats  # seats assigned at the moment when the client left: `run` releases them
             else:
                 queue.withdraw(self._flow, called)
-                _wake(queue)  # others may have waited for this one only
+                _wake(queue)  # other requests may have waited only for this one
             raise
         self._seats = seats
 
@@ -130,7 +130,7 @@ def _release(queue: _Queue, seats: int) -> None:
 
 
 def _wake(queue: _Queue) -> None:
-    """Give free seats to those whose turn it is."""
+    """Assign free seats to the next requests."""
     while (granted := queue.next()) is not None:
         seats, called = granted
         if called.done():

@@ -1,8 +1,8 @@
-"""The HTTP front: every request's way from the connection to the part that answers it.
+"""HTTP front end: routes every request from the connection to its handler.
 
-extra route → authenticate → impersonate → resource, discovery, OpenAPI or a system path, each authorised on the way.
-Requests in progress are bounded for each user, and wait for their turn (`flow_control`). A failure that nobody foresaw
-is a 500 which names the request's Audit-Id, under which the log has the traceback; the client never sees one.
+extra route → authenticate → impersonate → resource, discovery, OpenAPI or a system path, each with its own
+authorization. Requests in progress are limited for each user, and wait for their turn (`flow_control`). An unexpected
+failure is a 500 with the request's Audit-Id, under which the log has the traceback; the client never sees a traceback.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _TIMED_OUT = "request did not complete within the allotted timeout"
 class HttpFront:
     """The API on one port.
 
-    `extra_routes` maps path prefixes to handlers that see requests before anything else does, and authenticate
-    themselves where they need to. `checks` are of all health endpoints, `readiness` of /readyz alone. `documents` are
-    media types and answers by path (OpenID configuration, token keys). `protobuf` decodes protobuf bodies of built-in
-    kinds; without it they are refused.
+    `extra_routes` maps path prefixes to handlers that run before all others, and authenticate callers themselves if
+    they need to. `checks` belong to all health endpoints, `readiness` of /readyz alone. `documents` are media types and
+    answers by path (OpenID configuration, token keys). `protobuf` decodes protobuf bodies of built-in kinds; without it
+    they are refused.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class HttpFront:
         )
         self._flows = FlowControl(self.limits)
         self._listener = _FrontListener(self.handle, self.limits)
-        # Called for each request that is refused with one of `_AUDITED`: the request, who sent it if that is known
-        # (never the user it wanted to impersonate, nor the one it did), its verb, and the refusal.
+        # Called for each request that is refused with one of `_AUDITED`, with the request, its authenticated sender if
+        # known (never an impersonated user), its verb, and the refusal.
         self.on_denied: Callable[[Request, User | None, str, StatusError], None] = lambda *what: None
 
-    # -- life ----------------------------------------------------------------------------------------------------
+    # -- lifecycle -----------------------------------------------------------------------------------------------
 
     async def start(self, host: str, port: int, ssl_context: ssl.SSLContext | None) -> None:
         if ssl_context is not None:
@@ -102,7 +102,7 @@ class HttpFront:
         await self._listener.start(host, port, ssl_context)
 
     async def stop(self, grace: float = 10) -> None:
-        """Accepts nothing more, ends watches, and gives requests in work `grace` seconds."""
+        """Stop accepting requests, end watches, and give requests in progress `grace` seconds."""
         await self._listener.stop(grace)
 
     @property
@@ -110,12 +110,12 @@ class HttpFront:
         return self._listener.port
 
     def mount(self, prefix: str, handler: Handler) -> None:
-        """One more extra route, or another handler for one, in force at once."""
+        """Add an extra route, or replace its handler, effective at once."""
         kept = [route for route in self._extra if route[0] != prefix]
         self._extra = sorted([*kept, (prefix, handler)], key=lambda route: -len(route[0]))
 
     def wrap_handler(self, outer: Callable[[Handler], Handler]) -> None:
-        """The handler that `outer` makes of ours sees every request first, those for resources too."""
+        """Wrap the handler: `outer` returns a handler that sees every request first, including those for resources."""
         self._listener.handler = outer(self._listener.handler)
 
     # -- one request ---------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class HttpFront:
     def handle(self, request: Request) -> Result | Awaitable[Result]:
         started = perf_counter()
         info = request_info(request)
-        sender: User | None = None  # who has authenticated
+        sender: User | None = None  # the authenticated user
         try:
             if not info.is_resource and (extra := self._extra_route(request.path)) is not None:
                 return extra(request)
@@ -148,7 +148,7 @@ class HttpFront:
         return answer
 
     def read_path(self, user: User, path: str) -> tuple[int, bytes]:
-        """The answer to a user of this process who asks for a path that is no resource's: its code and its body."""
+        """Answer a request of an in-process user for a non-resource path: return the code and the body."""
         request = Request(_Nobody(), "GET", path, {})
         info = request_info(request)
         if info.is_resource:
@@ -165,7 +165,7 @@ class HttpFront:
         return None
 
     def _other(self, request: Request, info: RequestInfo, user: User) -> Any:
-        """Everything that is not about a resource."""
+        """Handle all non-resource requests."""
         path = request.path
         attributes = attributes_of(info)
         decision = self._authorizer.authorize(user, attributes)
@@ -238,7 +238,7 @@ class HttpFront:
 
 
 class _Nobody:
-    """The other end of a request that came over no connection."""
+    """Peer of a request that came over no connection."""
 
     certificate = None
     address = ""
@@ -248,7 +248,7 @@ class _Nobody:
 
 
 class _FrontListener(Listener):
-    """Failures and timeouts in the words of the API."""
+    """Listener that answers failures and timeouts with API errors."""
 
     def failed(self, request: Request, error: BaseException) -> Response:
         if isinstance(error, StatusError):

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class ConnectingRegistry(RegistryInterface, Protocol):
-    """A registry whose subresources may also answer with a stream (logs)."""
+    """Registry whose subresources may also answer with a stream (logs)."""
 
     def connect(self, call: Call, query: Mapping[str, str]) -> AsyncIterator[bytes]: ...
 
 
 class Authenticate(Protocol):
     def __call__(self, peer_certificate: bytes | None, headers: Headers, /) -> User:
-        """Raises 401 for credentials that nobody accepts; no credentials at all are anonymous."""
+        """Authenticate a request. Raise 401 for invalid credentials; a request without credentials is anonymous."""
 
 
 class Impersonate(Protocol):
@@ -34,7 +34,7 @@ class Impersonate(Protocol):
 
 class BuildOpenApi(Protocol):
     def __call__(self, resources: Sequence[Resource], /) -> dict[str, Any]:
-        """The OpenAPI 3 document of one group-version."""
+        """Return the OpenAPI 3 document of one group-version."""
 
 
 class ConnectionOwner(Protocol):
@@ -60,7 +60,7 @@ class ConnectionOwner(Protocol):
 
 
 class HeaderView(Mapping[str, Sequence[str]]):
-    """A request's headers by lower-case name, each with all its values; nothing is copied before it is asked for."""
+    """Headers of a request by lower-case name, each with all its values. Values are copied only when they are read."""
 
     __slots__ = ("_request",)
 

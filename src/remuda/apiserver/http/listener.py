@@ -1,8 +1,8 @@
-"""The listening socket and all its connections: accepting, sweeping deadlines, stopping without cutting anyone off.
+"""The listening socket and all its connections: accepts, checks deadlines, and stops without cutting off clients.
 
-When many connections have come and gone, the listener gives free memory back to the system. glibc keeps what was freed
-between blocks in use: after a thousand connections, tens of megabytes. Other C libraries give it back by themselves or
-cannot be asked; there this does nothing.
+After many connections have closed, the listener returns free memory to the system: glibc keeps memory that was freed
+between blocks in use, tens of megabytes after a thousand connections. Other C libraries return it themselves or have no
+such call; there this does nothing.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 _SWEEP_SECONDS = 1.0
 _LOOK_AGAIN_SECONDS = 0.02
 _FAREWELL_SECONDS = 0.2
-_TRIM_AFTER = 512  # connections that have come and gone
-_MANY = 32  # connections: what each of them takes begins to matter
-_M_MMAP_THRESHOLD = -3  # as glibc names it
+_TRIM_AFTER = 512  # closed connections
+_MANY = 32  # number of connections from which their memory matters
+_M_MMAP_THRESHOLD = -3  # glibc's constant
 _LARGE = 192 * 1024
 
 
@@ -46,7 +46,7 @@ class Listener:
         self._date = b""
         self._date_until = 0.0
         self._emptied: asyncio.Event | None = None
-        self._made = 0  # connections since memory was last given back
+        self._made = 0  # connections since memory was last returned
 
     async def start(
         self, host: str, port: int, tls: ssl.SSLContext | None, sweep_every: float = _SWEEP_SECONDS
@@ -66,8 +66,11 @@ class Listener:
         self._schedule_sweep(sweep_every)
 
     async def stop(self, grace: float) -> None:
-        """Accepts nothing more, ends streams and waits up to `grace` seconds for what is in work. A client that has
-        its whole answer may say goodbye too, but nobody waits long for that: one that reads nothing never does."""
+        """Stop accepting, end streams and wait up to `grace` seconds for requests in progress.
+
+        A client that has its whole answer may also close the connection, but the wait for that is short: a client that
+        reads nothing never does.
+        """
         self.draining = True
         if self._server is not None:
             self._server.close()
@@ -98,7 +101,7 @@ class Listener:
         self._made += 1
         return Connection(self)
 
-    # -- what a connection asks ----------------------------------------------------------------------------------
+    # -- interface for connections -------------------------------------------------------------------------------
 
     def opened(self, connection: Connection) -> bool:
         if self.draining or len(self.connections) >= self.limits.connections:
@@ -150,7 +153,7 @@ class Listener:
 
 @cache
 def _glibc(function: str) -> Any:
-    import ctypes  # not before it is needed: a server without many clients never does
+    import ctypes  # imported only when needed, which a server with few clients never is
 
     return getattr(ctypes.CDLL(None), function, None)
 
@@ -161,8 +164,9 @@ def trim_memory() -> None:
 
 
 def set_large_blocks_apart() -> None:
-    """From now on they come from the system one by one, untouched. Each TLS connection of uvloop has a buffer of 256 KB
-    of which it uses a few; glibc, whose own idea of what is large grows, would cut it out of memory that others have
-    left behind, and all of that would count."""
+    """Make malloc map large blocks separately from now on. Each TLS connection of uvloop has a 256 KB buffer and uses a
+    few KB of it. glibc raises its threshold for large blocks over time, would cut the buffer out of used heap memory,
+    and all of it would count as resident.
+    """
     if (set_option := _glibc("mallopt")) is not None:
         set_option(_M_MMAP_THRESHOLD, _LARGE)

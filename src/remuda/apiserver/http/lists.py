@@ -1,8 +1,8 @@
 """List bodies and PartialObjectMetadata: the bytes of stored objects, joined or cut, never decoded.
 
-Items of built-in lists carry no apiVersion and kind of their own, those of custom resources do. Objects are encoded
-with these two first (see `registry.objects`), so leaving them out is cutting off a prefix that all items share.
-PartialObjectMetadata and its list hold an object's metadata alone, cut out of its bytes.
+Items of built-in lists have no apiVersion and kind; those of custom resources do. Stored objects start with these two
+fields (see `registry.objects`), so the server removes them by cutting off a common prefix. PartialObjectMetadata and
+its list hold an object's metadata alone, cut out of its bytes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def list_body(resource: Resource, page: Page) -> bytes:
 
 
 def _enclosed(head: bytes, items: list[bytes], separator: bytes) -> bytes:
-    """One join for everything: a list of a megabyte is copied once, not once per piece of its envelope."""
+    """Join all parts at once: a list of a megabyte is copied once, not once per part."""
     if not items:
         return head + _TAIL
     items[0] = head + items[0]
@@ -41,7 +41,7 @@ def _enclosed(head: bytes, items: list[bytes], separator: bytes) -> bytes:
 
 
 def list_metadata(page: Page, *, explicit: bool = False) -> bytes:
-    """`explicit`: an empty continue is written out, as lists of custom resources do."""
+    """Return a list's metadata. `explicit`: write an empty continue, as lists of custom resources do."""
     metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.continue_token or explicit:
         metadata["continue"] = page.continue_token

@@ -1,7 +1,7 @@
-"""Request metrics under upstream's names, cheap enough to keep for every request.
+"""Request metrics with upstream's names, cheap enough to record for every request.
 
-A request costs one dictionary lookup and a few additions; what Prometheus reads is made by `exposition` when it reads.
-Only what is served becomes a label: a client cannot grow the tables by inventing paths.
+A request costs one dictionary lookup and a few additions; `exposition` renders the text at each scrape. Only served
+resources become labels: a client cannot grow the tables by inventing paths.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Series:
 
 
 class RequestMetrics:
-    """`objects` gives the number of stored objects per resource, for apiserver_storage_objects."""
+    """Metrics of requests. `objects` returns the number of stored objects per resource, for
+    apiserver_storage_objects.
+    """
 
     def __init__(self, objects: Callable[[], Mapping[str, int]] | None = None) -> None:
         self.series: dict[Key, Series] = {}
@@ -59,7 +61,7 @@ class RequestMetrics:
         series.total += seconds
 
     def watch_started(self, info: RequestInfo) -> Callable[[], None]:
-        """Counts a watch as running until what this returns is called."""
+        """Count a watch as running until the returned function is called."""
         key = _key_of(info, True)
         self.watches[key] = self.watches.get(key, 0) + 1
 
@@ -69,7 +71,7 @@ class RequestMetrics:
         return ended
 
     def render(self) -> bytes:
-        from remuda.apiserver.http.exposition import render  # what only a scrape needs
+        from remuda.apiserver.http.exposition import render  # only a scrape needs it
 
         return render(self)
 

@@ -64,7 +64,7 @@ PLAIN = Form()
 
 
 def parse_accept(header: str) -> list[Clause]:
-    """The clauses of an Accept header, best first: by quality, then by how specific they are, then as written."""
+    """Return the clauses of an Accept header, best first: by quality, then by specificity, then as written."""
     clauses = [clause for part in header.split(",") if (clause := _parse_clause(part)) is not None]
     clauses.sort(key=lambda c: (-c.quality, c.type == "*", c.subtype == "*"))
     return clauses
@@ -115,7 +115,7 @@ def _form_of(header: bytes) -> Form | None:
 
 
 def negotiate(request: Request) -> Form:
-    """The form of an answer about objects. Raises 406."""
+    """Return the form of an answer with objects. Raise 406."""
     form = _form_of(request.headers.get(b"accept", b""))
     if form is None:
         raise not_acceptable(_SERVED)
@@ -123,7 +123,7 @@ def negotiate(request: Request) -> Form:
 
 
 def negotiate_stream(request: Request) -> Form:
-    """The form of a watch, which YAML has no framing for."""
+    """Return the form of a watch, which cannot be YAML because YAML has no framing."""
     form = negotiate(request)
     if form.format != "json":
         raise not_acceptable(_SERVED_STREAMS)
@@ -132,7 +132,7 @@ def negotiate_stream(request: Request) -> Form:
 
 @lru_cache(maxsize=512)
 def plain_format(header: bytes) -> Format | None:
-    """The format for answers that have no views: errors, discovery, version."""
+    """Return the format of answers that have no views: errors, discovery, version."""
     if not header:
         return "json"
     for clause in parse_accept(header.decode("latin-1")):
@@ -144,7 +144,7 @@ def plain_format(header: bytes) -> Format | None:
 
 @lru_cache(maxsize=256)
 def aggregated_discovery_version(header: bytes) -> str:
-    """`v2` or `v2beta1` when the best acceptable clause asks for aggregated discovery, else empty."""
+    """Return `v2` or `v2beta1` if the best acceptable clause requests aggregated discovery, else an empty string."""
     for clause in parse_accept(header.decode("latin-1")):
         if not _matches(clause, "application", "json"):
             continue
@@ -158,7 +158,7 @@ def aggregated_discovery_version(header: bytes) -> str:
 
 
 def wants_pretty(request: Request, form: Form) -> bool:
-    """People with curl or a browser get indented JSON, as does whoever asks for it."""
+    """Return whether to indent JSON: on request, and for curl and browsers."""
     if form.pretty:
         return True
     if "pretty" in request.raw_query:
@@ -173,7 +173,7 @@ def media_type(header: str) -> str:
 
 
 def body_media_type(request: Request, accepted: Sequence[str]) -> str:
-    """The media type of the body; one that is not stated is the first that is accepted. Raises 415."""
+    """Return the media type of the body; the default is the first accepted one. Raise 415."""
     stated = request.header(b"content-type")
     if not stated:
         return accepted[0]
@@ -184,7 +184,7 @@ def body_media_type(request: Request, accepted: Sequence[str]) -> str:
 
 
 def patch_kind(request: Request, *, strategic: bool) -> PatchKind:
-    """Strategic merge patch is for built-in kinds only. Raises 415."""
+    """Return the patch type. Strategic merge patch is for built-in kinds only. Raise 415."""
     kind = _PATCHES.get(media_type(request.header(b"content-type")))
     if kind is None and strategic:
         raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
@@ -206,7 +206,7 @@ def require_get(request: Request, produced: tuple[str, ...] = _SERVED) -> None:
 
 
 def require_named(request: Request, produced: tuple[str, ...] = _SERVED) -> None:
-    """Raises 406 unless the client names what can be produced. Whether it can be had in the wished form comes later."""
+    """Raise 406 unless the client names a supported media type. The requested view is checked later."""
     accepted = request.headers.get(b"accept")
     if accepted and not _names(accepted, produced):
         listed = ", ".join(produced)

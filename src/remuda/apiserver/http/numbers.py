@@ -1,9 +1,9 @@
-"""The numbers of custom resources, as Go reads and writes them.
+"""Numbers of custom resources, as Go reads and writes them.
 
-Go reads a number without point or exponent as an int64 if it fits, anything else as a float64; and it writes a whole
-float64 below 10²¹ without a point. So `1.0` comes back as `1`, and `9223372036854775808` as `9223372036854776000`:
-both are held as the Python integer that is written. Built-in kinds have declared types, and their decoders see what was
-sent. Integers beyond 64 bits are so rare that a cheap look at the bytes decides whether to look for them.
+Go reads a number without point or exponent as an int64 if it fits, any other as a float64. It writes a whole float64
+below 10²¹ without a point. So `1.0` is returned as `1`, and `9223372036854775808` as `9223372036854776000`; both are
+stored as the Python integer that Go would write. Built-in kinds have declared types, and their decoders see the number
+as sent. Integers beyond 64 bits are rare, so a cheap scan of the bytes decides whether to search for them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import msgspec
 from remuda.apiserver import ApiServerError
 
 _SAME_DIGITS = bytes.maketrans(b"123456789", b"000000000")
-_LONG_NUMBER = b"0" * 19  # the shortest that may not fit into 64 bits
+_LONG_NUMBER = b"0" * 19  # shortest number that may not fit into 64 bits
 _EXACT = 1 << 53
 _NEVER_WITHOUT_EXPONENT = 1e21
 
 
 class NumberTooLarge(ApiServerError):
-    """No float64 holds it; the text is the number."""
+    """Number that no float64 can hold; the text is the number."""
 
 
 def decode_numbers(body: bytes) -> Any:
-    """The JSON of a custom resource. Raises NumberTooLarge, and what msgspec raises."""
+    """Decode the JSON of a custom resource. Raise NumberTooLarge, or msgspec's errors."""
     value = _decode(body)
     return settled(value) if _LONG_NUMBER in body.translate(_SAME_DIGITS) else value
 
@@ -56,7 +56,7 @@ _decode = msgspec.json.Decoder(float_hook=_read_float).decode
 
 
 def settled(value: Any) -> Any:
-    """All numbers of a decoded value; in place, but for the value itself. Its nesting must be bounded."""
+    """Convert all numbers of a decoded value, in place except for the value itself. Its nesting must be limited."""
     if type(value) is int:
         return value if -(1 << 63) <= value < 1 << 63 else _read_float(str(value))
     if type(value) is float:

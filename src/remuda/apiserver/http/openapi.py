@@ -1,8 +1,8 @@
-"""OpenAPI v3: an index of group-versions, and a document for each, built when somebody first asks for it.
+"""OpenAPI v3: an index of group-versions, and a document for each, built at its first request.
 
-The index names each document with a hash that changes when the document may have changed, and a document fetched with
-its hash may be cached for ever. The hash is not of the content, which would mean building every document for the
-index: it is a random part of this process and the number of times the group-version's resources have changed.
+The index names each document with a hash that changes when the document may have changed, so clients may cache a
+document with its hash forever. The hash does not depend on the content, because the index would then have to build
+every document. It consists of a random part of this process and the number of changes of the group-version's resources.
 """
 
 from __future__ import annotations

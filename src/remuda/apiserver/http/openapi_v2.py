@@ -1,5 +1,5 @@
-"""`/openapi/v2`, for what still asks for it: kubectl, when a kind is not in the v3 index, looks here whether the server
-validates fields itself. The document lists every kind's PATCH with the query parameters that matter for that, and no
+"""`/openapi/v2`, for clients that still need it: if a kind is not in the v3 index, kubectl checks here whether the
+server validates fields. The document lists every kind's PATCH with the query parameters that matter for that, and no
 schemas: those are at `/openapi/v3`. Go clients take it only as protobuf (gnostic's encoding).
 """
 
@@ -90,7 +90,7 @@ _PROTOBUF_PARAMETERS = b"".join(_parameter(name) for name in _PARAMETERS)
 
 
 class OpenApiV2:
-    """Serves the document in either encoding, made anew when the served resources change."""
+    """Serves the document in both encodings, and rebuilds it when the served resources change."""
 
     def __init__(self, resources: ServedResources) -> None:
         self._resources = resources

@@ -1,7 +1,7 @@
-"""The options of a verb, from the query (and for deletes the body), checked as the real server checks them.
+"""Options of a verb, from the query (and the body of deletes), with kube-apiserver's checks.
 
-A value of the wrong type is a 400; a value that is understood but not allowed is a 422 naming the option. Unknown
-parameters are ignored, as everywhere in Kubernetes.
+A value of the wrong type is a 400. A valid value that is not allowed is a 422 that names the option. Unknown parameters
+are ignored, as everywhere in Kubernetes.
 """
 
 from __future__ import annotations
@@ -129,8 +129,9 @@ def watch_options(request: Request) -> WatchOptions:
 
 
 def _default_initial_events(options: WatchOptions) -> None:
-    """A watch that starts from nowhere, or from 0, has always begun with what exists: that is asking for initial
-    events, and whoever allows bookmarks also learns where they end."""
+    """Set the default for initial events. A watch without a revision, or from 0, has always started with the existing
+    objects, so it counts as a request for initial events. With bookmarks allowed, a bookmark marks their end.
+    """
     unstated = options.send_initial_events is None and not options.resource_version_match
     if unstated and options.resource_version in ("", "0"):
         options.send_initial_events = True
@@ -240,7 +241,7 @@ def manager_of_agent(agent: str) -> str:
 
 
 def delete_options(request: Request, body: bytes, protobuf: ProtobufDecoder | None = None) -> DeleteOptions:
-    """From the body if there is one, else from the query: never from both."""
+    """Read the options from the body if there is one, else from the query: never from both."""
     raw = _options_of_body(request, body, protobuf) if body else _options_of_query(request.query)
     policy = _text_of(raw, "propagationPolicy")
     orphan = _typed(raw, "orphanDependents", bool)

@@ -1,7 +1,7 @@
-"""From bytes to requests: the parser's callbacks, and the bounds on what a head may be.
+"""Request parser: the callbacks of the HTTP parser, and the limits on a request's head.
 
-Nothing is held here but the head being read: a complete one is told to the connection, and so is each piece of body
-that follows. Whatever bytes arrive, the worst that comes of them is `Malformed`.
+It stores only the head that is being read, and passes each complete head and each piece of the body to the connection.
+Any invalid input raises `Malformed` at worst.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Malformed(ApiServerError):
 
 
 class UnknownMethod(ApiServerError):
-    """A request line whose method the parser does not know."""
+    """Request line with a method that the parser does not know."""
 
 
 class RequestReader:
-    """The reading half of one connection."""
+    """Reading half of one connection."""
 
     __slots__ = (
         "_chunk_size",
@@ -60,7 +60,7 @@ class RequestReader:
         self.in_head = False
 
     def feed(self, data: bytes) -> bytes | None:
-        """Reads on. Gives what follows a request to upgrade, which is no longer HTTP; else None."""
+        """Parse more bytes. Return the bytes after an upgrade request, which are no longer HTTP; else None."""
         self._chunk_size = len(data)
         leftover = None
         try:
@@ -83,7 +83,9 @@ class RequestReader:
         self._parser = httptools.HttpRequestParser(self)
 
     def close(self) -> None:
-        """The parser refers to us: without this, a lost connection is garbage only to the cycle collector."""
+        """Break the reference cycle with the parser, so that a lost connection does not wait for the cycle
+        collector.
+        """
         self._parser = None
 
     # -- the parser's side ---------------------------------------------------------------------------------------

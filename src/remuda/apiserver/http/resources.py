@@ -1,7 +1,7 @@
-"""Requests about resources: find it, ask whether the caller may, read what was sent, call the verb, answer.
+"""Requests for resources: find the resource, authorize, read the body, call the verb, answer.
 
-The order matters: nothing of a body is read, and no option complained about, before the caller is known to be allowed
-the verb. Reads answer at once; writes are coroutines. Logs are answered as a stream of bytes.
+The order matters: the server reads the body and reports invalid options only after it has authorized the verb. Reads
+answer at once; writes are coroutines. Logs are answered as a byte stream.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ResourceRequests:
             return self._watch(request, info, call)
         return self._write(request, call, turn)
 
-    # -- what there is -------------------------------------------------------------------------------------------
+    # -- lookup --------------------------------------------------------------------------------------------------
 
     def _unknown(self, request: Request, info: RequestInfo, user: User) -> Response:
         """Answer a request for an unknown resource. Users without permission get 403 before they learn what exists."""
@@ -217,7 +217,7 @@ class ResourceRequests:
 
 
 async def _body(request: Request, turn: QueuedRequest) -> bytes:
-    """Read a body, and wait until it may be decoded and judged."""
+    """Read a body, and wait until the request may decode and validate it."""
     body = await request.body()
     await turn.wait(len(body))
     return body
@@ -255,7 +255,9 @@ def _spans_namespaces(info: RequestInfo, resource: Resource) -> bool:
 
 
 def _is_served_at(info: RequestInfo, resource: Resource) -> bool:
-    """Paths of built-in kinds exist for every method, those of custom ones only for what can be done there."""
+    """Return whether the path accepts the method. Built-in kinds have paths for every method, custom ones only for
+    their verbs.
+    """
     if not resource.custom:
         return True
     is_fit = not _spans_namespaces(info, resource) or info.verb in _OF_ALL_NAMESPACES
@@ -272,7 +274,7 @@ def _require_custom_route(info: RequestInfo, resource: Resource, verbs: tuple[st
 
 
 def _select_name(wanted: WatchOptions, name: str) -> None:
-    """A watch of one object is a watch of all with a field selector."""
+    """Turn the watch of one object into a watch with a field selector."""
     selector = f"metadata.name={name}"
     if wanted.field_selector not in ("", selector):
         raise bad_request("fieldSelector metadata.name doesn't match requested name")
@@ -280,7 +282,7 @@ def _select_name(wanted: WatchOptions, name: str) -> None:
 
 
 async def log_stream(request: Request, chunks: AsyncIterator[bytes]) -> Stream:
-    """Waits for the first chunk, so that what goes wrong before it is an error and not an empty log."""
+    """Wait for the first chunk, so that an earlier failure is an error and not an empty log."""
     try:
         first = await anext(chunks)
     except StopAsyncIteration:

@@ -18,7 +18,7 @@ from remuda.kube.web import Request
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
-# Of a namespace itself: /namespaces/x/status is not the resource "status" in namespace x.
+# Subresources of a namespace itself: /namespaces/x/status is not the resource "status" in namespace x.
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
@@ -32,7 +32,7 @@ class RequestInfo(msgspec.Struct):
     resource: str = ""
     name: str = ""
     subresource: str = ""
-    rest: str = ""  # what follows the subresource, for those that pass a path on
+    rest: str = ""  # path after the subresource, for subresources that forward one
     old_watch: bool = False
 
 
@@ -93,5 +93,5 @@ def _verb_of_collection(request: Request, info: RequestInfo) -> None:
 
 
 def is_true(value: str) -> bool:
-    """A boolean of the query: only `0` and `false` are false, so that a bare `?watch` is true."""
+    """Parse a boolean of the query: only `0` and `false` are false, so a bare `?watch` is true."""
     return value != "0" and value.lower() != "false"

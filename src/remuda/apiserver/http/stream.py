@@ -1,7 +1,7 @@
-"""The writing end of an endless answer: chunks out, and a wait for slow readers.
+"""Writing end of a streaming answer: sends chunks, and waits for slow readers.
 
-What a stream has written and the client has not taken is bounded by the transport's high-water mark plus one write: a
-producer that calls `drain` after each write cannot get further ahead.
+The data that a stream has written and the client has not read is limited to the transport's high-water mark plus one
+write, if the producer calls `drain` after each write.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Sequence
 
 from remuda.kube.web import frame_chunk
 
-_RECORD = 16 * 1024  # the most that TLS encrypts at once
+_RECORD = 16 * 1024  # maximum size of a TLS record
 _EVENTS = 4 * 1024  # most events are smaller
-_HUGE = 128 * 1024  # what is larger goes as it is: in pieces by the thousand it would take the others' time
+_HUGE = 128 * 1024  # larger data is sent whole: thousands of pieces would delay other requests
 
 
 def send(transport: asyncio.Transport, data: bytes, piece: int = _RECORD) -> None:
-    """In pieces of one TLS record. OpenSSL never gives back what the most it was handed at once has taken, and there
-    are watches by the thousand that bring something large once and then nothing: theirs are smaller still."""
+    """Send data in pieces of one TLS record. OpenSSL never shrinks its buffer below the largest piece that it was
+    given, and thousands of watches receive one large object and then nothing: their pieces are smaller still.
+    """
     if not piece < len(data) <= _HUGE:
         transport.write(data)
         return
@@ -46,8 +47,9 @@ class ChunkSink:
         send(self._transport, b"".join(chunks if self._chunked else map(_unframed, chunks)), _EVENTS)
 
     async def drain(self) -> None:
-        """Wait for a slow reader. Once the connection is lost this raises CancelledError, which the connection does a
-        moment later: a transport resumes first, and the producer would write all that waits into it."""
+        """Wait for a slow reader. Raise CancelledError if the connection is lost. The connection cancels the producer a
+        moment later, but the transport resumes it first, and it would write all pending data.
+        """
         if self._resumed is not None:
             await self._resumed
         if self._transport.is_closing():

@@ -1,4 +1,4 @@
-"""Paths that are about the server itself: version, health, metrics, the index, keys for verifying its tokens."""
+"""Paths of the server itself: version, health, metrics, index, and the keys that verify its tokens."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ log = logging.getLogger(__name__)
 KUBERNETES_MINOR = 36
 GIT_VERSION = "v1.36.3+remuda"
 
-# A health check: what is wrong, or an empty string.
+# A health check returns the error, or an empty string.
 Check = Callable[[], str]
-MayRead = Callable[[str], bool]  # whether whoever asks may read another path
+MayRead = Callable[[str], bool]  # whether the caller may read another path
 PathHandler = Callable[[Request, MayRead], Response]
-Document = tuple[str, Callable[[], Any]]  # its media type, and what makes it
+Document = tuple[str, Callable[[], Any]]  # its media type, and the function that builds it
 
 _JSON_ONLY = ("application/json",)
 _ENDPOINTS = ("healthz", "livez", "readyz")
@@ -50,9 +50,10 @@ def version_document() -> dict[str, str]:
 
 
 class SystemPaths:
-    """Exact paths with a handler each. `checks` are those of every health endpoint, `readiness` those of /readyz alone:
-    a server that is not ready is not helped by being restarted. `documents` are public answers by path (OpenID
-    configuration, keys)."""
+    """Exact paths with a handler each. `checks` belong to every health endpoint, `readiness` only to /readyz, because a
+    restart does not help a server that is not ready. `documents` are public answers by path (OpenID configuration,
+    keys).
+    """
 
     def __init__(
         self,
@@ -98,7 +99,7 @@ def _health_handler(endpoint: str, checks: Mapping[str, Check]) -> PathHandler:
             if name in excluded:
                 lines.append(f"[+]{name} excluded: ok")
             elif problem := check():
-                # Anyone may read this, and only some the check itself; the log says why.
+                # Any client may read this, but only some may read the check itself; the log has the reason.
                 why = problem if is_verbose and may_read(f"/{endpoint}/{name}") else "reason withheld"
                 lines.append(f"[-]{name} failed: {why}")
                 failed.append(f"{name}: {problem}")

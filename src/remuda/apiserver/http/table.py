@@ -1,4 +1,4 @@
-"""Tables: what `kubectl get` prints, for any object, list or watch event.
+"""Tables for `kubectl get`, of any object, list or watch event.
 
 Columns are compiled once per resource: each becomes a function from the decoded object to a cell.
 """
@@ -30,7 +30,7 @@ Cell = Callable[[Obj], Any]
 
 
 def included_object(request: Request) -> str:
-    """The includeObject parameter: None, Metadata or Object. Raises 400."""
+    """Return the includeObject parameter: None, Metadata or Object. Raise 400."""
     asked = request.first("includeObject") if request.raw_query else ""
     if asked not in _INCLUDES:
         quoted = _encode(asked).decode()
@@ -40,7 +40,7 @@ def included_object(request: Request) -> str:
 
 
 class Tabler:
-    """Makes the tables of one resource."""
+    """Renderer of the tables of one resource."""
 
     def __init__(self, resource: Resource) -> None:
         columns = _columns_of(resource)
@@ -90,7 +90,7 @@ _revision_of = msgspec.json.Decoder(_Revisioned).decode
 
 
 def _columns_of(resource: Resource) -> tuple[TableColumn, ...]:
-    """A built-in kind declares all its columns; a custom one those besides its name."""
+    """Return the columns. A built-in kind declares all of them, a custom resource those besides its name."""
     if resource.custom:
         return (NAME, *(resource.columns or (_CUSTOM_AGE,)))
     return resource.columns or (NAME, AGE)
@@ -160,7 +160,7 @@ _SHAPES: dict[str, Callable[[Any], Any]] = {
 
 
 class Tablers:
-    """The tabler of each resource, kept as long as the resource."""
+    """Tablers by resource, cached as long as the resource exists."""
 
     def __init__(self) -> None:
         self._made: dict[int, tuple[Resource, Tabler]] = {}
@@ -168,7 +168,7 @@ class Tablers:
     def of(self, resource: Resource) -> Tabler:
         made = self._made.get(id(resource))
         if made is None or made[0] is not resource:
-            if len(self._made) > 4096:  # resources that came and went
+            if len(self._made) > 4096:  # definitions may be created and deleted without end
                 self._made.clear()
             made = self._made[id(resource)] = (resource, Tabler(resource))
         return made[1]

@@ -1,7 +1,7 @@
-"""Watches on the wire: a batch of events is one write (a large one a few), and what many receive is encoded once.
+"""Watch streams: a batch of events is one write (a large one a few), and an event for many watchers is encoded once.
 
-A line is `{"type":…,"object":…}` and a newline. The framed chunk of a single event is kept with the event itself
-(`WatchLine.shared`), so that for the second watcher onwards sending it is one dictionary lookup and one write.
+A line is `{"type":…,"object":…}` and a newline. The framed chunk of a single event is cached with the event
+(`WatchLine.shared`), so sending it to further watchers costs one dictionary lookup and one write.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from remuda.kube.web import Request, Sink, Stream, frame_chunk, header_block
 
 # As upstream (min-request-timeout): a watch without a timeout of its own ends after 30 to 60 minutes.
 _SHORTEST_SECONDS = 1800.0
-_LINES_PER_WRITE = 128  # a watch may begin with ten thousand objects: its reader sets the pace
-_BYTES_PER_WRITE = 256 * 1024  # of objects that are large
+_LINES_PER_WRITE = 128  # a watch may start with ten thousand objects: its reader sets the pace
+_BYTES_PER_WRITE = 256 * 1024  # limit for large objects
 _HEADERS = header_block([("Cache-Control", "no-cache, private"), ("Content-Type", "application/json")])
 
 _HEADS = {
@@ -64,7 +64,7 @@ class Lines:
         self.encode = encode
 
     def chunk(self, line: WatchLine) -> bytes:
-        """One event as a whole chunk."""
+        """Encode one event as a whole chunk."""
         shared = line.shared
         if shared is None:
             return frame_chunk(self.encode(line))
@@ -87,7 +87,7 @@ async def _pour(watch: Watch, lines: Lines, sink: Sink) -> None:
 
 
 def _portions(batch: Sequence[WatchLine], lines: Lines) -> Iterator[list[bytes]]:
-    """Encoded when its turn comes: what a slow reader has not asked for yet costs nothing."""
+    """Yield encoded portions lazily, so that events that a slow reader has not reached yet cost nothing."""
     chunks: list[bytes] = []
     size = 0
     for line in batch:
@@ -123,7 +123,7 @@ def _enclosed(line: WatchLine, view: bytes) -> bytes:
 
 
 class _TableLines(Lines):
-    """The first table of a watch has the column definitions, later ones do not repeat them."""
+    """Encoder of table events. Only the first table of a watch has the column definitions."""
 
     __slots__ = ("_include", "_started", "_tabler", "_version")
 

@@ -1,12 +1,12 @@
-"""YAML bodies as the real server reads them: YAML whose every value is also JSON.
+"""YAML bodies, as kube-apiserver reads them: YAML whose every value is also JSON.
 
 Timestamps and base-60 numbers stay strings, `1e3` is a number, keys become strings. Aliases are followed, but a
-document that grows out of all proportion through them is refused before anything expands it. Keys given twice are
-reported for field validation.
+document that they enlarge excessively is rejected before it is expanded. Duplicate keys are reported for field
+validation.
 
-Nesting is bounded before the document is composed: the composer is C code that recurses without a limit of its own, and
-a hostile document would end the process. So is the number of values, since this is the slowest reader we have; an
-object of that size travels as JSON.
+Nesting is limited before the document is composed: the composer is C code that recurses without a limit, and a hostile
+document would crash the process. The number of values is limited too, because this is the slowest of all decoders;
+larger objects must be sent as JSON.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import yaml
 from remuda.apiserver.schema.depth import MAX_DEPTH, TOO_DEEP
 from remuda.kube import untrusted_yaml
 
-_FREE_NODES = 50_000  # that aliases may add to any document, and ten times what is written in it
-_MOST_TEXT = 3 * 1024 * 1024  # characters of all texts together: as many as a body without aliases can have
+_FREE_NODES = 50_000  # nodes that aliases may add to any document, besides ten times its own nodes
+_MOST_TEXT = 3 * 1024 * 1024  # characters of all texts together: the maximum of a body without aliases
 _EXCESSIVE = "yaml: document contains excessive aliasing"
 _NOT_JSON = ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _INT = re.compile(r"^(?:[-+]?0b[0-1_]+|[-+]?0o?[0-7_]+|[-+]?(?:0|[1-9][0-9_]*)|[-+]?0x[0-9a-fA-F_]+)$")
@@ -40,7 +40,7 @@ class _Loader(yaml.CSafeLoader):
     most_nodes = 0
 
     def flatten_mapping(self, node: Any) -> None:
-        """Called for every mapping that is merged into another: entries are counted before they multiply."""
+        """Count the entries of a mapping before it is merged into another, because merges multiply them."""
         self.merged += len(node.value)
         if self.merged > self.most_nodes:
             raise YamlError(_EXCESSIVE)
@@ -71,7 +71,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456
 
 
 def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
-    """The value of the first document, and a complaint for each key given twice. Raises YamlError."""
+    """Return the value of the first document, and a complaint for each duplicate key. Raise YamlError."""
     try:
         written = _count_shallow(body)
         loader = _Loader(body)
@@ -88,7 +88,7 @@ def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
         raise YamlError(TOO_DEEP) from None
     except YamlError:
         raise
-    except (AttributeError, LookupError):  # PyYAML's, for a scalar with a tag of another type (`!!bool x`)
+    except (AttributeError, LookupError):  # raised by PyYAML for a scalar with a tag of another type (`!!bool x`)
         raise YamlError("yaml: cannot decode a scalar as the type that its tag names") from None
     except (ValueError, TypeError, OverflowError) as error:
         raise YamlError(f"yaml: {error}") from None
@@ -106,7 +106,7 @@ def _count_shallow(body: bytes) -> int:
 
 
 def _one_line(error: yaml.YAMLError) -> str:
-    """The place is given as the real server's reader counts: from 0, except for what no token can be made of."""
+    """Format an error on one line. Positions count from 0, as in kube-apiserver's parser, except in scanner errors."""
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     marks = (getattr(error, name, None) for name in ("problem_mark", "context_mark"))
     line = next((mark.line for mark in marks if mark is not None and mark.line), 0)
@@ -116,8 +116,9 @@ def _one_line(error: yaml.YAMLError) -> str:
 
 
 def _json_value(value: Any, left: list[int]) -> Any:
-    """Return the value as JSON has it. `left`: nodes and characters that may still come. Aliases of a long text cost
-    nothing until the object is encoded, and would then fill the memory."""
+    """Return the value as JSON. `left`: nodes and characters that remain allowed. Aliases of a long text cost nothing
+    until the object is encoded, and would then fill the memory.
+    """
     left[0] -= 1
     if isinstance(value, str | bytes):
         left[1] -= len(value)

@@ -1,8 +1,8 @@
-"""The admission chain: in-process functions registered by whoever embeds the server.
+"""Admission chain: in-process functions that the embedding application registers.
 
-Runs after defaults and preparation, before validation, so that what a function patches is validated like everything
-else. The chain is awaited: webhooks called over the network take the same place. What a write needs of its author's
-rights is checked before its function is called, so that a denied user learns nothing from the function's warnings.
+It runs after defaults and preparation and before validation, so that patches by its functions are validated too. The
+chain is awaited: functions may call webhooks over the network. The author's permissions for a write are checked before
+its function is called, so that a denied user learns nothing from the function's warnings.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ class AdmissionChain:
         operations: tuple[Operation, ...] = _EVERY_OPERATION,
         needs: Needs | None = None,
     ) -> None:
-        """Calls `function` for every write of a resource, in the order of registration; those for every kind of a
-        group come last."""
+        """Call `function` for every write of a resource, in the order of registration; functions for all kinds of a
+        group run last.
+        """
         registration = AdmissionRegistration(group, plural, function, operations, needs)
         self._registered.setdefault((group, plural), []).append(registration)
 
     async def admit(
         self, call: Call, operation: Operation, new: Obj | None, old: Obj | None, options: WriteOptions
     ) -> Obj | None:
-        """The object as the functions want it. Raises what they refuse."""
+        """Return the object after all functions. Raise their refusals."""
         resource = call.resource
         for registration in self._concerned(resource.group, resource.plural):
             if operation not in registration.operations:
@@ -73,7 +74,8 @@ class AdmissionChain:
                 lookup=self.lookup,
                 select=self.select,
             )
-            # Asked of the user, not of the manager, who later acts on what the object refers to with rights of its own.
+            # The user's permissions count, not those of the manager, which later uses the referenced objects with its
+            # own.
             for access in registration.needs(review) if registration.needs is not None else ():
                 if not self._permits(call, access):
                     raise forbidden_request(resource.group, resource.plural, call.name, denial(access))
@@ -111,7 +113,7 @@ class AdmissionChain:
         if resource is None:
             return []
         selector = label_selector_from_labels(labels)
-        # Writes on their way count: a limit that a function checks holds for concurrent writes as well.
+        # Writes in flight are included, so that a limit that a function checks also holds for concurrent writes.
         found = self._store.scan_latest(resource.table, namespace)
         return [decode(entry.value) for entry in found if selector.matches(entry.labels)]
 

@@ -1,7 +1,7 @@
-"""pods/binding: a scheduler's choice of a node, written into the pod.
+"""Handler of pods/binding: writes a scheduler's choice of a node into the pod.
 
-The node's name is part of a spec that nobody may change otherwise, and the condition that goes with it is part of the
-status: both are written at once, past what guards ordinary updates, and nobody owns them. A pod is bound once.
+The node's name is an immutable part of the spec, and the condition is part of the status. Both are written at once,
+past the checks of ordinary updates, and no manager owns them. A pod is bound only once.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _bound(pod: Obj, binding: Obj) -> Obj:
 
 
 def _scheduled(pod: Obj) -> list[Obj]:
-    """The pod's conditions with PodScheduled true; since when is kept if it was."""
+    """Return the pod's conditions with PodScheduled true; the transition time stays if it was already true."""
     present = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
     old = present.get("PodScheduled")
     since = old.get("lastTransitionTime") if old is not None and old["status"] == "True" else clock.now()

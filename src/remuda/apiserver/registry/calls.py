@@ -1,7 +1,7 @@
-"""The registry's questions and answers: what HTTP and the in-process client pass in and get back.
+"""Interface of the registry: the types that HTTP and the in-process client pass in and get back.
 
-A `Call` is proof that the authoriser said yes: only `RegistryInterface.authorize` makes one. Objects come out as JSON
-bytes in the version that was asked for, ready for the wire.
+A `Call` proves that the authorizer allowed the request: only `RegistryInterface.authorize` creates one. Objects are
+returned as JSON bytes in the requested version, ready to send.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ PatchKind = Literal["json", "merge", "strategic", "apply"]
 
 
 class Call:
-    """One authorised request on one resource. The registry adds `warnings`; the front shows them.
+    """Authorized request on one resource. The registry adds `warnings`; the front end shows them.
 
-    The registry sets `schema_checked` when decoding found nothing wrong with the object and only its metadata has
-    changed since: validation then skips the schema, which is the most expensive step of an ordinary write.
-
-    `budget` bounds what the request may cost: whatever reads its body, its selectors or its schemas charges it."""
+    The registry sets `schema_checked` if decoding found no errors in the object and only its metadata has changed
+    since. Validation then skips the schema, the most expensive step of an ordinary write. `budget` limits the cost of
+    the request: all code that reads its body, selectors or schemas charges it.
+    """
 
     __slots__ = ("budget", "name", "namespace", "resource", "schema_checked", "subresource", "user", "verb", "warnings")
 
@@ -79,7 +79,7 @@ class DeleteOptions(msgspec.Struct, kw_only=True):
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A list, or one page of it. `items` are whole objects, each with its apiVersion and kind."""
+    """List, or one page of it. `items` are whole objects, each with its apiVersion and kind."""
 
     items: Sequence[bytes]
     revision: Revision
@@ -95,8 +95,9 @@ class Written(msgspec.Struct, frozen=True):
 
 
 class WatchLine(msgspec.Struct, frozen=True):
-    """One event of a watch. `value` is the object; a BOOKMARK's has only kind, apiVersion and metadata; an
-    ERROR's is a Status and ends the watch. `shared` caches encodings across watchers (see Event.lines)."""
+    """Event of a watch. `value` is the object. The value of a BOOKMARK has only kind, apiVersion and metadata; that of
+    an ERROR is a Status and ends the watch. `shared` caches encodings across watchers (see Event.lines).
+    """
 
     type: EventType | Literal["BOOKMARK", "ERROR"]
     value: bytes
@@ -105,13 +106,13 @@ class WatchLine(msgspec.Struct, frozen=True):
 
 class Watch(Protocol):
     async def next_batch(self) -> Sequence[WatchLine]:
-        """At least one line; an empty sequence means the watch has ended."""
+        """Return at least one line; an empty sequence means that the watch has ended."""
 
     def close(self) -> None: ...
 
 
 class ServedResources(Protocol):
-    """The resources served right now. `generation` changes with every change, so that answers can be cached."""
+    """Resources served right now. `generation` changes with every change, so that answers can be cached."""
 
     @property
     def generation(self) -> int: ...
@@ -119,16 +120,16 @@ class ServedResources(Protocol):
     def find(self, group: str, version: str, plural: str) -> Resource | None: ...
 
     def require_readable(self, group: str, plural: str) -> None:
-        """Raises where a kind is not served because its definition cannot be read."""
+        """Raise an error if a kind is not served because its definition cannot be read."""
 
     def all(self) -> Iterable[Resource]:
-        """In the order discovery shows them; of one group the preferred version first."""
+        """Return all resources in the order of discovery, the preferred version of a group first."""
 
     def is_fresh(self, group: str, version: str) -> bool: ...
 
 
 class RegistryInterface(Protocol):
-    """The verbs. `registry.Registry` is the implementation; this is what the fronts may rely on."""
+    """Interface of the verbs, as the front ends use it. `registry.Registry` implements it."""
 
     @property
     def resources(self) -> ServedResources: ...
@@ -144,7 +145,7 @@ class RegistryInterface(Protocol):
         *,
         field_selector: str = "",
     ) -> Call:
-        """Raises a Forbidden StatusError, or gives the Call that the verbs below take."""
+        """Return the Call that the verbs below take, or raise Forbidden."""
 
     def get(self, call: Call, resource_version: str = "") -> bytes: ...
 
@@ -153,15 +154,17 @@ class RegistryInterface(Protocol):
     def watch(self, call: Call, options: WatchOptions) -> Watch: ...
 
     async def create(self, call: Call, obj: Obj, options: WriteOptions) -> Written:
-        """Also the create of a subresource that has a handler (token, eviction, ...) and of reviews."""
+        """Create an object, a subresource that has a handler (token, eviction, ...), or a review."""
 
     async def update(self, call: Call, obj: Obj, options: WriteOptions) -> Written: ...
 
     async def patch(
         self, call: Call, kind: PatchKind, patch: Any, options: WriteOptions, complaints: Sequence[str] = ()
     ) -> Written:
-        """`patch` is the decoded body: a list for a JSON patch, a mapping otherwise. `complaints` are what a strict
-        reader has to say about it: warnings, or a refusal if options want it strict."""
+        """Patch an object. `patch` is the decoded body: a list for a JSON patch, otherwise a mapping.
+
+        `complaints` are a strict decoder's errors: warnings, or a refusal if the options require strict decoding.
+        """
 
     async def delete(self, call: Call, options: DeleteOptions) -> Written: ...
 

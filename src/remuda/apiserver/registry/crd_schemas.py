@@ -1,10 +1,11 @@
-"""The schemas inside definitions: judged when one is written, compiled once, and served as compiled.
+"""Schemas of definitions: checked at each write, compiled once, and served in compiled form.
 
-Judging and compiling the schemas of a large definition takes tens of milliseconds. The newest that were found good are
-kept, so that a definition is compiled once on its way from the write to being served, and a change of its labels costs
-nothing. How large a definition may be is bounded; a large one is judged in a thread. What is in the store was judged
-before: it is only read, and its rules are compiled for the first object that they are asked about, so that a start pays
-for no kind that nobody uses.
+Checking and compiling the schemas of a large definition takes tens of milliseconds. The most recent valid ones are
+cached, so that a definition is compiled once between its write and its use, and a change of its labels costs nothing.
+The size of a definition is limited; a large one is checked in a thread.
+
+Stored definitions were checked before: they are only parsed, and their rules are compiled for the first object of the
+kind, so that unused kinds do not slow down a start.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from remuda.kube.schema import Schema
 
 _FREE_FORM: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _KEPT = 64
-_LARGE = 1_000  # schema nodes: judging them takes about 20 ms
+_LARGE = 1_000  # schema nodes: checking them takes about 20 ms
 _MANY_RULES = 100  # compiling them takes about 20 ms
 
 
@@ -35,7 +36,7 @@ class Compiled(NamedTuple):
 
 
 class _Uncompiled:
-    """The rules of a schema that has been judged before, until they are needed."""
+    """Rules of a schema that was checked before, compiled at first use."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
@@ -48,12 +49,12 @@ class _Uncompiled:
         return [] if self._rules is None else self._rules.validate(obj, old, path, warnings)
 
 
-# By the schema's JSON, and whether there is a status subresource: then a little more is asked of the root.
+# Key: the schema's JSON, and whether there is a status subresource, which adds a few checks of the root.
 _good: OrderedDict[tuple[bytes, bool], Compiled] = OrderedDict()
 
 
 def compiled(version: dict[str, Any]) -> Compiled:
-    """The schema and rules of a version that has been judged before."""
+    """Return the schema and rules of a version that was checked before."""
     given = (version.get("schema") or {}).get("openAPIV3Schema") or _FREE_FORM
     key = (msgspec.json.encode(given), _has_status(version))
     known = _good.get(key)
@@ -69,14 +70,15 @@ def _has_status(version: dict[str, Any]) -> bool:
 
 
 def schema_errors(crd: Obj) -> list[FieldError]:
-    """Return what is wrong with the schemas and CEL rules of a definition, version by version."""
+    """Return the errors in the schemas and CEL rules of a definition, version by version."""
     errors = _size_errors(crd)
     if errors:
         return errors
     versions = crd.get("spec", {}).get("versions", [])
     schemas = [(version.get("schema") or {}).get("openAPIV3Schema") for version in versions]
     if len(schemas) > 1 and all(schema == schemas[0] for schema in schemas):
-        versions, schemas = versions[:1], schemas[:1]  # upstream checks what all versions share once, and says so
+        # upstream checks a schema that all versions share once, and reports it so
+        versions, schemas = versions[:1], schemas[:1]
     for i, (version, given) in enumerate(zip(versions, schemas, strict=True)):
         if given is None:
             continue  # reported as required by the kind's own validation
@@ -87,7 +89,7 @@ def schema_errors(crd: Obj) -> list[FieldError]:
 
 
 def is_large(crd: Obj) -> bool:
-    """Return whether judging the schemas of a definition takes so long that other requests should not wait for it."""
+    """Return whether checking the schemas of a definition takes so long that other requests should not wait for it."""
     size = _measure(_schemas(crd))
     return size.nodes > _LARGE or size.rules > _MANY_RULES
 
@@ -104,7 +106,7 @@ class _Size(NamedTuple):
 
 
 def _measure(schemas: list[dict[str, Any]]) -> _Size:
-    """Count the objects that schemas consist of, which are their nodes and little else, and the CEL that they hold."""
+    """Count the objects in schemas, which are mostly their nodes, and the size of their CEL expressions."""
     nodes = rules = characters = 0
     pending: list[Any] = list(schemas)
     while pending:
@@ -128,7 +130,7 @@ _CONTAINERS = frozenset((dict, list))
 
 
 def _size_errors(crd: Obj) -> list[FieldError]:
-    """Return a complaint for each limit that all versions of a definition together exceed."""
+    """Return an error for each limit that all versions of a definition together exceed."""
     versions = crd["spec"].get("versions") or ()
     if len(versions) > LIMITS.versions:
         return [too_many("spec.versions", len(versions), LIMITS.versions)]

@@ -1,9 +1,9 @@
-"""Custom resources: from a CustomResourceDefinition to served resources, and back to nothing.
+"""Custom resources: serves the resources of CustomResourceDefinitions, and stops serving deleted ones.
 
-A listener on the store keeps the table of served resources in step with every committed definition, so an acknowledged
-change is in force; with a definition go the watches of its objects. A definition is served while its Established
-condition is True; `upkeep.definitions` writes conditions and empties the resources of a definition that is being
-deleted, of which nothing new may be created.
+A listener on the store updates the table of served resources with every committed definition, so an acknowledged change
+is effective. When a definition is deleted, the watches of its objects end. A definition is served while its Established
+condition is True. `upkeep.definitions` writes the conditions and deletes the objects of a definition that is being
+deleted; no new objects can then be created.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ from remuda.apiserver.storage.types import ObjectsDamaged, Revision, StoreEvent
 from remuda.kube.cost import DEFINITION_LIMITS
 from remuda.kube.schema import Schema
 
-Names = Mapping[str, Any]  # of a definition: plural, singular, shortNames, kind, listKind, categories
+Names = Mapping[str, Any]  # names of a definition: plural, singular, shortNames, kind, listKind, categories
 
 TABLE = "customresourcedefinitions.apiextensions.k8s.io"
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 
-# In upstream's order, and what it still shows while a definition is being deleted; what is served does not shrink.
+# Verbs in upstream's order, and those that discovery still lists while a definition is being deleted; all of them still
+# work.
 _DISCOVERED = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
 _DISCOVERED_AT_THE_END = ("delete", "deletecollection", "get", "list", "watch")
 _CLOSED = "create not allowed while custom resource definition is terminating"
 
 
 def with_schema_validation(resource: Resource) -> Resource:
-    """The CRD kind, validating the schemas inside its objects as well."""
+    """Return the CRD kind with additional validation of the schemas inside its objects."""
     own = resource.behaviour.validate
     behaviour = replace(
         resource.behaviour,
@@ -52,7 +53,7 @@ def is_established(crd: Obj) -> bool:
 
 
 class Definitions:
-    """Serves what the stored definitions say."""
+    """Serves the resources of the stored definitions."""
 
     def __init__(self, store: Store, served: Served) -> None:
         self._served = served
@@ -73,7 +74,7 @@ class Definitions:
                 continue
             if event.type == "DELETED":
                 self._forget(event.entry.name)
-                self._store.end_watches(event.entry.name)  # a definition is called like the table of its objects
+                self._store.end_watches(event.entry.name)  # a definition has the same name as the table of its objects
             else:
                 self._follow(event.entry.name, decode(event.entry.value), event.revision)
 
@@ -181,7 +182,9 @@ _STABILITY = {None: 2, "beta": 1, "alpha": 0}
 
 
 def version_priority(version: str) -> tuple[int, int, int, int, str]:
-    """Sorts versions as clients should prefer them: v2, v1, v1beta2, v1beta1, v1alpha1, then anything else by name."""
+    """Return the sort key of a version, in order of preference: v2, v1, v1beta2, v1beta1, v1alpha1, then others by
+    name.
+    """
     match = _KUBE_VERSION.fullmatch(version)
     if match is None:
         return (1, 0, 0, 0, version)
@@ -194,7 +197,9 @@ def _by_priority(crd: Obj) -> list[dict[str, Any]]:
 
 
 def stored_resource(crd: Obj) -> Resource:
-    """The resource in its stored version, whether or not that is served: what a definition is emptied through."""
+    """Return the resource in its stored version, served or not, through which the objects of a definition
+    are deleted.
+    """
     storage = next(version for version in crd["spec"]["versions"] if version.get("storage"))
     return resource_of(crd, storage, compiled(storage).schema)
 
@@ -202,9 +207,11 @@ def stored_resource(crd: Obj) -> Resource:
 def accept_names(
     wanted: Names, accepted: Names, taken: Iterable[Names]
 ) -> tuple[dict[str, Any], tuple[str, str] | None]:
-    """The names a definition gets beside those `taken` in its group, and reason and message where some are refused.
+    """Return the names that a definition gets, given those `taken` in its group, and reason and message if some are
+    refused.
 
-    A refused name stays what it was. Names the definition has already are its own."""
+    A refused name keeps its previous value. A definition's own names are not taken.
+    """
     every = [accepted, *taken]
     resources = {names.get(field) for names in every for field in ("plural", "singular")}
     resources.update(name for names in every for name in names.get("shortNames") or ())

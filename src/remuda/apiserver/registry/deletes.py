@@ -1,7 +1,7 @@
-"""Delete: at once, gracefully, or step by step while finalizers are pending.
+"""Delete: immediate, graceful, or step by step while finalizers are pending.
 
-Orphan and foreground deletion are finalizers like any other; the garbage collector in `upkeep` answers them. The
-answer is the object while it still exists, and a Status once it is gone (some built-in kinds: the object).
+Orphan and foreground deletion are ordinary finalizers, which the garbage collector in `upkeep` handles. The answer is
+the object while it still exists, and a Status once it is deleted (for some built-in kinds: the object).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Deleter:
         await self._admission.admit(call, "DELETE", None, obj, WriteOptions(dry_run=options.dry_run))
         before = self._reader.object(resource, entry)
         if metadata(obj).get("deletionTimestamp") and resource.behaviour.is_held(obj):
-            return await self._unchanged(resource, entry)  # on its way: it answers as it is
+            return await self._unchanged(resource, entry)  # already being deleted: answer with the object unchanged
         graceful = _grace(resource, obj, options)
         if graceful == "pending":
             return await self._unchanged(resource, entry)
@@ -78,7 +78,9 @@ class Deleter:
         return Written(self._reader.render(resource, entry))
 
     def _prepare(self, resource: Resource, obj: Obj, is_final: bool) -> bool:
-        """Marks what has to wait; tells whether it has to. A kind that sets the time itself (namespaces) means it."""
+        """Mark an object whose deletion must wait, and return whether it must. A kind may set the time itself
+        (namespaces).
+        """
         meta = metadata(obj)
         before = meta.get("deletionTimestamp")
         if is_final:
@@ -111,7 +113,7 @@ class Deleter:
         return Written(msgspec.json.encode(status))
 
     async def delete_collection(self, call: Call, selection: ListOptions, options: DeleteOptions) -> Page:
-        """Deletes what is there now. An object that someone else removes meanwhile is no error."""
+        """Delete all objects that exist now. Concurrent deletions by others are no error."""
         resource = call.resource
         chosen = Selection(resource, call.namespace, selection.label_selector, selection.field_selector)
         entries = [e for e in self._store.scan(resource.table, call.namespace) if chosen.matches(e)]
@@ -119,7 +121,7 @@ class Deleter:
             entries = entries[: selection.limit]
         revision = self._store.revision
         shown = [self._reader.render(resource, entry) for entry in entries]
-        deleting = asyncio.Semaphore(64)  # enough to fill a group commit, bounded for any size of collection
+        deleting = asyncio.Semaphore(64)  # enough for a group commit, and a limit for collections of any size
 
         async def delete_one(entry: StoreEntry) -> None:
             one = Call(call.user, "delete", resource, entry.namespace, entry.name)
@@ -159,7 +161,7 @@ def _check_preconditions(resource: Resource, obj: Obj, options: DeleteOptions) -
 
 
 def _grace(resource: Resource, obj: Obj, options: DeleteOptions) -> str | int | None:
-    """None: delete now; "pending": already on its way; a number: marked to go in so many seconds (0 included)."""
+    """Return None: delete now; "pending": already being deleted; a number: delete after so many seconds (may be 0)."""
     decide = resource.behaviour.graceful_seconds
     if decide is None:
         return None
@@ -191,7 +193,7 @@ def _grace(resource: Resource, obj: Obj, options: DeleteOptions) -> str | int | 
 
 
 def _finalizers(resource: Resource, present: list[str], options: DeleteOptions) -> list[str]:
-    """Adds or removes the garbage collector's finalizers as the propagation policy says."""
+    """Add or remove the garbage collector's finalizers according to the propagation policy."""
     if not resource.collects_garbage:
         return present
     policy = options.propagation_policy or _policy_of(present) or resource.default_propagation

@@ -1,9 +1,9 @@
-"""pods/eviction: a delete that respects disruption budgets.
+"""Handler of pods/eviction: a delete that respects disruption budgets.
 
-The budget's status says how many disruptions it allows; each eviction takes one by recording the pod there, on the
-state it was counted in, so that two evictions can never share the last one. Pods that are not ready are not what a
-budget counts: they may go without taking one while enough others are there, or whenever their budget says so, provided
-that they have not become ready meanwhile.
+A budget's status says how many disruptions it allows. Each eviction uses one by recording the pod in the status that it
+read, so that two evictions can never share the last one. Budgets count only ready pods. A pod that is not ready can be
+evicted without using a disruption while enough other pods are ready, or whenever the budget's policy allows it,
+provided that the pod has not become ready in the meantime.
 """
 
 from __future__ import annotations
@@ -82,20 +82,20 @@ class Evictions:
         return found[0] if found else None
 
     async def _take(self, budget: Obj, pod_name: str, dry_run: bool) -> None:
-        """One disruption of those the budget allows; raises when there is none left."""
+        """Use one of the budget's allowed disruptions; raise an error if there is none left."""
         resource = self._registry.resources.of_table(BUDGETS)
         assert resource is not None
         meta = budget["metadata"]
-        # As the server itself: a user who may evict pods need not have the right to write budgets.
+        # As the server itself: users may evict pods without permission to write budgets.
         call = self._registry.system_call("update", resource, meta["namespace"], meta["name"], "status")
         options = WriteOptions(field_manager="kube-apiserver", dry_run=dry_run)
         await self._registry.modify(call, lambda live: _with_disruption(live, pod_name), options)
 
     async def _delete(self, call: Call, wanted: DeleteOptions) -> None:
-        """Says in the pod why it goes, then deletes it."""
+        """Write the reason into the pod's conditions, then delete it."""
         if not wanted.dry_run:
             wanted = await self._announce(call, wanted)
-        # Not authorised again: the right to create an eviction is the right to this delete.
+        # Not authorized again: permission to create an eviction includes this delete.
         await self._registry.delete(Call(call.user, "delete", call.resource, call.namespace, call.name), wanted)
 
     async def _announce(self, call: Call, wanted: DeleteOptions) -> DeleteOptions:
@@ -122,7 +122,7 @@ def _is_over(pod: Obj) -> bool:
 
 
 def _is_free(pod: Obj) -> bool:
-    """Pods that no budget protects: finished, not yet started, or already going."""
+    """Return whether no budget protects the pod: it is finished, not started, or being deleted."""
     return _is_over(pod) or (pod.get("status") or {}).get("phase") == "Pending"
 
 
@@ -174,7 +174,7 @@ def _selects(budget: Obj, labels: dict[str, str]) -> bool:
     try:
         return label_selector_from(budget["spec"].get("selector")).matches(labels)
     except SelectorError:
-        return False  # a selector nobody understands selects nothing
+        return False  # an invalid selector selects nothing
 
 
 def _spares(budget: Obj, pod: Obj) -> bool:

@@ -1,7 +1,7 @@
-"""Is this the object the request is about, and may it live there?
+"""Identity checks: is this object the one in the URL, and does its namespace accept it?
 
-Kind, version and namespace in a body may be left out, but must not contradict the URL. New objects need a namespace
-that exists and is not being deleted.
+A body may omit kind, version and namespace, but they must not contradict the URL. New objects need an existing
+namespace that is not being deleted.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def identify(call: Call, obj: Obj) -> None:
 
 
 def require_identity(call: Call, obj: Obj) -> None:
-    """An object that replaces a stored one bears its name, and its namespace if any."""
+    """Require that an object has the name, and the namespace if any, of the stored object that it replaces."""
     meta = metadata(obj)
     _settle_namespace(call, meta)
     name = meta.get("name")
@@ -72,7 +72,7 @@ def _no_metadata(call: Call, given: object) -> StatusError:
 
 
 def check_namespace_open(store: Store, call: Call, name: str) -> None:
-    """Nothing is created in a namespace that is missing or on its way out."""
+    """Refuse creates in a namespace that is missing or being deleted."""
     if not call.resource.namespaced:
         return
     entry = store.latest(NAMESPACES, "", call.namespace)

@@ -1,6 +1,6 @@
-"""pods/log. The server runs no pods, so it keeps no logs: whoever runs them registers a source.
+"""Handler of pods/log. The server runs no pods and stores no logs: components that run pods register a log source.
 
-Without one, the answer is what the real server says of a pod that no node has taken.
+Without one, the answer is that of kube-apiserver for a pod that has no node.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from remuda.apiserver.resource import Obj
 from remuda.kube.errors import bad_request, not_found
 
 PODS = "pods"
-# (pod, query parameters as in the API: container, follow, tailLines, ...) -> the log, or None: not one of its pods
+# (pod, query parameters as in the API: container, follow, tailLines, ...) -> the log; None: not a pod of this source
 LogSource = Callable[[Obj, Mapping[str, str]], AsyncIterator[bytes] | None]
 
 
@@ -23,7 +23,7 @@ class PodLogs:
         self._sources: list[LogSource] = []
 
     def add(self, source: LogSource) -> None:
-        """One more place logs may be; asked after those already there."""
+        """Add a log source, asked after the existing ones."""
         self._sources.append(source)
 
     def connector(self) -> Connector:

@@ -1,7 +1,7 @@
-"""Objects between bytes and dicts: the one place that encodes what is stored.
+"""Encoding of stored objects. No other module encodes them.
 
-Stored JSON always begins with apiVersion, kind and metadata, in this order: list answers of built-in kinds rely on
-it to leave the first two out without decoding. Its metadata.resourceVersion is the revision it was written at.
+Stored JSON always begins with apiVersion, kind and metadata, in this order: lists of built-in kinds rely on it to omit
+the first two without decoding. Its metadata.resourceVersion is the revision of its last write.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def decode(value: bytes) -> Obj:
 
 
 def encode(obj: Obj) -> bytes:
-    """JSON with apiVersion, kind and metadata in front."""
+    """Encode as JSON, with apiVersion, kind and metadata first."""
     ordered = {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": obj["metadata"]}
     ordered.update(obj)
     return _encode(ordered)
@@ -36,7 +36,7 @@ def encode_at(obj: Obj, revision: Revision) -> bytes:
 
 
 def to_storage(resource: Resource, obj: Obj) -> Obj:
-    """The object in the version that is kept on disk."""
+    """Return the object in the stored version."""
     if resource.to_storage is not None:
         return resource.to_storage(obj)
     if resource.storage_version and resource.storage_version != resource.version:
@@ -45,7 +45,7 @@ def to_storage(resource: Resource, obj: Obj) -> Obj:
 
 
 def from_storage(resource: Resource, obj: Obj) -> Obj:
-    """The object in the version that was asked for."""
+    """Return the object in the requested version."""
     if resource.from_storage is not None:
         return resource.from_storage(obj)
     obj["apiVersion"] = resource.api_version
@@ -73,7 +73,7 @@ def new_uid() -> str:
 
 
 def at_path(obj: Any, path: tuple[str, ...]) -> Any:
-    """The value at a path of field names, or None where something on the way is absent."""
+    """Return the value at a path of field names, or None if a part of the path is absent."""
     for name in path:
         if not isinstance(obj, dict):
             return None

@@ -1,8 +1,8 @@
-"""Patches of the three kinds that are computed from the stored object alone, and what may come out of them.
+"""Patches of the three types that depend only on the stored object, and checks of their results.
 
-A patch can say anything, so its result is read as strictly as a body is: it must still be of the kind, decode as one
-and bear the name and namespace of the request. What does not decode is an Invalid `patch`, which shows the result (a
-strategic patch: itself). Apply is not here: it is computed from field ownership (`apiserver.apply`).
+A patch can contain anything, so its result is checked as strictly as a body: it must be of the kind, decode as one and
+have the name and namespace of the request. A result that does not decode is an Invalid `patch` error that shows the
+result (for a strategic patch: the patch). Apply is not here: it depends on field ownership (`apiserver.apply`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Refuse = Callable[[str], StatusError]
 
 
 def apply_patch(kind: PatchKind, live: Obj, patch: Any, schema: Schema) -> Obj:
-    """The patched object; `live` stays as it is."""
+    """Return the patched object; `live` is not changed."""
     if kind == "json":
         return apply_json_patch(live, patch)
     if kind == "merge":
@@ -45,7 +45,7 @@ def patched(
     options: WriteOptions,
     complaints: Sequence[str],
 ) -> Obj:
-    """The patched object, decoded. `complaints` are a strict reader's about the body of the patch."""
+    """Return the patched object, decoded. `complaints` are a strict decoder's errors in the body of the patch."""
     resource, schema = call.resource, call.resource.schema
 
     def refuse(problem: str) -> StatusError:
@@ -58,7 +58,7 @@ def patched(
 
     new = apply_patch(kind, live, patch, schema)
     if kind == "strategic":
-        new["apiVersion"], new["kind"] = live["apiVersion"], live["kind"]  # it patches fields, and these are none
+        new["apiVersion"], new["kind"] = live["apiVersion"], live["kind"]  # a strategic patch cannot change them
     elif resource.custom:
         _require_custom_kind(resource, new, call.name, refuse)
     else:
@@ -69,7 +69,9 @@ def patched(
 
 
 def _document(obj: Obj, resource: Resource, patch: Any) -> str:
-    """As the real server prints it: sorted, but the metadata of built-in kinds in the order of its declaration."""
+    """Encode as kube-apiserver prints it: sorted, except that metadata of built-in kinds is in the order of its
+    declaration.
+    """
     meta, declared = obj.get("metadata"), resource.schema.properties.get("metadata")
     if resource.custom or not isinstance(meta, dict) or declared is None:
         return msgspec.json.encode(obj, order="sorted").decode()
@@ -79,15 +81,16 @@ def _document(obj: Obj, resource: Resource, patch: Any) -> str:
 
 
 def _sorted_along(value: Any, patch: Any) -> Any:
-    """Objects that a merge patch went into come out sorted."""
+    """Sort the keys of objects that a merge patch changed, as kube-apiserver does."""
     if not isinstance(value, dict) or not isinstance(patch, dict):
         return value
     return {name: _sorted_along(item, patch.get(name)) for name, item in sorted(value.items())}
 
 
 def _require_kind(resource: Resource, new: Obj, refuse: Refuse) -> list[str]:
-    """A kind that was taken away is that of the path. Without a version no field is known any more: they are gone, and
-    complained of, and so is the name."""
+    """Restore the kind of the path if the patch removed it. Without a version all fields are unknown: they are dropped
+    and reported, and so is the name.
+    """
     if not new.get("kind"):
         new["kind"] = resource.kind
     version, kind = new.get("apiVersion"), new["kind"]

@@ -1,7 +1,7 @@
 """Check of object counts against the ResourceQuotas of a namespace.
 
-The check is exact: it counts writes that are on their way to disk, and the caller hands its own write to the store
-before the event loop runs anything else. Should a counted write fail, all writes behind it fail with it.
+The check is exact: it counts writes in flight, and the caller passes its own write to the store before the event loop
+runs anything else. If a counted write fails, all later writes fail too.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Get, list and watch: served from memory, in the version that was asked for.
+"""Get, list and watch: served from memory, in the requested version.
 
 Stored bytes go to the wire unchanged unless the version differs, or the object was written before its custom schema
 last changed: then it is shown pruned and defaulted by the schema of today, as if it had just been written.
@@ -36,7 +36,9 @@ _STALE_PAGE = (
 
 
 def parse_revision(text: str, *, refusal: int = 500) -> Revision:
-    """A resourceVersion parameter; empty counts as 0. The real server takes the blame for all but lists."""
+    """Parse a resourceVersion parameter; empty counts as 0. For an invalid one, kube-apiserver answers 500, in lists
+    400.
+    """
     if not text:
         return Revision(0)
     digits = text.lstrip("0") if text.isascii() and text.isdigit() else None
@@ -91,7 +93,7 @@ class ResourceReader:
         self._refreshed: dict[tuple[Resource, str, str], tuple[Revision, bytes]] = {}
 
     def object(self, resource: Resource, entry: StoreEntry) -> Obj:
-        """An entry decoded, in the version of `resource` and by today's schema."""
+        """Decode an entry, in the version of `resource` and with its current schema."""
         obj = from_storage(resource, decode(entry.value))
         if resource.custom and entry.revision < self._served.shape(resource).since:
             structural = self._served.shape(resource).structural
@@ -118,7 +120,7 @@ class ResourceReader:
         ]
 
     def _as_stored_since(self, resource: Resource) -> int | None:
-        """The revision from which on stored bytes can be shown unchanged; None: never."""
+        """Return the revision from which on stored bytes can be shown unchanged; None: never."""
         if not is_stored_as_served(resource):
             return None
         return self._served.shape(resource).since if resource.custom else 0
@@ -129,7 +131,7 @@ class ResourceReader:
         if cached is not None and cached[0] == entry.revision:
             return cached[1]
         value = encode(self.object(resource, entry))
-        if len(self._refreshed) >= 4096:  # a bound, not a policy: converted reads are rare
+        if len(self._refreshed) >= 4096:  # only limits memory: converted reads are rare
             self._refreshed.clear()
         self._refreshed[key] = (entry.revision, value)
         return value
@@ -221,12 +223,12 @@ class ResourceReader:
 
 
 def _cut(entries: Sequence[StoreEntry], limit: int) -> tuple[Sequence[StoreEntry], int]:
-    """One page, and how many entries lie behind it."""
+    """Return one page, and the number of entries after it."""
     return (entries[:limit], max(len(entries) - limit, 0)) if limit > 0 else (entries, 0)
 
 
 def _pick(selection: Selection, entries: Sequence[StoreEntry], limit: int) -> tuple[Sequence[StoreEntry], int]:
-    """One page of those that match. Whether any that lie behind it match too is not looked into: nor does upstream."""
+    """Return one page of the matching entries. As upstream, do not check whether later entries match too."""
     shown: list[StoreEntry] = []
     for place, entry in enumerate(entries, 1):
         if selection.matches(entry):

@@ -1,7 +1,7 @@
-"""The registry: Kubernetes semantics over the store. Both fronts, HTTP and in-process, enter here.
+"""Registry: Kubernetes semantics over the store. Both front ends, HTTP and in-process, enter here.
 
-Every request is authorised once, by `authorize`, which gives the `Call` that all verbs take. The verbs know no kind by
-name: what is special is declared by the `Resource`, or registered as a handler for a subresource or review.
+`authorize` authorizes every request once and returns the `Call` that all verbs take. The verbs know no kind by name:
+the `Resource` declares special behaviour, or a handler for a subresource or review is registered.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from remuda.apiserver.storage.protocol import Store
 from remuda.kube.errors import StatusError, bad_request, method_not_supported, not_found
 from remuda.kube.selectors import parse_field_selector
 
-# Answers the create (or update) of a subresource or review: the object given, and what to send back.
+# Handles the create (or update) of a subresource or review: takes the object, returns the answer.
 Handler = Callable[[Call, Obj, WriteOptions], Awaitable[Written]]
-# Answers a GET of a subresource that is no object (pods/log): chunks of bytes.
+# Handles a GET of a subresource that is no object (pods/log): returns chunks of bytes.
 Connector = Callable[[Call, Mapping[str, str]], AsyncIterator[bytes]]
 
 _T = TypeVar("_T")
@@ -70,10 +70,10 @@ class Registry:
         self._connectors[table, subresource] = connector
 
     def guard(self, table: str, guard: Guard) -> None:
-        """Refuses writes that a caller's own rights do not cover (RBAC escalation)."""
+        """Register a check that refuses writes beyond the caller's own permissions (RBAC escalation)."""
         self._writer.guards[table] = guard
 
-    # -- who may -------------------------------------------------------------------------------------------------
+    # -- authorization -------------------------------------------------------------------------------------------
 
     def authorize(
         self,
@@ -103,11 +103,11 @@ class Registry:
         decision = self._authorizer.authorize(user, attributes)
         if not decision.allowed:
             raise forbidden(user, attributes, decision.reason)
-        # A namespace itself is asked for under its own name, so that a Role in it may cover it; it lives in none.
+        # A request for a namespace is authorized in that namespace, so that a Role in it can allow the request.
         return Call(user, verb, resource, namespace if resource.namespaced else "", name, subresource)
 
     def _to_create(self, call: Call) -> Call:
-        # An apply or an update that finds nothing creates, for which the caller needs another right.
+        # An apply or update of a missing object creates it, which needs another permission.
         created = self.authorize(call.user, "create", call.resource, call.namespace, call.name)
         created.warnings = call.warnings
         created.budget = call.budget
@@ -147,8 +147,9 @@ class Registry:
         return await self._answered(self._writer.create(call, obj, options))
 
     async def _answered(self, write: Awaitable[_T]) -> _T:
-        """Refuse a write only on what is on disk. A write is decided on the state that others have prepared: until that
-        is on disk, readers do not see why it was refused, and a crash would remove the reason."""
+        """Wait until the state that a refusal depends on is on disk. A write is decided on writes that may still be in
+        flight: until they are on disk, readers do not see the reason of the refusal, and a crash would remove it.
+        """
         try:
             return await write
         except StatusError:
@@ -196,8 +197,10 @@ class Registry:
     async def modify(
         self, call: Call, change: Callable[[Obj], Obj], options: WriteOptions, *, own: bool = True
     ) -> Written:
-        """Read, change, write, in process. `change` must return a new object, not alter the one it gets.
-        Without `own` nobody owns what is changed."""
+        """Read, change and write an object, in process. `change` must return a new object and not change its argument.
+
+        Without `own`, no manager owns the changed fields.
+        """
         return await self._answered(self._writer.modify(call, change, options, own=own))
 
     async def delete(self, call: Call, options: DeleteOptions) -> Written:
@@ -209,7 +212,7 @@ class Registry:
     # -- for upkeep ----------------------------------------------------------------------------------------------
 
     def system_call(self, verb: str, resource: Resource, namespace: str, name: str, subresource: str = "") -> Call:
-        """A call by the server itself, which needs no authorisation."""
+        """Return a call by the server itself, which needs no authorization."""
         return Call(SYSTEM, verb, resource, namespace, name, subresource)
 
     def read(self, table: str, namespace: str, name: str) -> Obj | None:
@@ -221,5 +224,5 @@ SYSTEM = User("system:apiserver", groups=("system:masters", "system:authenticate
 
 
 def answer(obj: Any, *, created: bool = True) -> Written:
-    """An object that is not stored, as the answer to a review or a subresource."""
+    """Return an object that is not stored as the answer to a review or a subresource."""
     return Written(msgspec.json.encode(obj), created=created)

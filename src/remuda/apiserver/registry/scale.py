@@ -1,6 +1,6 @@
-"""The scale subresource: any kind with a replica count, seen as an autoscaling/v1 Scale.
+"""Scale subresource: any kind with a replica count as an autoscaling/v1 Scale.
 
-A custom resource that can be scaled must hold numbers where its paths point, however it is written.
+The scale paths of a custom resource must lead to numbers in every write.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def scale_of(paths: ScalePaths, obj: Obj) -> Obj:
 
 
 def rescale(call: Call, live: Obj, scale: Obj) -> Obj:
-    """The object with the replica count a Scale asks for."""
+    """Return the object with the replica count of a Scale."""
     paths = call.resource.scale
     assert paths is not None
     if scale.get("kind", "Scale") != "Scale" or not str(scale.get("apiVersion", "autoscaling/v1")).startswith(
@@ -58,7 +58,7 @@ def rescale(call: Call, live: Obj, scale: Obj) -> Obj:
     replicas = at_path(scale, ("spec", "replicas")) or 0
     if not isinstance(replicas, int) or isinstance(replicas, bool):
         raise bad_request("spec.replicas of a Scale must be an integer")
-    if replicas < 0 and not call.resource.custom:  # custom resources complain of their own field
+    if replicas < 0 and not call.resource.custom:  # for custom resources, their own validation reports it
         why = "must be greater than or equal to 0"
         raise invalid_object("autoscaling", "Scale", call.name, [invalid("spec.replicas", replicas, why)])
     new: Obj = {**live, "metadata": dict(metadata(live))}
@@ -107,7 +107,7 @@ def _shown(path: Path) -> str:
 
 
 def _typed(obj: Any, path: Path, wanted: type, word: str) -> tuple[Any, str]:
-    """The value at a path (None: absent), or what is wrong with it or with what is on the way to it."""
+    """Return the value at a path (None: absent), or the error in it or in a part of the path."""
     for name in path:
         if obj is None:
             return None, ""

@@ -22,7 +22,7 @@ Extract = Callable[[bytes], dict[str, str]]
 
 
 class Selection:
-    """A compiled test on entries. `name` is set when only one object can match."""
+    """Compiled test of entries. `name` is set if only one object can match."""
 
     __slots__ = ("_extract", "_fields", "_labels", "is_mutable", "name", "namespace")
 
@@ -42,7 +42,7 @@ class Selection:
             self.name = selector.exact("metadata.name") or ""
             self._fields = selector
             self._extract = _extractor(resource)
-        # Whether an object can enter or leave the selection during its life: then a watch must know its past.
+        # Whether an object can enter or leave the selection during its life: then a watch needs its previous state.
         self.is_mutable = self._labels is not None or (
             self._fields is not None and any(r.field not in _KEY_FIELDS for r in self._fields.requirements)
         )
@@ -84,7 +84,7 @@ def _extractor(resource: Resource) -> Extract:
 
 
 def field_text(value: Any) -> str:
-    """A field's value as a field selector compares it."""
+    """Return a field's value as field selectors compare it."""
     if value is None:
         return ""
     if isinstance(value, bool):

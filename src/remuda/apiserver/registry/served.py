@@ -1,7 +1,7 @@
-"""The resources served right now: built-in kinds, and custom ones that come and go.
+"""Resources served right now: built-in kinds, and custom ones that come and go.
 
-Each resource is served together with its compiled shape. `generation` grows with every change, so that discovery,
-OpenAPI and other derived answers can be cached until it moves.
+Each resource is served with its compiled schema. `generation` grows with every change, so that discovery, OpenAPI and
+other derived answers can be cached.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from remuda.kube.errors import StatusError
 
 
 class Shape:
-    """A resource's compiled schema. `since`: entries written before this revision may not have its defaults yet."""
+    """Compiled schema of a resource. `since`: entries written before this revision may lack its defaults."""
 
     __slots__ = ("resource", "since", "structural")
 
@@ -43,16 +43,16 @@ class Served:
         return self._by_path.get((group, version, plural))
 
     def require_readable(self, group: str, plural: str) -> None:
-        """Refuses a kind that is not served only because its definition cannot be read."""
+        """Raise an error for a kind that is not served only because its definition cannot be read."""
         if error := self.unreadable.get(f"{plural}.{group}"):
             raise error
 
     def of_kind(self, group: str, kind: str) -> Resource | None:
-        """Any served version of a kind."""
+        """Return any served version of a kind."""
         return next((r for r in self._by_path.values() if r.group == group and r.kind == kind), None)
 
     def of_table(self, table: str) -> Resource | None:
-        """The resource whose stored form is the table's, or any version of it: what upkeep deletes through."""
+        """Return the resource that is stored in the table, or any version of it, for deletions by upkeep."""
         versions = self._by_table.get(table, [])
         return next((r for r in versions if r.storage_version in ("", r.version)), versions[0] if versions else None)
 

@@ -1,8 +1,8 @@
-"""Spec and status are written by different people: each kind of write leaves the other side alone.
+"""Isolation of spec and status: writes of the one do not change the other.
 
 With a status subresource, ordinary writes keep the stored status, and writes to /status keep everything but status
-(custom resources: metadata too; most built-in kinds let /status change labels and annotations, as nodes do). What a
-write cannot change it does not own either.
+(custom resources: also metadata; most built-in kinds let /status change labels and annotations, as nodes do). A write
+does not own the fields that it cannot change.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from remuda.apiserver.resource import Obj, Resource
 
 
 def forget_status(resource: Resource, new: Obj) -> bool:
-    """A new object has no status but the one its kind starts with. Tells whether one was sent."""
+    """Reset the status of a new object to its initial one. Return whether the client had sent a status."""
     if new.pop("status", None) is None:
         return False
     if not resource.custom:
-        resource.behaviour.default(new)  # puts the empty status of the normal form back
+        resource.behaviour.default(new)  # adds the empty status of the canonical form
     return True
 
 
 def keep_other_side(resource: Resource, subresource: str, new: Obj, live: Obj) -> bool:
-    """Takes back what this write may not change. Tells whether it had changed any of it, metadata aside."""
+    """Restore the fields that this write may not change. Return whether it had changed any, except metadata."""
     if subresource == "status":
         return _keep_all_but_status(resource, new, live)
     return resource.has_status and _keep(new, live, "status")
@@ -50,7 +50,7 @@ def _keep_metadata(resource: Resource, new: Obj, live: Obj) -> None:
 
 
 def _keep(new: Obj, live: Obj, field: str) -> bool:
-    """Tells whether it was another."""
+    """Restore a field. Return whether it was different."""
     if field not in live:
         return new.pop(field, None) is not None
     changed = field not in new or new[field] != live[field]
@@ -59,7 +59,7 @@ def _keep(new: Obj, live: Obj, field: str) -> bool:
 
 
 def unchangeable_fields(resource: Resource, subresource: str) -> Fields:
-    """The fields a write cannot change and therefore never owns."""
+    """Return the fields that a write cannot change and therefore never owns."""
     if subresource == "status":
         return _fields(resource.status_leaves)
     return _fields(("status",)) if resource.has_status else LEAF

@@ -54,7 +54,7 @@ def read_strictly(
     complaints: Sequence[str] = (),
     refuse: Callable[[str], StatusError],
 ) -> None:
-    """The part of decoding that is the same for what is not the resource itself, but the body of a subresource."""
+    """Decode as `decode_strictly` does, also for the body of a subresource."""
     prepared = structural.prepare(obj)
     call.schema_checked = prepared.schema_checked
     if prepared.malformed:
@@ -66,7 +66,7 @@ def read_strictly(
 def complain(
     call: Call, complaints: Sequence[str], validation: FieldValidation, refuse: Callable[[str], StatusError]
 ) -> None:
-    """As loudly as the client wishes."""
+    """Raise, warn or ignore, as the request's field validation asks."""
     if validation == "Strict" and complaints:
         raise refuse(f"strict decoding error: {', '.join(complaints)}")
     if validation != "Ignore":
@@ -74,7 +74,7 @@ def complain(
 
 
 def drop_repeated_owners(call: Call, obj: Obj) -> None:
-    """An owner named twice is kept once, with a warning, as upstream does for old clients."""
+    """Remove repeated owner references, with a warning, as upstream does for old clients."""
     references = metadata(obj).get("ownerReferences")
     if not references or len(references) < 2:
         return
@@ -96,8 +96,9 @@ def unfit(version: str, kind: str, problem: str) -> StatusError:
 
 
 def validate(call: Call, structural: Structural, new: Obj, old: Obj | None) -> bool:
-    """Raises one Invalid that lists everything wrong with the object. False if it breaks rules that the write does not
-    touch, which the caller is warned of."""
+    """Raise one Invalid error that lists all errors in the object. Return False if the object breaks rules on fields
+    that the write does not change; the caller gets a warning.
+    """
     resource = call.resource
     meta = metadata(new)
     tolerated: list[str] = []
@@ -120,7 +121,7 @@ def _schema_errors(
     return check(new, old, warnings)
 
 
-# Of metadata, what changes with every write, and is checked apart.
+# Metadata that changes with every write and is checked separately.
 _BOOKKEEPING = frozenset(("managedFields", "resourceVersion", "generation"))
 
 
@@ -139,7 +140,7 @@ def _metadata_errors(resource: Resource, meta: Obj, old: Obj | None) -> list[Fie
     if not resource.plain_finalizers:
         errors += validate_builtin_finalizers(meta.get("finalizers") or (), "metadata.finalizers")
     if old is not None:
-        # The real server asks twice, for all kinds and for this one, and counts what is wrong as often.
+        # kube-apiserver checks twice, for all kinds and for this one, and reports each error as often.
         errors += validate_object_meta_update(meta, old) * 2
     return errors
 

@@ -1,7 +1,7 @@
 """One watch: a feed of the store, seen through a selection, in one version of a resource.
 
-An object that a selector stops matching is reported as DELETED in its last matching state, one that starts to match
-as ADDED. Bookmarks carry the revision up to which nothing was held back; a watch that is silent gets one a minute.
+An object that a selector stops matching is reported as DELETED in its last matching state, one that starts to match as
+ADDED. Bookmarks carry the revision up to which all events were sent; an idle watch gets one per minute.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ class RegistryWatch:
         self._render = render
         self._selection = selection
         self._bookmarks = bookmarks
-        self._told = since  # the revision of the last line, so that silence costs no bookmark
+        self._told = since  # revision of the last line, so that no bookmark repeats it
         self._ended = False
         self._feed: Feed | None = None
         self._ready: list[WatchLine] = []
         try:
-            # The feed and the scan below are made without an await in between: no event is missed and none comes twice.
+            # The feed is opened and the state scanned without an await in between: no event is missed or repeated.
             self._feed = store.watch(resource.table, selection.namespace, selection.name, since=since)
         except Compacted as compacted:
             # As upstream: the 410 is an event of the stream and not the status of the response.
@@ -129,7 +129,7 @@ class RegistryWatch:
             return self._line(event.type, event) if matches else None
         before = event.before
         if not isinstance(before, StoreEntry):
-            # Without the state before, ADDED and MODIFIED cannot be told apart; a wrong guess would stay with the
+            # Without the previous state, ADDED and MODIFIED cannot be distinguished; a wrong guess would stay with the
             # client.
             raise _PastUnknown(event.revision)
         if self._selection.matches(before):
@@ -158,4 +158,4 @@ class RegistryWatch:
 
 
 class _PastUnknown(ApiServerError):
-    """A selector needs the state before an event, and it was lost with a restart: the client must list again."""
+    """Raised when a selector needs the state before an event, and a restart lost it: the client must list again."""

@@ -50,13 +50,13 @@ from remuda.kube.errors import (
 from remuda.kube.names import generate_name
 from remuda.kube.patches.json_copy import same_json
 
-# How often a write is decided anew when an awaited admission let another one in between.
+# How often a write is repeated if another write came in while admission was awaited.
 _ATTEMPTS = 8
 
 Change = Callable[[Obj], Obj]
-# (caller, new, old or None) -> raises what may not be written; privilege escalation is refused here
+# (caller, new, old or None) -> raises an error for forbidden writes, such as privilege escalation
 Guard = Callable[[Call, Obj, Obj | None], None]
-# the call of the same caller to create what an apply or update found missing; raises when they may not
+# returns the caller's Call to create an object that an apply or update did not find; raises if not allowed
 ToCreate = Callable[[Call], Call]
 
 
@@ -113,7 +113,7 @@ class ResourceWriter:
         return await self._finish_create(call, obj, options)
 
     def _begin(self, resource: Resource, call: Call, obj: Obj) -> None:
-        """Metadata that only the server may set, on a new object."""
+        """Set the metadata of a new object that only the server may set."""
         meta = metadata(obj)
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
             meta.pop(field, None)
@@ -135,14 +135,14 @@ class ResourceWriter:
             call.schema_checked = False
         resource.behaviour.prepare_create(obj)
         obj = await self._admitted(call, "CREATE", obj, None, options)
-        # After admission, which may change the object: the caller needs the rights for what is stored.
+        # After admission, which may change the object: the caller needs the permissions for the stored object.
         self._guard(call, obj, None)
         structural = self._served.shape(resource).structural
         await _validated(call, structural, obj, None)
         name = metadata(obj)["name"]
         if self._store.latest(resource.table, call.namespace, name) is not None:
             raise WriteConflict
-        check_quotas(self._store, resource, call.namespace, name)  # nothing is awaited from here to the write
+        check_quotas(self._store, resource, call.namespace, name)  # no await from here to the write
         if options.dry_run:
             return Written(encode(obj), created=True)
         stored = to_storage(resource, obj)
@@ -273,11 +273,12 @@ class ResourceWriter:
         own: bool,
         missing: Callable[[], Any] | None = None,
     ) -> Written:
-        """Read, change, write; again when an awaited admission let another write in between. What `change` gives has
-        been decoded."""
+        """Read, change and write; repeat if another write came in while admission was awaited. `change` returns a
+        decoded object.
+        """
         resource = call.resource
         for _ in range(_ATTEMPTS):
-            # Not the committed state: a write that is still on its way to disk would make this one conflict.
+            # Not the committed state: a write in flight would make this one conflict.
             entry = self._store.latest(resource.table, call.namespace, call.name)
             if entry is None:
                 if missing is not None:
@@ -325,7 +326,7 @@ class ResourceWriter:
         keeps_rules = await _validated(call, structural, new, live)
         managed.keep_times(live, new)
         if same_json(new, live):
-            # The answer shows `entry`, which may not be on disk yet: a crash would undo what the client was told.
+            # The answer shows `entry`, which may not be on disk yet: a crash would undo what the client has seen.
             await self._store.settle(entry.revision)
             return Written(self._reader.render(resource, entry))
         if options.dry_run:
@@ -333,13 +334,13 @@ class ResourceWriter:
         return await self._store_modified(call, entry, new, structural if keeps_rules else None)
 
     async def _store_modified(self, call: Call, entry: StoreEntry, new: Obj, kept: Structural | None) -> Written:
-        """`kept`: the schema, if the object breaks none of its rules."""
+        """Store a modified object. `kept`: the schema, if the object breaks none of its rules."""
         resource = call.resource
         meta = metadata(new)
         stored = to_storage(resource, new)
         key = (resource.table, entry.namespace, entry.name)
         if meta.get("deletionTimestamp") and not meta.get("deletionGracePeriodSeconds") and not is_held(resource, new):
-            # The last event shows what was stored last; the answer, what the caller made of it.
+            # The last event shows the last stored state; the answer shows the state after the caller's change.
             last = decode(entry.value)
             await self._store.delete(*key, lambda revision: encode_at(last, revision), expect=entry)
             return Written(encode(new))
@@ -349,7 +350,7 @@ class ResourceWriter:
         return Written(self._reader.render(resource, written))
 
     def _check_same_object(self, call: Call, new: Obj, live: Obj) -> None:
-        """Optimistic concurrency: a resourceVersion in the body must be the stored one."""
+        """Check optimistic concurrency: a resourceVersion in the body must be the stored one."""
         resource, meta, stored = call.resource, metadata(new), metadata(live)
         version = meta.get("resourceVersion")
         if version and not (version.isascii() and version.isdigit()):
@@ -359,8 +360,9 @@ class ResourceWriter:
         meta["resourceVersion"] = stored["resourceVersion"]
 
     def _carry_over(self, resource: Resource, new: Obj, live: Obj) -> None:
-        """Metadata that an update cannot change: what the server keeps by itself stays whatever the body says, the rest
-        where the body is silent; validation refuses what differs then."""
+        """Carry over metadata that an update cannot change. Fields that the server maintains stay in any case; other
+        fields stay if the body omits them, and validation rejects differences.
+        """
         meta, stored = metadata(new), metadata(live)
         for field in ("creationTimestamp", "deletionTimestamp"):
             if field in stored:
@@ -376,7 +378,7 @@ class ResourceWriter:
 
 
 async def _validated(call: Call, structural: Structural, new: Obj, old: Obj | None) -> bool:
-    """Validate, in a thread if it takes long, so that other requests are served meanwhile."""
+    """Validate, in a thread if it takes long, so that other requests are not delayed."""
     if call.resource.behaviour.is_slow(new):
         return await asyncio.to_thread(validate, call, structural, new, old)
     return validate(call, structural, new, old)
@@ -387,7 +389,9 @@ def _unfit_yaml(problem: str) -> StatusError:
 
 
 def _given_empty(resource: Resource, obj: Obj) -> Obj:
-    """Lists that a kind keeps as null when they are empty: whoever gives an empty one owns it all the same."""
+    """Return the lists that a kind stores as null when empty: a client that sends an empty list owns it
+    nevertheless.
+    """
     return {name: [] for name, blank in (resource.blank or {}).items() if blank is None and obj.get(name) == []}
 
 

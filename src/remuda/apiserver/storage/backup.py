@@ -1,12 +1,12 @@
-"""Backups: one file with everything a data directory needs to come back to life on another machine.
+"""Backups: one file with everything that is needed to restore a data directory on another machine.
 
 The file is a plain tar, readable only by its owner: `manifest.json` first, then `state.db` as of one moment, then the
-keys, certificates and kubeconfigs. A backup is made beside a running server and does not stop its writes. A restore
-verifies every byte before the data directory appears, whole or not at all.
+keys, certificates and kubeconfigs. A backup runs beside a server and does not stop its writes. A restore verifies every
+byte before it creates the data directory, atomically.
 
-Clients may have seen revisions newer than the backup's. To give none of those a second meaning, a restored store
-starts far above them with an empty history: watchers are told that theirs is compacted, and list anew. Where it starts
-depends on the time, so that a second restore of the same file starts above all that the first one has handed out.
+Clients may have seen revisions newer than the backup's. So that none of those gets a second meaning, a restored store
+starts far above them with an empty history: watchers get 410 (compacted) and list again. The start revision depends on
+the time, so that a second restore of the same file starts above all revisions of the first.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from remuda.kube import clock
 FORMAT = 1
 MANIFEST = "manifest.json"
 
-# What is saved besides the database, as patterns below the data directory.
+# Files that are saved besides the database, as patterns below the data directory.
 KEYS_AND_CERTIFICATES = ("pki/**/*", "*.key", "*.kubeconfig")
 
-# Revisions for each second between two restores of one file: more than a server writes in it.
+# Revisions for each second between two restores of one file: more than a server can write in a second.
 _REVISIONS_PER_SECOND = 100_000
-_EPOCH = 1_735_689_600  # 2025-01-01: before it there was no backup
+_EPOCH = 1_735_689_600  # 2025-01-01: no backup is older
 
 _MAX_MANIFEST_BYTES = 4 << 20
 _COPY_PAGES = 1024
@@ -50,7 +50,7 @@ _PLAIN_NAME = re.compile(r"(?!\.\.?(/|$))[^/\\\0]+(/(?!\.\.?(/|$))[^/\\\0]+)*")
 
 
 class ArchiveError(ApiServerError):
-    """The backup or restore was refused or failed; nothing has changed. The message is for the person who asked."""
+    """Refused or failed backup or restore, which changed nothing. The message is for the user."""
 
 
 class BackupFile(msgspec.Struct):
@@ -69,7 +69,7 @@ class Manifest(msgspec.Struct):
 def backup(
     data_dir: Path, file: Path, *, patterns: Sequence[str] = KEYS_AND_CERTIFICATES, force: bool = False
 ) -> Manifest:
-    """Saves the state of a data directory, in use or not, to a file. Replaces an existing one only with `force`."""
+    """Back up a data directory, in use or not, to a file. Replace an existing file only with `force`."""
     if not (data_dir / DATABASE).is_file():
         raise ArchiveError(f"{data_dir} holds no {DATABASE}: not a data directory")
     if file.exists() and not force:
@@ -89,7 +89,7 @@ def backup(
 
 
 def restore(file: Path, data_dir: Path) -> Manifest:
-    """Makes a data directory from a backup. It must be missing or empty."""
+    """Create a data directory, which must be missing or empty, from a backup."""
     _check_unused(data_dir)
     with _explained(f"cannot restore {file}"):
         data_dir.parent.mkdir(parents=True, exist_ok=True)
@@ -99,16 +99,16 @@ def restore(file: Path, data_dir: Path) -> Manifest:
             manifest = _unpack(file, home)
             _start_over(home / DATABASE)
             _sync_tree(home)
-            # The lock file of an earlier start may be all that is there, and `rename` replaces only an empty directory.
+            # There may be a lock file of an earlier start, and `rename` replaces only an empty directory.
             (data_dir / LOCK).unlink(missing_ok=True)
-            os.rename(home, data_dir)  # takes the place of an empty directory, and of no other
+            os.rename(home, data_dir)  # replaces an empty directory only
             sync_directory(data_dir.parent)
     return manifest
 
 
 @contextmanager
 def opened(file: Path, beside: Path) -> Iterator[Disk]:
-    """The database of a backup, verified, in a folder beside a data directory that is gone at the end."""
+    """Yield the verified database of a backup, in a temporary folder beside a data directory."""
     with _scratch(beside.absolute().parent, beside.name) as scratch:
         with _explained(f"cannot read {file}"):
             _unpack(file, scratch)
@@ -129,26 +129,26 @@ def _explained(what: str) -> Iterator[None]:
 
 @contextmanager
 def _scratch(folder: Path, name: str) -> Iterator[Path]:
-    """A private folder on the same file system as the result, which is then moved out of it."""
+    """Create a private folder on the file system of the result, which is then moved out of it."""
     path = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".tmp", dir=folder))
     try:
         yield path
     finally:
         try:
             shutil.rmtree(path, ignore_errors=True)
-        except BaseException:  # told to stop while at it
+        except BaseException:  # also if interrupted
             shutil.rmtree(path, ignore_errors=True)
             raise
 
 
 def _copy_database(source: Path, target: Path) -> tuple[int, list[str]]:
-    """Copies one moment of a database that may be written to meanwhile; returns its revision, and what is damaged."""
+    """Copy one moment of a database that may be written meanwhile; return its revision, and the damaged objects."""
     reader = apsw.Connection(str(source), flags=apsw.SQLITE_OPEN_READWRITE)
     writer = apsw.Connection(str(target))
     try:
         target.chmod(0o600)
         reader.set_busy_timeout(10_000)
-        reader.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()  # holds this moment to the end
+        reader.execute("BEGIN; SELECT count(*) FROM sqlite_schema").fetchall()  # keeps this snapshot to the end
         with writer.backup("main", reader, "main") as copying:
             while not copying.done:
                 copying.step(_COPY_PAGES)
@@ -167,7 +167,7 @@ def _verify(database: Path) -> tuple[int, list[str]]:
 
 
 def _copy_matching(data_dir: Path, patterns: Sequence[str], copies: Path) -> dict[str, Path]:
-    """Copies the small files first: a certificate may be renewed between its checksum and its packing."""
+    """Copy the small files first: a certificate may be renewed between its checksum and its packing."""
     sources: dict[str, Path] = {}
     for path in sorted({path for pattern in patterns for path in data_dir.glob(pattern) if path.is_file()}):
         name = path.relative_to(data_dir).as_posix()
@@ -221,7 +221,7 @@ def _check_unused(data_dir: Path) -> None:
 
 
 def _unpack(file: Path, home: Path) -> Manifest:
-    """Writes the members below `home`, each checked against the manifest."""
+    """Write the members below `home`, each verified against the manifest."""
     with tarfile.open(file, mode="r:") as tar:
         manifest = _read_manifest(tar)
         missing = dict(manifest.members)

@@ -1,8 +1,8 @@
-"""The data directory: made private, and held by one server at a time.
+"""Data directory: private, and locked by one server at a time.
 
-The lock is a `flock` on `DIR/lock`, kept for the life of the server. The kernel drops it with the process however
-that ends. A child that a killed server was just starting has the lock until it runs its own program: the next server
-waits for that. The file's content names the holder.
+The lock is a `flock` on `DIR/lock`, held for the life of the server. The kernel releases it when the process ends, for
+whatever reason. If a server is killed while it starts a child process, the child holds the lock until it executes its
+own program: the next server waits for that. The file's content names the holder.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from remuda.apiserver.storage.types import StoreLocked, StoreUnusable
 DATABASE = "state.db"
 LOCK = "lock"
 
-_ORPHAN_SECONDS = 10.0  # a busy machine may take that long to run the program of a child
+_ORPHAN_SECONDS = 10.0  # a child process on a busy machine may take that long to execute its program
 _LOOK_SECONDS = 0.02
 
 
 def prepare(path: Path) -> None:
-    """Makes the directory (0700) if it is missing. One that exists keeps its mode: it may not be ours alone."""
+    """Create the directory (0700) if it is missing. An existing one keeps its mode: it may be shared."""
     try:
         path.mkdir(mode=0o700, parents=True)
     except FileExistsError:
@@ -35,7 +35,7 @@ def prepare(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Makes files that were created in or renamed into a directory survive a power cut."""
+    """Make files that were created in or renamed into a directory durable across a power cut."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -53,7 +53,7 @@ class DirectoryLock:
         deadline = time.monotonic() + _ORPHAN_SECONDS
         while not self._is_taken():
             holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
-            # If the named process has ended, the lock is held by a child that it was starting, which drops it soon.
+            # If that process has ended, a child that it was starting holds the lock, and releases it soon.
             if time.monotonic() > deadline or not _has_ended(holder):
                 os.close(self._descriptor)
                 who = f"process {holder}" if holder else "another process"

@@ -1,15 +1,13 @@
-"""The state on disk: one SQLite database in WAL mode, used by one thread at a time.
+"""State on disk: one SQLite database in WAL mode, used by one thread at a time.
 
-`commit` makes a batch of changes durable, all or nothing; when it returns, a power cut loses none of it
-(`synchronous=FULL` syncs the WAL on every commit). The event log holds the changes above the floor given with each
-commit; what lies below is deleted in steps that stay small beside a commit, and freed pages are given back to the
-file system in small steps too, so neither file grows without bound nor any write waits long.
+`commit` makes a batch of changes durable, all or nothing. When it returns, a power cut loses none of them
+(`synchronous=FULL` syncs the WAL on every commit). The event log contains the changes above the floor given with each
+commit. Older ones are deleted in steps that are small compared with a commit, and freed pages are returned to the file
+system in small steps too, so no file grows without limit and no write waits long. The newest event is never deleted:
+the counter continues from its revision after a restart, even if its object is deleted.
 
-The newest event is never deleted: its revision is where the counter goes on after a restart, even when the object it
-speaks of is gone.
-
-Every row has a checksum (`rows.py`). A database whose structure is damaged is refused; one with damaged objects opens,
-and `load` names them. A damaged log is given up: history starts anew, and watchers list again.
+Every row has a checksum (`rows.py`). A database whose structure is damaged is refused. One with damaged objects opens,
+and `load` names them. A damaged log is discarded: the history starts anew, and watchers list again.
 """
 
 from __future__ import annotations
@@ -44,18 +42,18 @@ from remuda.apiserver.storage.types import (
 _log = logging.getLogger(__name__)
 
 SCHEMA_VERSION = 2  # 1: without checksums
-APPLICATION_ID = 0x524D4441  # "RMDA": what `file` and we tell our databases by
+APPLICATION_ID = 0x524D4441  # "RMDA": identifies our databases, also to `file`
 
 _PAGE_BYTES = 8192
-# The WAL is copied into the database after about 8 MB. Counted here, because a hook of SQLite's would have every commit
+# The WAL is copied into the database after about 8 MB. Counted here, because a hook of SQLite would make every commit
 # wait for the interpreter lock once more: each change is in the log, the objects and its index.
 _CHECKPOINT_PAGES = 1000
 _PAGES_PER_COMMIT = 4
-_TRIM_STEP = 256  # revisions the floor of the log moves before it is trimmed: not a statement for every commit
-_TRIM_ROWS = 256  # of the log, besides four per change written
-_VACUUM_PAGES = 64  # given back in one step
-_TIDY_EVERY = 64  # commits: then the next pause looks for free pages
-_SLACK_PAGES = 512  # free pages that are kept for the next writes
+_TRIM_STEP = 256  # revisions that the floor of the log moves before it is trimmed, to avoid a statement per commit
+_TRIM_ROWS = 256  # rows of the log per trim, besides four per written change
+_VACUUM_PAGES = 64  # returned in one step
+_TIDY_EVERY = 64  # commits after which the next pause looks for free pages
+_SLACK_PAGES = 512  # free pages that are kept for later writes
 
 _SCHEMA = """
 CREATE TABLE objects (
@@ -70,19 +68,19 @@ CREATE TABLE events (
 
 _INDEX = "CREATE UNIQUE INDEX objects_by_key ON objects (resource, namespace, name)"
 
-# Complaints of SQLite about one value of one row: the checksum of the row tells the same, and whose row it is.
+# SQLite's errors about a value of one row: the row's checksum detects the same damage, and identifies the row.
 _OF_ONE_ROW = re.compile(r"(NULL|NUMERIC|TEXT|non-[A-Z]+) value in (objects|events)\.[a-z]+")
 _MOST_COMPLAINTS = 100
 
-# How far the counter jumps where the newest revision on disk may not be the newest that anyone has seen: more writes
-# than a server makes between a backup and its restore.
+# How far the counter jumps if clients may have seen revisions newer than the newest on disk: more writes than a server
+# makes between a backup and its restore.
 REVISIONS_SKIPPED = 1_000_000_000
 
-# Each statement run gives up the interpreter lock and must win it back from a busy event loop. So a batch is one
-# statement where it can be: it appends to the log, which the objects follow by triggers, and commits by itself.
+# Each statement releases the interpreter lock and must get it back from a busy event loop. So a batch is one statement
+# if possible: it appends to the log, triggers update the objects, and it commits itself.
 _ROWS_PER_STATEMENT = 64
 
-# Of this connection, not of the database: they are how this program writes, not what it has written.
+# Triggers of this connection, not of the database: they are part of the program, not of the data.
 _OBJECTS_FOLLOW = """
 CREATE TEMP TRIGGER object_written AFTER INSERT ON main.events WHEN NEW.type IN ('ADDED', 'MODIFIED') BEGIN
     INSERT INTO objects (resource, namespace, name, revision, value, sum)
@@ -102,7 +100,7 @@ def _append(count: int) -> str:
     return insert + ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * count)
 
 
-# One upper bound, not two: SQLite would search by one of them and read the whole log for the other.
+# One upper bound, not two: SQLite would search by one and read the whole log for the other.
 _TRIM = """
 DELETE FROM events WHERE revision <= min(
     (SELECT max(revision) - 1 FROM events),
@@ -121,16 +119,16 @@ class Loaded(NamedTuple):
 
 
 class Disk:
-    """An open database. It is not thread-safe: one thread uses it at a time."""
+    """Open database. Not thread-safe: one thread uses it at a time."""
 
     def __init__(self, path: Path, *, vfs: str | None = None) -> None:
-        """Opens or creates the database; raises StoreCorrupt, StoreTooNew or StoreUnusable."""
+        """Open or create the database. Raise StoreCorrupt, StoreTooNew or StoreUnusable."""
         self.needs_tidying = True
         self.path = path
         self._wal_pages = 0
         self._commits = 0
         self._is_full = False
-        self._log_is_long = True  # until known: the last process may have ended before it trimmed the log
+        self._log_is_long = True  # assumed until known: the last process may have ended before it trimmed the log
         self._trimmed_to = Revision(0)
         _create_private(path)
         _refuse_stump(path)
@@ -147,7 +145,7 @@ class Disk:
                 raise
 
     def load(self, max_events: int, max_bytes: int) -> Loaded:
-        """Everything, as memory wants it."""
+        """Return everything, in the form that memory needs."""
         with _explained(self.path):
             objects = rows.read_objects(self._connection)
             # With damaged rows the index stays as it is: it may hold the only intact copy of their keys.
@@ -158,7 +156,7 @@ class Disk:
         return Loaded(objects.tables, history, revision, objects.damaged)
 
     def commit(self, events: Sequence[StoreEvent], floor: Revision) -> None:
-        """Makes the changes durable together, or raises StorageFailed and has changed nothing."""
+        """Make the changes durable together, or raise StorageFailed and change nothing."""
         try:
             if len(events) <= _ROWS_PER_STATEMENT and not self._must_trim(floor):
                 self._write(events)
@@ -172,12 +170,12 @@ class Disk:
         except apsw.FullError as error:
             self._abandon()
             raise DiskFull(f"cannot write {self.path}: {error}") from error
-        except Exception as error:  # any error: no writer has been told of a success yet
+        except Exception as error:  # any error: no client has been told of success yet
             self._abandon()
             raise StorageFailed(f"cannot write {self.path}: the write could not be made durable: {error}") from error
 
     def revision(self) -> Revision:
-        """The newest on disk."""
+        """Return the newest revision on disk."""
         return Revision(self._connection.execute("SELECT max(revision) FROM events").get or 0)
 
     @property
@@ -189,18 +187,18 @@ class Disk:
         self._connection.execute(_INDEX)
 
     def append(self, event: StoreEvent) -> None:
-        """Adds a change to the log, and so to the objects, within a transaction of the caller's."""
+        """Append a change to the log, and so to the objects, within the caller's transaction."""
         self._write([event])
 
     def insert(self, entry: StoreEntry) -> None:
-        """Puts an object back without a change, within a transaction of the caller's."""
+        """Restore an object without a change in the log, within the caller's transaction."""
         key = (entry.table, entry.namespace, entry.name)
         sum_ = rows.checksum(*key, entry.revision, entry.value)
         statement = "INSERT INTO objects (resource, namespace, name, revision, value, sum) VALUES (?, ?, ?, ?, ?, ?)"
         self._connection.execute(statement, (*key, entry.revision, entry.value, sum_))
 
     def start_history(self, at: Revision) -> None:
-        """Makes the store go on behind this revision, without a past."""
+        """Continue after this revision, without history."""
         with self._connection:
             self._connection.execute("DELETE FROM events")
             self._connection.execute(
@@ -208,8 +206,10 @@ class Disk:
             )
 
     def checkpoint_if_due(self) -> None:
-        """Copies the WAL into the database before it grows; the next commit starts it anew. A failure loses
-        nothing (the WAL still has it all) and is met again by the next attempt."""
+        """Copy the WAL into the database before it grows; the next commit starts a new one.
+
+        A failure loses nothing (the WAL still has all changes) and shows again at the next attempt.
+        """
         if self._wal_pages >= _CHECKPOINT_PAGES or self._is_full:
             self._wal_pages = 0
             try:
@@ -218,7 +218,7 @@ class Disk:
                 _log.warning("cannot copy the write-ahead log into the database: %s", error)
 
     def save_space(self, is_full: bool) -> None:
-        """While the disk is full, the WAL is kept short and no free page is kept."""
+        """Keep the WAL short and keep no free pages while the disk is full."""
         self._is_full = is_full
         if is_full:
             self.needs_tidying = self._log_is_long = True
@@ -228,7 +228,7 @@ class Disk:
                 _log.warning("cannot copy the write-ahead log into the database: %s", error)
 
     def tidy(self, floor: Revision) -> None:
-        """One small step of the upkeep that commits have left over. What fails is tried again after more commits."""
+        """Do one small step of the maintenance that commits left over. Failures are retried after more commits."""
         try:
             self.needs_tidying = self._tidy(floor)
         except Exception as error:
@@ -250,8 +250,9 @@ class Disk:
         return True
 
     def close(self) -> None:
-        """Leaves one file: the WAL is copied into the database and removed. Where that fails it stays, and the next
-        start reads it."""
+        """Close the database and leave one file: copy the WAL into it and remove the WAL. If that fails, the WAL stays
+        and the next start reads it.
+        """
         try:
             self._connection.close()
         except Exception as error:
@@ -262,7 +263,7 @@ class Disk:
         connection.set_busy_timeout(10_000)  # for a backup that closes its connection; the lock excludes other servers
         if not connection.pragma("page_count"):
             connection.pragma("page_size", _PAGE_BYTES)
-            connection.pragma("auto_vacuum", 2)  # incremental; only takes before the first table
+            connection.pragma("auto_vacuum", 2)  # incremental; only possible before the first table
         connection.pragma("journal_mode", "wal")
         connection.pragma("synchronous", 2)
         connection.pragma("journal_size_limit", 4 * _CHECKPOINT_PAGES * _PAGE_BYTES)
@@ -374,7 +375,7 @@ class Disk:
 
 
 def _create_private(path: Path) -> None:
-    """SQLite gives the WAL and its index the mode of the database."""
+    """Create the file with a private mode, which SQLite copies to the WAL and its index."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
@@ -383,9 +384,9 @@ def _create_private(path: Path) -> None:
 
 
 def _refuse_stump(path: Path) -> None:
-    """Raise StoreCorrupt for a truncated database. SQLite takes a file that is shorter than its smallest page for a new
-    one and would overwrite it. A journal beside it means that our very first write was interrupted: it may start
-    over."""
+    """Raise StoreCorrupt for a truncated database. SQLite treats a file that is shorter than its smallest page as new,
+    and would overwrite it. With a journal beside it, our first write was interrupted, and it may start over.
+    """
     if 0 < path.stat().st_size < 512 and not path.with_name(f"{path.name}-journal").exists():
         raise StoreCorrupt(_corrupt(path, "it is cut short"))
 

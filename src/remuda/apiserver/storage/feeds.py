@@ -1,12 +1,12 @@
-"""Watchers: every committed change is handed to the feeds of its table, of its namespace and of its name.
+"""Feeds of watchers: every committed change is delivered to the feeds of its table, its namespace and its name.
 
 A feed is a buffer and at most one future; there is no task per feed. A batch is sorted by topic once and each feed
-takes its part as a whole, so the cost per feed and batch is one call. Feeds of one name cost nothing while others
-change: thousands of hosts watch a Secret each. All of it runs on the event loop.
+takes its part as a whole, so the cost per feed and batch is one call. Feeds of one name cost nothing while other
+objects change: thousands of hosts watch one Secret each. All of it runs on the event loop.
 
-A feed's buffer is bounded by count and bytes. One that overflows is dropped whole, for a feed may miss nothing:
-its reader gets FeedOverflow and starts over from a list. What a feed resumes with is not counted, it is shared with
-the history and as bounded as that.
+A feed's buffer is limited by count and bytes. A feed that overflows is dropped, because it must not miss an event: its
+reader gets FeedOverflow and starts over from a list. The events that a feed resumes with do not count: they are shared
+with the history, which is limited too.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from remuda.apiserver.storage.types import FeedOverflow, Revision, StoreEvent
 DEFAULT_FEED_EVENTS = 10_000
 DEFAULT_FEED_BYTES = 32 << 20
 
-Topic = tuple[str, str, str]  # (table, namespace, name); what is empty is any
+Topic = tuple[str, str, str]  # (table, namespace, name); an empty part means any
 
 
 class BufferedFeed:
-    """The `Feed` of one watcher. See `protocol.Feed`."""
+    """Feed of one watcher. See `protocol.Feed`."""
 
     __slots__ = (
         "_backlog",
@@ -72,12 +72,12 @@ class BufferedFeed:
         self._feeds.remove(self)
 
     def end(self) -> None:
-        """Nothing more will come; what is buffered is still handed out."""
+        """End the feed; buffered events are still delivered."""
         self._ended = True
         self._wake()
 
     def push(self, events: list[StoreEvent], size: int) -> bool:
-        """Takes a batch; False when the feed is full and has been given up."""
+        """Add a batch. Return False if the feed is full and was dropped."""
         if not self._buffer and not self._backlog:
             # Everything before this batch has been handed out. Recording that keeps `revision` from going back while
             # the batch is buffered.
@@ -90,7 +90,7 @@ class BufferedFeed:
         return True
 
     def _give_up(self, events: list[StoreEvent]) -> bool:
-        # One batch larger than the whole buffer is no sign of a slow reader: a reader that was waiting gets it.
+        # A batch larger than the whole buffer does not mean a slow reader: a waiting reader gets it.
         if not self._buffer and not self._backlog:
             self._buffer = events
             self._wake()
@@ -145,7 +145,7 @@ class Feeds:
                 del self._by_topic[feed.topic]
 
     def publish(self, events: Sequence[StoreEvent]) -> None:
-        """Hands a committed batch to every feed it concerns. Wakes readers but runs none of their code."""
+        """Deliver a committed batch to all its feeds. Wake readers, but run none of their code."""
         self.revision = events[-1].entry.revision
         if self._by_topic:
             for topic, matching in self._sorted_by_topic(events).items():
@@ -155,7 +155,7 @@ class Feeds:
                     self.remove(feed)
 
     def end(self, table: str) -> None:
-        """Nothing of this table will ever be watched again; what is buffered is still handed out."""
+        """End all feeds of this table; buffered events are still delivered."""
         for topic in [topic for topic in self._by_topic if topic[0] == table]:
             for feed in self._by_topic.pop(topic):
                 feed.end()

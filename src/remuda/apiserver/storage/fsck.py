@@ -1,4 +1,4 @@
-"""Checks every row of a database against its checksum, and repairs objects that are damaged.
+"""Check of every row of a database against its checksum, and repair of damaged objects.
 
 A damaged object is put back from the nearest copy whose checksum is right: its own row under the key that the index
 has, the log of changes, then a backup. A copy of another revision than the damaged row has may be older: it is written
@@ -27,8 +27,8 @@ BACKUP = "the backup"
 
 class FsckReport(NamedTuple):
     path: Path
-    objects: int  # intact
-    changes: int  # in the log, intact
+    objects: int  # number of intact ones
+    changes: int  # intact ones in the log
     damaged: Sequence[Damage]
     damaged_changes: int
     index_is_wrong: bool
@@ -40,7 +40,7 @@ class FsckReport(NamedTuple):
 
 class Repair(NamedTuple):
     damage: Damage
-    source: str = ""  # empty: there is no intact copy, and the object stays as it is
+    source: str = ""  # empty: there is no intact copy, and the object stays damaged
     is_older: bool = False
     is_forgotten: bool = False
 
@@ -52,14 +52,16 @@ class _Copy(NamedTuple):
 
 
 def check(data_dir: Path) -> FsckReport:
-    """Reads the whole database of a server that does not run. Raises StoreUnusable."""
+    """Read the whole database of a stopped server. Raise StoreUnusable."""
     with _opened(data_dir) as disk:
         return _report(disk)
 
 
 def repair(data_dir: Path, source: Path | None, forget: Collection[str] = ()) -> list[Repair]:
-    """Puts damaged objects back from the copies there are, all in one transaction; `source` is a backup. Those that
-    have no copy and are named in `forget` are deleted. Raises StoreUnusable, ArchiveError."""
+    """Restore damaged objects from intact copies, in one transaction; `source` is a backup.
+
+    Delete those that have no copy and are named in `forget`. Raise StoreUnusable, ArchiveError.
+    """
     with _opened(data_dir) as disk:
         if source is None:
             return _repair(disk, None, forget)
@@ -111,7 +113,7 @@ def _repair(disk: Disk, saved: Disk | None, forget: Collection[str]) -> list[Rep
     forgotten = {damage.row for damage in found if damage.row not in kept and str(damage) in forget}
     connection = disk.connection
     with connection:
-        connection.execute("DROP INDEX objects_by_key")  # its entries may not be those of the rows
+        connection.execute("DROP INDEX objects_by_key")  # its entries may differ from the rows
         for damage, copy in found.items():
             if copy is not None or damage.row in forgotten:
                 connection.execute("DELETE FROM objects WHERE id = ?", (damage.row,))
@@ -120,7 +122,7 @@ def _repair(disk: Disk, saved: Disk | None, forget: Collection[str]) -> list[Rep
                 key_of_row = "UPDATE objects SET resource = ?, namespace = ?, name = ? WHERE id = ?"
                 connection.execute(key_of_row, (*damage.key, damage.row))
         disk.make_index()
-        if not log_is_intact or forgotten:  # no watcher can be told what has gone
+        if not log_is_intact or forgotten:  # watchers cannot be told about deleted objects
             # Before the copies are appended below: `start_history` empties the log.
             newest += REVISIONS_SKIPPED
             disk.start_history(Revision(newest))
@@ -140,7 +142,7 @@ def _repair(disk: Disk, saved: Disk | None, forget: Collection[str]) -> list[Rep
 
 
 def _copy(disk: Disk, saved: Disk | None, logged: dict[rows.Key, StoreEvent], damage: Damage) -> _Copy | None:
-    """The nearest intact copy of an object."""
+    """Return the nearest intact copy of an object."""
     change = logged.get(damage.key)
     candidates = (
         (INDEX, rows.read_row(disk.connection, damage)),

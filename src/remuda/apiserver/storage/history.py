@@ -1,9 +1,9 @@
-"""The committed changes kept in memory: what a watch may resume from and an older list is rebuilt with.
+"""Recent committed changes in memory, from which watches resume and older lists are rebuilt.
 
-The history is a run without gap: every change after `floor` is in it, none up to `floor`. It is bounded by count and
-by bytes, and always keeps the newest change. The log on disk follows `floor`, so these bounds are also those of the
-file. Weighing an event by the larger of its two states bounds both: memory holds what events replaced, the log what
-they brought.
+The history has no gaps: it contains every change after `floor` and none up to `floor`. It is limited by count and by
+bytes, and always keeps the newest change. The log on disk follows `floor`, so the limits apply to the file too. An
+event counts with the larger of its two states, which limits both: memory holds the replaced states, the log the new
+ones.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from remuda.apiserver.storage.types import Revision, StoreEntry, StoreEvent
 DEFAULT_EVENTS = 20_000
 DEFAULT_BYTES = 32 << 20
 
-# An event's own objects, so that a flood of tiny objects is bounded too.
+# Overhead per event, so that a flood of tiny objects is limited too.
 _OVERHEAD = 400
 
-# So many of the newest events keep their wire encodings for the watchers that are about to send them; older ones are
-# wanted only by a watcher that resumes, which can afford to encode again.
+# Number of newest events that keep their wire encodings for watchers that are about to send them. Only a watcher that
+# resumes needs older ones, and it can encode them again.
 _WARM = 256
 
 
@@ -60,14 +60,14 @@ class History:
             self.floor = oldest.revision
 
     def newest_first(self, after: Revision) -> Iterator[StoreEvent]:
-        """The changes with a revision above `after`, the newest first."""
+        """Yield the changes with a revision above `after`, newest first."""
         for event in reversed(self._events):
             if event.entry.revision <= after:
                 return
             yield event
 
     def select(self, table: str, namespace: str, after: Revision) -> list[StoreEvent]:
-        """The changes of one table, or of one namespace of it, above `after`, in order."""
+        """Return the changes of one table, or of one of its namespaces, above `after`, in order."""
         found = [
             event
             for event in self.newest_first(after)

@@ -1,10 +1,9 @@
-"""The committed state and its recent past, all in memory: what every read and watch is served from.
+"""Committed state and its recent history, in memory: every read and watch is served from it.
 
-Nothing here knows of disks or of writes on their way: `apply` takes a batch that is already durable. Everything runs
-on the event loop, so a reader never sees half a batch.
-
-Objects that are damaged on disk are not among the entries. A request for one of them, or for a whole table or namespace
-that has one, raises ObjectsDamaged: an answer without it would say that the object was deleted.
+This module knows nothing of disks or writes in flight: `apply` takes a batch that is already durable. Everything runs
+on the event loop, so a reader never sees half a batch. Objects that are damaged on disk are not among the entries. A
+request for one of them, or for a whole table or namespace that has one, raises ObjectsDamaged: an answer without it
+would mean that the object was deleted.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Memory:
         return found
 
     def require_intact(self, table: str, namespace: str) -> None:
-        """Raises ObjectsDamaged where a list would be incomplete."""
+        """Raise ObjectsDamaged if a list would be incomplete."""
         if self.damaged:
             concerned = (one for one in self.damaged if one.table == table)
             self._refuse([one for one in concerned if not namespace or one.namespace == namespace])
@@ -60,12 +59,12 @@ class Memory:
         return self.intact(table, namespace, after, limit)
 
     def intact(self, table: str, namespace: str, after: Key | None, limit: int) -> list[StoreEntry]:
-        """Like `scan`, without the objects that are damaged."""
+        """Scan without the damaged objects."""
         held = self._tables.get(table)
         return [] if held is None else held.scan(namespace, after, limit)
 
     def scan_at(self, table: str, namespace: str, after: Key | None, limit: int, at: Revision) -> list[StoreEntry]:
-        """The state at an older revision: today's, with every later change undone."""
+        """Return the state at an older revision: the current state with every later change undone."""
         self.require_intact(table, namespace)
         if at < self.history.floor:
             raise Compacted(at, self.history.floor)
@@ -89,7 +88,7 @@ class Memory:
         return self.feeds.open((table, namespace, name), since, backlog)
 
     def apply(self, events: Iterable[StoreEvent]) -> None:
-        """Makes a durable batch, in the order of revisions, visible to readers and watchers."""
+        """Make a durable batch, in the order of revisions, visible to readers and watchers."""
         applied = events if isinstance(events, Sequence) else list(events)
         for event in applied:
             self._apply_one(event)
@@ -110,14 +109,14 @@ class Memory:
         self.history.append(event)
 
     def _undone(self, table: str, namespace: str, at: Revision) -> dict[Key, StoreEntry | None]:
-        """Return what each key changed after `at` held at `at`: the state before its oldest change since."""
+        """Return the state at `at` of each key changed since: the state before its oldest change after `at`."""
         undone: dict[Key, StoreEntry | None] = {}
         for event in self.history.newest_first(at):
             entry, before = event.entry, event.before
             if entry.table != table or (namespace and entry.namespace != namespace):
                 continue
             if before is not None and not isinstance(before, StoreEntry):
-                raise Compacted(at, entry.revision)  # lost with a restart, and no older event tells it
+                raise Compacted(at, entry.revision)  # lost with a restart, and no older event has it
             # Newest first, so that the oldest change since `at` is the one that remains.
             undone[entry.key] = before
         return undone

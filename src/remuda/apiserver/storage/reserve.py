@@ -1,7 +1,7 @@
-"""Space on the disk that is kept for the day it is full: a file that is given up, so that objects can still be deleted.
+"""Reserved disk space: a file that is deleted when the disk is full, so that objects can still be deleted.
 
-While the disk is full, only writes that lead to less are let through: deletes, and changes of objects that are being
-deleted. It counts as full until there is room for the reserve, and as much again.
+While the disk is full, the server accepts only writes that free space: deletes, and changes of objects that are being
+deleted. The disk counts as full until twice the reserve is free.
 """
 
 from __future__ import annotations
@@ -32,15 +32,17 @@ def free_bytes(home: Path) -> int:
 
 class Reserve:
     def __init__(self, home: Path, size: int = 0, free: Callable[[Path], int] = free_bytes) -> None:
-        """`size` 0: nothing is kept, and the disk still counts as full while next to nothing is free."""
+        """Manage the reserve in a directory. `size` 0: no reserve, but the disk still counts as full if almost nothing
+        is free.
+        """
         self.home = home
         self._path = home / FILE
         self._size = size
         self._free = free
-        self.is_full = False  # the disk, as far as is known
+        self.is_full = False  # the disk, at the last check
 
     def take(self) -> bool:
-        """Make the reserve and return True if there is room; else give it up and return False."""
+        """Create the reserve and return True if there is room; else delete it and return False."""
         if self._has_room():
             self.is_full = False
         else:

@@ -1,8 +1,8 @@
-"""Rows as they lie on disk, each with a checksum that tells whether it still is what was written.
+"""Rows on disk, each with a checksum that detects damage.
 
-The checksum covers the key, the revision and the value. A row that does not match is never served, and neither is it
-taken for absent: its key is reported as damaged, and whoever asks for it, or for a list that it belongs to, is refused.
-The key of a damaged row may itself be the damage, so the index, which holds a second copy of it, is asked as well.
+The checksum covers the key, the revision and the value. A row that does not match is never served, and is not treated
+as absent either: its key is reported as damaged, and requests for it, or for a list that contains it, fail. The key of
+a damaged row may itself be damaged, so the index, which has a second copy of it, is read too.
 """
 
 # ruff: noqa: S608 - every part of the statements is a constant of this file
@@ -20,15 +20,15 @@ import msgspec
 from remuda.apiserver.storage.tables import ObjectTable
 from remuda.apiserver.storage.types import UNKNOWN, Damage, StoreEntry, StoreEvent
 
-# The type of a row in the log that is no change: it marks that history starts here (see `Disk.start_history`).
+# Type of a row in the log that is no change: it marks the start of the history (see `Disk.start_history`).
 RESTORED = "RESTORED"
 
 _TYPES = frozenset({"ADDED", "MODIFIED", "DELETED", RESTORED})
 
-# Never the checksum of anything: of a row that was found to be damaged before it had one.
+# Never a valid checksum: marks a row that was damaged before it had one.
 _DAMAGED_BEFORE = -1
 
-# Casts, because SQLite's own reader refuses a text that is no UTF-8: damage must be read to be reported.
+# Casts, because SQLite's reader rejects text that is not UTF-8: damage must be read to be reported.
 _KEY = "CAST(resource AS BLOB), CAST(namespace AS BLOB), CAST(name AS BLOB)"
 _OBJECTS = f"SELECT id, {_KEY}, CAST(revision AS INTEGER), CAST(value AS BLOB), sum FROM objects"
 _EVENTS = (
@@ -53,11 +53,11 @@ def checksum(table: str, namespace: str, name: str, revision: int, value: bytes)
 class StoredRows(NamedTuple):
     tables: dict[str, ObjectTable]
     damaged: list[Damage]
-    index_is_wrong: bool  # of intact rows: it can be made anew from them
+    index_is_wrong: bool  # index of intact rows, which can be rebuilt from them
 
 
 def read_objects(connection: apsw.Connection) -> StoredRows:
-    """Every object, row by row: at no time are there two copies."""
+    """Yield every object, row by row, so that there are never two copies."""
     tables: dict[str, ObjectTable] = {}
     broken: list[Damage] = []
     for row, *parts, revision, value, sum_ in connection.execute(_OBJECTS):
@@ -82,8 +82,9 @@ def read_objects(connection: apsw.Connection) -> StoredRows:
 def _with_keys_of_index(
     connection: apsw.Connection, tables: dict[str, ObjectTable], broken: list[Damage], lost: set[int]
 ) -> Iterable[Damage]:
-    """Each damaged row under every key that it may have had. An intact row that the index does not lead to is one of
-    them: it could be read, but a write would not find it."""
+    """Return each damaged row under every key that it may have had. This includes intact rows that the index does not
+    lead to: they could be read, but a write would not find them.
+    """
     keys = {row: _key(parts) for row, *parts in connection.execute(_INDEX)}
     for one in broken:
         candidates = {one.key, keys.get(one.row, one.key)}
@@ -98,13 +99,13 @@ def _with_keys_of_index(
 
 
 def read_row(connection: apsw.Connection, damage: Damage) -> StoreEntry | None:
-    """The row of a damaged object, if it is intact under this key."""
+    """Return the row of a damaged object, if it is intact under this key."""
     found = connection.execute(f"{_OBJECTS} NOT INDEXED WHERE id = ?", (damage.row,)).get
     return None if found is None else _verified(damage.key, *found[4:])
 
 
 def read_object(connection: apsw.Connection, key: Key) -> StoreEntry | None:
-    """The object of a key, if it is there and intact."""
+    """Return the object of a key, if it exists and is intact."""
     found = connection.execute(f"{_OBJECTS} WHERE resource = ? AND namespace = ? AND name = ?", key).get
     return None if found is None else _verified(key, *found[4:])
 
@@ -122,7 +123,9 @@ def _holds(tables: dict[str, ObjectTable], key: Key) -> bool:
 def read_events(
     connection: apsw.Connection, after: int, tables: dict[str, ObjectTable]
 ) -> Iterable[tuple[int, StoreEvent | None, bool]]:
-    """The log from a revision on: (revision, the change or None where history starts anew, whether it is intact)."""
+    """Yield the log from a revision on: (revision, the change or None where the history starts anew, whether it is
+    intact).
+    """
     newest: dict[Key, StoreEntry] = {}
     for revision, type_, *parts, value, sum_ in connection.execute(_EVENTS, (after,)):
         table, namespace, name = _key(parts)
@@ -137,7 +140,7 @@ def read_events(
 
 
 def _remember(kind: Any, read: StoreEntry, tables: dict[str, ObjectTable], newest: dict[Key, StoreEntry]) -> StoreEvent:
-    """A change read back from the log; an object it left behind is shared with its table."""
+    """Return a change read from the log; its object is shared with its table."""
     table = tables.get(read.table)
     held = table.get(read.namespace, read.name) if table else None
     entry = held if held is not None and held.revision == read.revision else read
@@ -148,7 +151,7 @@ def _remember(kind: Any, read: StoreEntry, tables: dict[str, ObjectTable], newes
 
 
 def add_checksums(connection: apsw.Connection) -> None:
-    """Brings a database of format 1 to format 2. A row that cannot be what was written is marked as damaged now."""
+    """Upgrade a database from format 1 to format 2. Rows that are evidently damaged are marked."""
     connection.create_scalar_function("row_sum", _first_checksum, 5, deterministic=True)
     for table in ("objects", "events"):
         connection.execute(f"ALTER TABLE {table} ADD COLUMN sum INTEGER NOT NULL DEFAULT {_DAMAGED_BEFORE}")
@@ -183,9 +186,9 @@ def _first_checksum(*row: Any) -> int:
 
 
 def _key(parts: Iterable[Any]) -> Key:
-    """Decode damaged text too: it becomes another text, whose checksum differs."""
+    """Decode damaged text too: the result differs, and so does its checksum."""
     table, namespace, name = map(_text, parts)
-    return sys.intern(table), sys.intern(namespace), name  # the few names of tables and namespaces are held once
+    return sys.intern(table), sys.intern(namespace), name  # the few names of tables and namespaces are stored once
 
 
 def _text(value: Any) -> str:

@@ -1,9 +1,11 @@
-"""The store: memory in front, a writer thread and SQLite behind. See `protocol.Store` for what it promises.
+"""The store: memory in front, a writer thread and SQLite behind it. See `protocol.Store` for its guarantees.
 
-A write gets its revision and its place in the queue at once, on the loop; from then until it is on disk only `latest`
-shows it. When the disk reports back, the loop makes the whole batch visible in one step: memory, feeds, listeners,
-and last the writers that wait. Revisions only grow: those of a failed batch are skipped, and after a restart
-the counter goes on behind the newest that is on disk, which is the newest anyone has ever seen.
+A write gets its revision and its place in the queue at once, on the event loop. Until it is on disk, only `latest`
+shows it. When the disk confirms a batch, the loop makes it visible in one step: memory, feeds, listeners, and last the
+waiting writers.
+
+Revisions only grow: those of a failed batch are skipped. After a restart the counter continues after the newest
+revision on disk, which is the newest that any client has seen.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _Key = tuple[str, str, str]
 
 
 class SqliteStore:
-    """The one implementation of `Store`. Made by `open`; everything but that is called on the loop it was made on."""
+    """The implementation of `Store`. Created by `open`; all other methods are called on the loop that created it."""
 
     def __init__(
         self,
@@ -53,13 +55,13 @@ class SqliteStore:
         self._reserve = reserve
         self._memory = memory
         self._assigned: int = memory.revision
-        self._overlay: dict[_Key, Write] = {}  # the newest write of each key that is on its way
+        self._overlay: dict[_Key, Write] = {}  # newest write in flight of each key
         self._in_flight: dict[Write, None] = {}
         self._unsent: list[Write] = []
-        self._settling: asyncio.Future[bool] | None = None  # ends with the next commit, or the next failure of one
+        self._settling: asyncio.Future[bool] | None = None  # resolved by the next commit, or its failure
         self._listeners: list[Listener] = []
         self._closed = False
-        self.refusing: Callable[[], str] | None = None  # why nothing may be written now; empty: it may
+        self.refusing: Callable[[], str] | None = None  # returns why writes are refused now; empty: they are accepted
         self._loop = asyncio.get_running_loop()
         self._writer: StoreWriter | Unwritten = (
             Unwritten(on_committed=self._committed)
@@ -81,8 +83,9 @@ class SqliteStore:
         reserve_bytes: int = 0,
         free: Callable[[Path], int] = free_bytes,
     ) -> SqliteStore:
-        """Opens or makes the store in a directory, with `reserve_bytes` for deletes on a full disk. Raises StoreLocked,
-        StoreCorrupt, StoreTooNew, StoreUnusable."""
+        """Open or create the store in a directory, with `reserve_bytes` for deletes on a full disk. Raise StoreLocked,
+        StoreCorrupt, StoreTooNew, StoreUnusable.
+        """
         home = Path(path)
         directory.prepare(home)
         lock = directory.DirectoryLock(home)
@@ -90,7 +93,7 @@ class SqliteStore:
         reserve = Reserve(home, reserve_bytes, free)
 
         def load() -> tuple[Disk, Memory]:
-            reserve.take()  # or give it up: opening needs some room too
+            reserve.take()  # or release it: opening needs some space too
             disk = Disk(home / directory.DATABASE, vfs=vfs)
             try:
                 return disk, Memory(*disk.load(history_events, history_bytes))
@@ -107,25 +110,26 @@ class SqliteStore:
 
     @classmethod
     def volatile(cls) -> SqliteStore:
-        """A store that ends with the process, for simulations: without a disk, and without a thread, whose pace would
-        show in the order of things."""
+        """Return a store in memory, for simulations: without a disk, and without a thread, whose timing would affect
+        the order of events.
+        """
         return cls(None, None, Memory({}, History(), Revision(0)))
 
     async def close(self) -> None:
-        """Brings the writes on their way to disk, ends the feeds, leaves one database file."""
+        """Bring the writes in flight to disk, end the feeds, and leave one database file."""
         if self._closed:
             return
         self._closed = True
         self._send()
         await self._writer.stop()
-        # Feeds after the writer: watchers still get the last events. The lock last: the next server must find a closed
-        # database.
+        # Feeds close after the writer, so that watchers get the last events. The lock is last: the next server must
+        # find a closed database.
         self._memory.feeds.close()
         if self._lock is not None:
             self._lock.release()
 
     def lack_of_room(self) -> str:
-        """Return why objects can only be deleted now; empty if the disk is not full, or no longer full."""
+        """Return why only deletes are accepted now; empty if the disk is not (or no longer) full."""
         if self._reserve is None or not self._reserve.is_full:
             return ""
         if not self._reserve.take():
@@ -138,7 +142,7 @@ class SqliteStore:
 
     @property
     def in_flight(self) -> int:
-        """Writes that are not on disk yet."""
+        """Return the number of writes that are not on disk yet."""
         return len(self._in_flight)
 
     @property
@@ -269,13 +273,15 @@ class SqliteStore:
         encode: Callable[[Revision], bytes],
         expect: StoreEntry | None,
     ) -> asyncio.Future[StoreEntry]:
-        """Gives the write its revision and its place; the future ends when it is on disk. A caller who stops
-        waiting leaves the write on its way."""
+        """Assign the write its revision and its place; the future resolves when it is on disk.
+
+        If a caller stops waiting, the write continues.
+        """
         if self._closed:
             raise StorageFailed("the store is closed")
         if self.refusing is not None and (why := self.refusing()):
             raise StorageFailed(why)
-        # Nothing is awaited from this check to the overlay, so no other write of this key can come in between.
+        # No await between this check and the overlay, so no other write of this key can come in between.
         current = self.latest(table, namespace, name)
         if current is not expect and (current is None or expect is None or current.revision != expect.revision):
             raise WriteConflict(f"{table} {namespace}/{name} is not as expected")
@@ -283,13 +289,13 @@ class SqliteStore:
         entry = StoreEntry(table, namespace, name, revision, encode(revision))
         if self._is_full() and not leads_to_delete(kind, entry) and (why := self.lack_of_room()):
             raise DiskFull(why)
-        # Only now: `encode` and the check above may raise, and must leave nothing behind.
+        # Only now, because `encode` and the check above may raise, and must then leave no trace.
         self._assigned = revision
         write = Write(StoreEvent(kind, entry, current), self._loop.create_future())
         self._overlay[table, namespace, name] = write
         self._in_flight[write] = None
         if not self._unsent:
-            # The writes of one turn of the loop travel together: one hand-over, one transaction.
+            # The writes of one loop iteration travel together: one hand-over, one transaction.
             self._loop.call_soon(self._send)
         self._unsent.append(write)
         return write.waiter
@@ -302,11 +308,11 @@ class SqliteStore:
     def _committed(self, writes: Sequence[Write]) -> None:
         events = [write.event for write in writes]
         self._memory.apply(events)
-        # On a full disk no more of the log is kept than must be: watches are resumed from memory, until a restart.
+        # On a full disk the log is kept as short as possible: watches resume from memory, until a restart.
         self._writer.floor = self.revision if self._is_full() else self._memory.history.floor
         for write in writes:
             self._forget(write)
-        # Listeners before the writers are told: the RBAC index, for instance, is never behind an acknowledged write.
+        # Listeners run before the writers return: the RBAC index, for example, is never behind an acknowledged write.
         for listener in tuple(self._listeners):
             try:
                 listener(events)
@@ -321,12 +327,12 @@ class SqliteStore:
         del self._in_flight[write]
         entry = write.event.entry
         key = (entry.table, entry.namespace, entry.name)
-        # A newer write of the same key may be on its way; `latest` must keep showing that one.
+        # A newer write of the same key may be in flight; `latest` must keep showing that one.
         if self._overlay.get(key) is write:
             del self._overlay[key]
 
     def _failed(self, failure: StorageFailed) -> None:
-        """Every write on its way is void, also those behind the failed batch: they may build on it."""
+        """Fail every write in flight, also those after the failed batch: they may build on it."""
         if isinstance(failure, DiskFull) and self._reserve is not None:
             self._writer.floor = self.revision
             failure = DiskFull(f"{failure.why}: {self._reserve.complaint()}")
@@ -334,7 +340,7 @@ class SqliteStore:
         lost, self._in_flight = self._in_flight, {}
         self._overlay.clear()
         self._unsent.clear()
-        # After everything on its way is forgotten: what is submitted behind this signal does not build on a lost write.
+        # After all writes in flight are dropped: later writes do not build on a lost write.
         self._writer.resume()
         for write in lost:
             if not write.waiter.done():

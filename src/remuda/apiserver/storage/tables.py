@@ -1,9 +1,8 @@
-"""The committed objects in memory, per table and namespace, in the order lists show them.
+"""Committed objects in memory, per table and namespace, in list order.
 
-The order is that of upstream's keys, `namespace/name` compared as text: of the namespaces `a` and `a-b` the latter
-comes first, because `-` sorts before `/`. A list of a page or of one namespace costs what it returns, not what the
-table holds. Inserting into one namespace is a binary search and a move of pointers: some ten microseconds at
-100,000 objects.
+The order is that of upstream's keys, `namespace/name` compared as text: the namespace `a-b` comes before `a`, because
+`-` sorts before `/`. Listing a page or one namespace costs in proportion to the result, not to the table. Inserting
+into one namespace is a binary search and a move of pointers: about ten microseconds at 100,000 objects.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ def entry_position(entry: StoreEntry) -> tuple[str, str]:
 
 
 class _Space:
-    """One namespace of one table."""
+    """Namespace of one table."""
 
     __slots__ = ("entries", "names")
 
@@ -36,7 +35,7 @@ class _Space:
 
 
 class ObjectTable:
-    """The entries of one stored resource."""
+    """Entries of one stored resource."""
 
     __slots__ = ("_ranks", "_spaces", "count")
 
@@ -77,12 +76,12 @@ class ObjectTable:
             self._ranks.remove(namespace + "/")
 
     def fill(self, entry: StoreEntry) -> None:
-        """Takes an entry during load, in any order; `sort` must follow before anything is read."""
+        """Add an entry during load, in any order; call `sort` before any read."""
         space = self._spaces.get(entry.namespace) or self._add_space(entry.namespace)
         space.entries[entry.name] = entry
 
     def drop(self, namespace: str, name: str) -> None:
-        """Takes an entry back during load, before `sort`."""
+        """Remove an entry during load, before `sort`."""
         self._spaces[namespace].entries.pop(name, None)
 
     def sort(self) -> None:
@@ -101,7 +100,7 @@ class ObjectTable:
         return found
 
     def walk(self, namespace: str, after: Key | None) -> Iterator[StoreEntry]:
-        """Like `scan`, entry by entry; the table must not change meanwhile."""
+        """Yield entries one by one, as `scan` does; the table must not change meanwhile."""
         for space, start in self._spaces_behind(namespace, after):
             for name in space.names[start:]:
                 yield space.entries[name]
@@ -112,7 +111,7 @@ class ObjectTable:
         return space
 
     def _spaces_behind(self, namespace: str, after: Key | None) -> Iterator[tuple[_Space, int]]:
-        """The namespaces to read, each with the index of its first name behind `after`."""
+        """Return the namespaces to read, each with the index of its first name after `after`."""
         for rank in self._ranks_behind(namespace, after):
             space = self._spaces[rank[:-1]]
             cut = after is not None and after[0] == rank[:-1]

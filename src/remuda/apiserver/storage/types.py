@@ -36,7 +36,7 @@ _NO_LABELS: dict[str, str] = {}
 
 
 class StoreEntry:
-    """One object at one revision. `table` names the stored resource, e.g. `machines.cluster.x-k8s.io`."""
+    """Object at one revision. `table` names the stored resource, e.g. `machines.cluster.x-k8s.io`."""
 
     __slots__ = ("_fields", "_labels", "name", "namespace", "revision", "table", "value")
 
@@ -55,13 +55,13 @@ class StoreEntry:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Decoded once, when first asked for: most entries are never matched against a selector."""
+        """Return the labels, decoded once at first use: most entries are never matched against a selector."""
         if self._labels is None:
             self._labels = _decode_labelled(self.value).metadata.labels or _NO_LABELS
         return self._labels
 
     def fields(self, extract: Callable[[bytes], dict[str, str]]) -> dict[str, str]:
-        """The selectable fields of a kind, decoded once. One table always comes with one `extract`."""
+        """Return the selectable fields of a kind, decoded once. A table always uses the same `extract`."""
         if self._fields is None:
             self._fields = extract(self.value)
         return self._fields
@@ -71,16 +71,16 @@ class StoreEntry:
 
 
 class _Unknown:
-    """The state before an event that was read back from disk after a restart and whose past is compacted."""
+    """State before an event that was read from disk after a restart and whose predecessor is compacted."""
 
 
 UNKNOWN = _Unknown()
 
 
 class StoreEvent:
-    """One committed change. `entry` is the new state, or for DELETED the last state at the deleting revision.
+    """Committed change. `entry` is the new state, or for DELETED the last state at the deleting revision.
 
-    `before` is the state it replaced: None for ADDED, UNKNOWN when it was lost with a restart.
+    `before` is the replaced state: None for ADDED, UNKNOWN if it was lost with a restart.
     """
 
     __slots__ = ("before", "entry", "lines", "type")
@@ -89,7 +89,7 @@ class StoreEvent:
         self.type: EventType = type_
         self.entry = entry
         self.before = before
-        self.lines: dict[object, bytes] = {}  # wire encodings by format, made once for all watchers
+        self.lines: dict[object, bytes] = {}  # wire encodings by format, created once for all watchers
 
     @property
     def revision(self) -> Revision:
@@ -103,7 +103,7 @@ Listener = Callable[[Sequence[StoreEvent]], None]
 
 
 class Compacted(ApiServerError):
-    """The asked-for revision is older than the history kept, or is not of this history at all."""
+    """Requested revision that is older than the history, or not part of this history."""
 
     def __init__(self, asked: int, oldest: int, newest: int | None = None) -> None:
         ahead = newest is not None and asked > newest
@@ -115,11 +115,11 @@ class Compacted(ApiServerError):
 
 
 class WriteConflict(ApiServerError):
-    """The entry changed (or appeared, or vanished) since the caller read it; read `latest` and decide again."""
+    """Conflict: the entry was changed, created or deleted since the caller read it. Read `latest` and decide again."""
 
 
 class StorageFailed(StatusError):
-    """The write could not be made durable (disk full, I/O error). Nothing of it is visible."""
+    """Write that could not be made durable (disk full, I/O error). No part of it is visible."""
 
     def __init__(self, why: str) -> None:
         super().__init__(
@@ -129,17 +129,17 @@ class StorageFailed(StatusError):
 
 
 class DiskFull(StorageFailed):
-    """There is no room for the write; deletes may still have some."""
+    """Write that does not fit on the disk; deletes may still fit."""
 
 
 class Damage(NamedTuple):
-    """An object whose bytes on disk are not what was written: its row does not match its checksum."""
+    """Damaged object: its row on disk does not match its checksum."""
 
     table: str
     namespace: str
     name: str
     revision: int
-    row: int  # in the database
+    row: int  # row number in the database
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -150,8 +150,11 @@ class Damage(NamedTuple):
 
 
 class ObjectsDamaged(StatusError):
-    """An object that was asked for, or that belongs to what was asked for, is damaged on disk. Upstream has the same
-    answer for what it cannot read from etcd: never 404, which would mean that it was deleted."""
+    """Request for an object that is damaged on disk, or for a list with such an object.
+
+    Upstream answers the same way for objects that it cannot read from etcd: never 404, which would mean that the object
+    was deleted.
+    """
 
     def __init__(self, found: Sequence[Damage]) -> None:
         named = ", ".join(map(str, found[:_MOST_NAMED])) + (", …" if len(found) > _MOST_NAMED else "")
@@ -171,20 +174,20 @@ class ObjectsDamaged(StatusError):
 
 
 class FeedOverflow(ApiServerError):
-    """A watcher fell so far behind that its buffer was dropped; it must start over from a list."""
+    """Watcher that fell so far behind that its buffer was dropped; it must start over from a list."""
 
 
 class StoreUnusable(ApiServerError):
-    """The store cannot be opened; the message is written for the person who started the server."""
+    """Store that cannot be opened; the message is for the user who started the server."""
 
 
 class StoreLocked(StoreUnusable):
-    """Another process works on the same directory."""
+    """Data directory that another process uses."""
 
 
 class StoreCorrupt(StoreUnusable):
-    """The database on disk is damaged, or is not one of ours."""
+    """Database that is damaged or was not created by this program."""
 
 
 class StoreTooNew(StoreUnusable):
-    """The database was written by a newer version of the program."""
+    """Database that was written by a newer version of the program."""

@@ -1,11 +1,11 @@
-"""The thread that makes writes durable, many with one sync.
+"""Writer thread: makes writes durable, many with one sync.
 
-The event loop hands over lists of writes through a queue; the thread takes everything queued as one transaction and
-reports back with one callback per transaction, in order. While a sync is under way the next writes gather, so the
-busier the server, the more writes share one sync.
+The event loop passes lists of writes through a queue. The thread commits everything queued as one transaction and calls
+back once per transaction, in order. Further writes queue up during a sync, so the busier the server, the more writes
+share one sync.
 
-When a transaction fails, the writes behind it were made on top of changes that now never happened. The thread drops
-all it receives until the loop, which has meanwhile failed every write on its way, says `resume`.
+If a transaction fails, later writes may build on changes that were lost. The thread drops all writes until the loop,
+which has meanwhile failed every write in flight, calls `resume`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from remuda.apiserver.storage.disk import Disk
 from remuda.apiserver.storage.reserve import Reserve, leads_to_delete
 from remuda.apiserver.storage.types import DiskFull, Revision, StorageFailed, StoreEntry, StoreEvent
 
-# So many changes at most share a transaction: more would save nothing and delay the first of them.
+# Maximum number of changes per transaction: more would save nothing and delay the first of them.
 _MAX_BATCH = 1024
 
-# Upkeep that commits did not do on the way waits for a pause of this many seconds.
+# Maintenance that commits did not do waits for a pause of this many seconds.
 _IDLE = 0.05
 
 _T = TypeVar("_T")
 
 
 class Write:
-    """One change on its way to disk, and the future of the writer that waits for it."""
+    """Change in flight to disk, and the future of the waiting writer."""
 
     __slots__ = ("event", "waiter")
 
@@ -56,8 +56,8 @@ class StoreWriter:
         on_committed: Callable[[Sequence[Write]], None],
         on_failed: Callable[[StorageFailed], None],
     ) -> None:
-        """Both callbacks are called on the running event loop."""
-        self.floor = Revision(0)  # of the history in memory; the log on disk follows it
+        """Start the thread. Both callbacks run on the running event loop."""
+        self.floor = Revision(0)  # floor of the history in memory, which the log on disk follows
         self._disk = disk
         self._reserve = reserve
         self._on_committed = on_committed
@@ -75,14 +75,14 @@ class StoreWriter:
         self._queue.put(writes)
 
     def resume(self) -> None:
-        """The loop has forgotten every write submitted so far; what follows stands on its own."""
+        """Accept writes again: the loop has dropped every write submitted before this call."""
         self._queue.put(_Signal.RESUME)
 
     def save_space(self, is_full: bool) -> None:
         self._queue.put(_Signal.FULL if is_full else _Signal.ROOM)
 
     async def stop(self) -> None:
-        """Commits what was submitted, then closes the disk."""
+        """Commit all submitted writes, then close the disk."""
         self._queue.put(_Signal.STOP)
         await self._stopped
 
@@ -95,7 +95,7 @@ class StoreWriter:
             self._call(self._stopped.set_result, None)
 
     def _step(self) -> bool:
-        """One transaction, or one piece of upkeep. False: asked to stop."""
+        """Run one transaction, or one step of maintenance. Return False if asked to stop."""
         first = self._next()
         if first is None:
             self._disk.tidy(self.floor)
@@ -110,13 +110,13 @@ class StoreWriter:
         return signal is None or self._heed(signal)
 
     def _heed(self, signal: _Signal) -> bool:
-        """False: asked to stop."""
+        """Handle a signal. Return False if asked to stop."""
         if signal in (_Signal.FULL, _Signal.ROOM):
             self._disk.save_space(signal is _Signal.FULL)
         return signal is not _Signal.STOP
 
     def _next(self) -> list[Write] | _Signal | None:
-        """Waits for something to do; None after a pause in which upkeep can be done."""
+        """Wait for work; return None after a pause, in which maintenance can run."""
         try:
             return self._queue.get(timeout=_IDLE if self._disk.needs_tidying else None)
         except Empty:
@@ -139,7 +139,7 @@ class StoreWriter:
             try:
                 self._disk.commit(events, self.floor)
             except DiskFull:
-                # The released space is for deletes: they are retried with it. A batch with any other write fails.
+                # The released space is for deletes: they are retried. A batch with any other write fails.
                 self._reserve.release()
                 self._disk.save_space(True)
                 if not all(leads_to_delete(event.type, event.entry) for event in events):
@@ -152,7 +152,7 @@ class StoreWriter:
         return True
 
     def _skip_to_resume(self) -> bool:
-        """False: asked to stop."""
+        """Drop writes until `resume`. Return False if asked to stop."""
         while (message := self._queue.get()) not in (_Signal.RESUME, _Signal.STOP):
             pass
         return message is _Signal.RESUME
@@ -161,11 +161,11 @@ class StoreWriter:
         try:
             self._loop.call_soon_threadsafe(function, argument)
         except RuntimeError:
-            pass  # the loop is closed, so no writer waits any more
+            pass  # the loop is closed, so no writer waits
 
 
 class Unwritten:
-    """The writer of a store without a disk: a batch is committed as soon as it is handed over."""
+    """Writer of a store without a disk: commits a batch as soon as it is submitted."""
 
     def __init__(self, *, on_committed: Callable[[Sequence[Write]], None]) -> None:
         self.floor = Revision(0)
@@ -181,7 +181,7 @@ class Unwritten:
         raise AssertionError("nothing fails without a disk")
 
     def save_space(self, is_full: bool) -> None:
-        """There is no disk."""
+        """Do nothing: there is no disk."""
 
     async def stop(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: nothing is stored."""

@@ -1,10 +1,9 @@
-"""Aggregated ClusterRoles: their rules are those of all ClusterRoles their selectors match.
+"""Aggregated ClusterRoles: their rules are those of all ClusterRoles that their selectors match.
 
-Roles may aggregate aggregated roles: each write is seen as a change again, until nothing changes. A role whose selector
-cannot be read keeps the rules it has and does not keep others from theirs.
-
-`aggregated_rules` is a pure function. Its order is upstream's (selector by selector, roles by name, each rule once), so
-that the same roles always give the same bytes and an idle cluster writes nothing.
+Aggregated roles may aggregate each other: each write triggers another round, until nothing changes. A role whose
+selector is invalid keeps its rules and does not affect others. `aggregated_rules` is pure. Its order is upstream's
+(selector by selector, roles by name, each rule once), so that the same roles always give the same bytes and an idle
+cluster writes nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class AggregationDuty(KeyedDuty):
             self.worker.add(_ALL)
 
     async def _reconcile(self, key: tuple[str, ...]) -> None:
-        """All at once: there are few, and one change may concern several."""
+        """Reconcile all aggregated roles at once: there are few, and one change may concern several."""
         roles = [decode(entry.value) for entry in self.registry.store.scan(TABLE)]
         wanted = {role["metadata"]["name"]: _wanted_rules(role, roles) for role in roles}
         changed = {name: rules for name, rules in wanted.items() if rules is not None}
@@ -62,7 +61,7 @@ class AggregationDuty(KeyedDuty):
 
 
 def _wanted_rules(role: Obj, roles: Sequence[Obj]) -> list[Obj] | None:
-    """None: it has the rules it should have."""
+    """Return the new rules; None if the role is up to date."""
     try:
         rules = aggregated_rules(role, roles)
     except SelectorError as error:
@@ -72,7 +71,7 @@ def _wanted_rules(role: Obj, roles: Sequence[Obj]) -> list[Obj] | None:
 
 
 def aggregated_rules(role: Mapping[str, Any], cluster_roles: Iterable[Mapping[str, Any]]) -> list[Rule] | None:
-    """The rules the ClusterRole should have; None when it does not aggregate. Raises SelectorError."""
+    """Return the rules that the ClusterRole should have; None if it does not aggregate. Raise SelectorError."""
     aggregation = role.get("aggregationRule")
     if aggregation is None:
         return None
@@ -91,6 +90,6 @@ def aggregated_rules(role: Mapping[str, Any], cluster_roles: Iterable[Mapping[st
 
 
 def _identity(rule: Rule) -> bytes:
-    """Equal for rules that mean the same list by list; an absent and an empty list are the same."""
+    """Return a key that is equal for rules with equal lists; absent and empty lists are equal."""
     present = {key: values for key, values in rule.items() if values}
     return msgspec.json.encode(present, order="sorted")

@@ -1,8 +1,8 @@
-"""CustomResourceDefinitions: accepting names, establishing, and emptying before deletion.
+"""CustomResourceDefinitions: accepts names, establishes definitions, and deletes their objects before they are deleted.
 
-A definition becomes Established as soon as its names are free in its group, and stays so. One that is being deleted
-waits, held by a finalizer, until its last object is gone. What must stay true: two definitions never hold one name.
-Names are therefore taken from the moment they are decided on, before the write that says so is on disk.
+A definition becomes Established as soon as its names are free in its group, and stays so. A definition that is being
+deleted waits, held by a finalizer, until its last object is deleted. What must stay true: two definitions never have
+the same name. So names are reserved when they are accepted, before the write of the condition is on disk.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class DefinitionsDuty(KeyedDuty):
                 self.worker.add((self._emptying[entry.table],))
 
     def _observe_definition(self, entry: StoreEntry, is_gone: bool) -> None:
-        """Record a changed definition. Names that it releases may be names that another definition waits for."""
+        """Record a changed definition. Another definition may wait for a name that it releases."""
         group, before = self._names.pop(entry.name, ("", {}))
         if not is_gone:
             self._note_names(entry)
@@ -97,7 +97,7 @@ class DefinitionsDuty(KeyedDuty):
         before = self._names.get(name, (group, {}))
         taken = [names for other, (of, names) in self._names.items() if of == group and other != name]
         accepted, refused = accept_names(crd["spec"]["names"], before[1], taken)
-        # Before the write is awaited: another definition that is judged meanwhile must not get the same names.
+        # Before the write is awaited: another definition that is checked meanwhile must not get the same names.
         self._names[name] = (group, accepted)
         if refused:
             self._refused[name] = group
@@ -106,7 +106,7 @@ class DefinitionsDuty(KeyedDuty):
         try:
             await self._report(name, _about_names(refused, is_established(crd)), accepted)
         except BaseException:
-            # The write failed: give the names back.
+            # The write failed: release the names.
             self._names[name] = before
             raise
         if before[1] and before[1] != accepted:
@@ -122,7 +122,7 @@ class DefinitionsDuty(KeyedDuty):
 
         await modify(self.registry, TABLE, "", name, reported, "status")
 
-    # -- the end -------------------------------------------------------------------------------------------------
+    # -- deletion ------------------------------------------------------------------------------------------------
 
     async def _empty(self, crd: Obj) -> None:
         if CLEANUP not in (crd["metadata"].get("finalizers") or ()):
@@ -137,7 +137,7 @@ class DefinitionsDuty(KeyedDuty):
             call = self.registry.system_call("deletecollection", resource, "", "")
             await self.registry.delete_collection(call, ListOptions(), DeleteOptions())
             if self.registry.store.count(table):
-                return  # objects with finalizers; the last DELETED event brings us back
+                return  # objects with finalizers remain; the last DELETED event triggers this again
         await modify(self.registry, TABLE, "", name, _released)
 
 
@@ -147,7 +147,7 @@ def _about_names(refused: tuple[str, str] | None, established: bool) -> list[Con
     else:
         names = condition("NamesAccepted", "False", *refused)
     if established:
-        return [names]  # once it is served, it is served under the names it has
+        return [names]  # once served, a definition keeps its names
     if refused is None:
         message = "the initial names have been accepted"
         return [names, condition("Established", "True", "InitialNamesAccepted", message)]

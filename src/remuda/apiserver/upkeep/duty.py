@@ -1,5 +1,5 @@
-"""The shape of a duty: follow committed changes, repair keys. Helpers of duties: writes as the server itself, and the
-conditions of the objects that they report on.
+"""Base classes of duties, which follow committed changes and repair keys. Helpers of duties: writes as the server
+itself, and the conditions of the objects that they report on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from remuda.apiserver.upkeep.worker import Worker
 from remuda.kube import clock
 from remuda.kube.errors import ignore_not_found
 
-# Field owners of what upkeep writes: upstream some loops are the server's own, others run beside it.
+# Field managers of upkeep's writes: upstream, some of these loops run in kube-apiserver, others in
+# kube-controller-manager.
 SERVER = "kube-apiserver"
 CONTROLLERS = "kube-controller-manager"
 
@@ -23,7 +24,7 @@ Condition = dict[str, Any]
 
 
 class UpkeepTask(Protocol):
-    """One loop of upkeep. `start` looks at everything once, then `observe` is told of each committed batch."""
+    """Loop of upkeep. `start` checks everything once, then `observe` gets each committed batch."""
 
     async def start(self) -> None: ...
 
@@ -42,7 +43,7 @@ async def modify(
     *,
     manager: str = SERVER,
 ) -> None:
-    """Changes a stored object as the server itself. `change` gives a new object and leaves its argument alone."""
+    """Change a stored object as the server itself. `change` returns a new object and does not change its argument."""
     resource = registry.resources.of_table(table)
     if resource is not None:
         call = registry.system_call("update", resource, namespace, name, subresource)
@@ -56,7 +57,7 @@ async def create(registry: Registry, table: str, namespace: str, obj: Obj, *, ma
 
 
 async def delete(registry: Registry, resource: Resource, namespace: str, name: str, options: DeleteOptions) -> None:
-    """Deletes as the server itself; that it is gone already is no error."""
+    """Delete an object as the server itself; ignore an object that is already deleted."""
     with ignore_not_found():
         await registry.delete(registry.system_call("delete", resource, namespace, name), options)
 
@@ -66,7 +67,7 @@ def _options(manager: str) -> WriteOptions:
 
 
 class KeyedDuty:
-    """A duty with one worker over keys of any kind."""
+    """Duty with one worker over keys of any type."""
 
     def __init__(self, name: str, registry: Registry, process: Callable[..., Awaitable[None]]) -> None:
         self.registry = registry
@@ -81,7 +82,7 @@ def condition(kind: str, status: str, reason: str, message: str) -> Condition:
 
 
 def with_conditions(present: Iterable[Condition], new: Iterable[Condition]) -> list[Condition]:
-    """Conditions with some replaced or added; the time of one moves only when its status does."""
+    """Return the conditions with some replaced or added; a transition time changes only with its status."""
     conditions = {one["type"]: one for one in present}
     for one in new:
         old = conditions.get(one["type"])

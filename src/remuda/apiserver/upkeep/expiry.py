@@ -1,4 +1,4 @@
-"""Events live for an hour after their last change: they are a log for people, not state."""
+"""Expiry of events one hour after their last change: they are a log for people, not state."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ _decode_dated = msgspec.json.Decoder(_DatedObject).decode
 
 
 def last_written(entry: StoreEntry) -> str:
-    """An event that is counted up lives on; its field owners say when that was."""
+    """Return the time of the last write, from the managed fields: a repeated event lives longer."""
     dated = _decode_dated(entry.value).metadata
     return max([dated.created or "", *(write.time or "" for write in dated.writes or ())])
 
 
 class ExpiryDuty:
-    """Deletes events not written for `ttl`, a minute late at most."""
+    """Deletes events that were not written for `ttl`, at most a minute late."""
 
     def __init__(self, registry: Registry, ttl: timedelta = timedelta(hours=1)) -> None:
         self._registry = registry
@@ -55,7 +55,7 @@ class ExpiryDuty:
         self._task = asyncio.get_running_loop().create_task(self._sweep_forever(), name="expiry")
 
     def observe(self, events: Sequence[StoreEvent]) -> None:
-        """Age, not change, is what matters here."""
+        """Do nothing: age matters here, not changes."""
 
     async def close(self) -> None:
         if self._task is not None:
@@ -82,7 +82,7 @@ class ExpiryDuty:
         if resource is None:
             return
         call = self._registry.system_call("delete", resource, entry.namespace, entry.name)
-        # An Event may be counted up between the sweep and the delete; it then lives on.
+        # The Event may be repeated between the sweep and the delete; then it stays.
         unchanged = DeleteOptions(precondition_resource_version=str(entry.revision))
-        with contextlib.suppress(NotFound, Conflict):  # gone, or written meanwhile
+        with contextlib.suppress(NotFound, Conflict):  # deleted, or written meanwhile
             await self._registry.delete(call, unchanged)

@@ -1,9 +1,9 @@
-"""The garbage collector: objects go when the last of their owners is gone.
+"""Garbage collector: deletes objects when the last of their owners is deleted.
 
-Three things bring an object here: it got an owner, an owner is gone or waits for it, or it is itself being deleted and
-waits for its dependents (foreground) or for their release (orphan). Nothing is decided before the whole index is there,
-and nothing is deleted on a guess: an owner of a kind that is not served counts as being there until it is seen to go.
-While an object is damaged on disk the index is never whole, and nothing is collected.
+It processes an object when the object gets an owner, when an owner is deleted or waits for it, or when the object
+itself is being deleted and waits for its dependents (foreground) or for their release (orphan). It decides nothing
+before the index is complete, and never guesses: an owner whose kind is not served counts as existing until its deletion
+is seen. While an object is damaged on disk the index is incomplete, and nothing is collected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class GarbageDuty(KeyedDuty):
     def __init__(self, registry: Registry) -> None:
         super().__init__("garbage", registry, self._reconcile)
         self._ownership = Ownership()
-        self._puzzling: set[Key] = set()  # dependents of owners of a kind that is not served
+        self._puzzling: set[Key] = set()  # dependents of owners whose kind is not served
         self.worker.hold()
 
     async def start(self) -> None:
@@ -85,8 +85,8 @@ class GarbageDuty(KeyedDuty):
         for start in range(0, len(dependents), _AT_ONCE):
             chunk = dependents[start : start + _AT_ONCE]
             await asyncio.gather(*(self._drop_owners(dependent, {uid}) for dependent in chunk))
-        # The finalizer last: if the owner went first, its dependents would be collected. A crash in between repeats the
-        # release.
+        # The finalizer is removed last: if the owner were deleted first, its dependents would be collected. A crash in
+        # between repeats the release.
         await self._drop_finalizer(key, ORPHAN)
 
     async def _check_owners(self, key: Key, meta: Obj) -> None:
@@ -100,14 +100,14 @@ class GarbageDuty(KeyedDuty):
         elif "ending" not in states.values() or not self._ownership.dependents(meta["uid"]):
             await self._delete(key, meta, _own_policy(meta))
         elif self._ownership.closes_circle(meta["uid"]) and any(map(_blocks, meta["ownerReferences"])):
-            # Objects that own each other would wait for each other for ever.
+            # Objects that own each other would otherwise wait for each other forever.
             await self._unblock_owners(key)
             self.worker.add(key)
         else:
             await self._delete(key, meta, "Foreground")
 
     def _owner_state(self, key: Key, ref: dict[str, Any]) -> OwnerState:
-        # First, because the kind of an owner that was seen to go may not be served any more.
+        # Checked first, because the kind of a deleted owner may no longer be served.
         if self._ownership.is_gone(ref.get("uid", "")):
             return "gone"
         group, _, _ = str(ref.get("apiVersion", "")).rpartition("/")
@@ -116,7 +116,7 @@ class GarbageDuty(KeyedDuty):
             self._puzzling.add(key)
             return "unknown"
         if resource.namespaced and not key[1]:
-            return "unknown"  # in which namespace? No reference of a cluster-scoped object can say
+            return "unknown"  # a cluster-scoped object's reference cannot name the namespace
         owner = self.registry.read(resource.table, key[1] if resource.namespaced else "", str(ref.get("name", "")))
         # An object of the same name with another uid is a new one, and not the owner.
         if owner is None or owner["metadata"]["uid"] != ref.get("uid"):
@@ -124,10 +124,10 @@ class GarbageDuty(KeyedDuty):
         meta = owner["metadata"]
         return "ending" if meta.get("deletionTimestamp") and FOREGROUND in (meta.get("finalizers") or ()) else "there"
 
-    # -- effects -----------------------------------------------------------------------------------------------
+    # -- actions -----------------------------------------------------------------------------------------------
 
     async def _delete(self, key: Key, meta: Obj, policy: Policy) -> None:
-        """Deletes the object that was looked at: one that was given another owner meanwhile is looked at again."""
+        """Delete the object as it was read: if it got another owner meanwhile, it is processed again."""
         resource = self.registry.resources.of_table(key[0])
         if resource is None:
             return
@@ -150,7 +150,7 @@ class GarbageDuty(KeyedDuty):
         await self._change(key, "finalizers", lambda finalizers: [f for f in finalizers if f != finalizer])
 
     async def _change(self, key: Key, field: str, change: Callable[[list[Any]], list[Any]]) -> None:
-        """Changes one list of an object's metadata; an object that is gone needs no change."""
+        """Change one list of an object's metadata; ignore a deleted object."""
 
         def changed(live: Obj) -> Obj:
             metadata = dict(live["metadata"])
@@ -164,7 +164,7 @@ class GarbageDuty(KeyedDuty):
 
 
 def _own_policy(meta: Obj) -> Policy:
-    """The policy an object already asks for by its finalizers, else background."""
+    """Return the propagation policy that the object's finalizers request, else background."""
     finalizers = meta.get("finalizers") or []
     if ORPHAN in finalizers:
         return "Orphan"

@@ -70,7 +70,7 @@ class NamespacesDuty(KeyedDuty):
             return  # released; it may still wait for finalizers of its own
         self._ending.add(name)
         remaining, failures = await self._empty(name)
-        # Report before a failure is raised, so that a namespace that hangs says why.
+        # Write the status before the error is raised, so that a stuck namespace shows the cause.
         await self._report(name, [*_about_deletes(failures), *self._about_contents(name, remaining)])
         if failures:
             raise failures[0]
@@ -80,9 +80,9 @@ class NamespacesDuty(KeyedDuty):
             await modify(self.registry, NAMESPACES, "", name, _released, "finalize", manager=CONTROLLERS)
 
     async def _empty(self, name: str) -> tuple[list[Resource], list[StatusError]]:
-        """Deletes what is in the namespace: the kinds of which something remains, and what went wrong."""
+        """Delete the content of the namespace; return the kinds with remaining objects, and the errors."""
         for error in self.registry.resources.unreadable.values():
-            raise error  # objects of that kind may be here, and nobody can tell
+            raise error  # objects of that kind may be here, and cannot be counted
         resources = self._namespaced_tables()
         failures: list[StatusError] = []
         for first in (True, False):
@@ -132,7 +132,7 @@ class NamespacesDuty(KeyedDuty):
         ]
 
 
-# What a condition says when there is nothing left, and how it begins when there is.
+# Messages of a condition without remaining objects, and their prefixes with some.
 _NOTHING = {
     "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
     "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
@@ -154,7 +154,7 @@ def _remaining(kind: str, what: Sequence[str]) -> Condition:
 
 
 def _about_deletes(failures: Sequence[StatusError]) -> list[Condition]:
-    """The first two can go wrong only where kinds are found over the network."""
+    """Return the conditions about deletes. The first two can fail only if kinds are discovered over the network."""
     found = [
         condition(
             "NamespaceDeletionDiscoveryFailure", "False", "ResourcesDiscovered", "All resources successfully discovered"
@@ -176,7 +176,7 @@ def _about_deletes(failures: Sequence[StatusError]) -> list[Condition]:
 
 
 def _released(live: Obj) -> Obj:
-    """Only our own finalizer goes: others may hold the namespace for reasons of their own."""
+    """Remove only our own finalizer: others may keep the namespace for their own reasons."""
     spec = dict(live.get("spec") or {})
     spec["finalizers"] = [f for f in spec.get("finalizers") or () if f != FINALIZER]
     if not spec["finalizers"]:

@@ -13,7 +13,7 @@ from remuda.apiserver.registry.deletes import FOREGROUND, ORPHAN
 from remuda.apiserver.storage.types import StoreEntry
 
 Key = tuple[str, str, str]  # table, namespace, name
-Links = frozenset[tuple[str, bool]]  # uid of an owner, and whether its deletion has to wait for this dependent
+Links = frozenset[tuple[str, bool]]  # uid of an owner, and whether the owner's deletion must wait for this dependent
 
 
 class _Reference(msgspec.Struct):
@@ -40,7 +40,7 @@ class Ownership:
     def __init__(self) -> None:
         self._dependents: dict[str, dict[Key, bool]] = {}
         self._links: dict[Key, Links] = {}
-        self._waiting: dict[str, Key] = {}  # uid -> object that is deleted in the foreground
+        self._waiting: dict[str, Key] = {}  # uid -> object that is being deleted in the foreground
         self._waiting_keys: set[Key] = set()
         self._gone: set[str] = set()  # owners deleted while they had dependents
 
@@ -101,7 +101,7 @@ class Ownership:
             self._waiting_keys.discard(key)
 
     def _waiting_among(self, links: Links) -> list[Key]:
-        """The owners that wait for this dependent: it goes, lets them go, or leaves them."""
+        """Yield the owners that wait for this dependent, which was deleted or released them."""
         return [self._waiting[uid] for uid in {uid for uid, _ in links} if uid in self._waiting]
 
     def _link(self, key: Key, before: Links, after: Links) -> None:
@@ -113,7 +113,7 @@ class Ownership:
             if not held:
                 del self._dependents[uid]
                 self._gone.discard(uid)
-        for uid, blocks in sorted(after):  # of two references to one owner the blocking one counts
+        for uid, blocks in sorted(after):  # if two references name the same owner, the blocking one counts
             self._dependents.setdefault(uid, {})[key] = blocks
         if after:
             self._links[key] = after

@@ -1,8 +1,7 @@
-"""Status of ResourceQuotas: what each one limits, and how much of it is used.
+"""Status of ResourceQuotas: limits and usage.
 
-A quota is looked at when it changes, and when an object that it counts is created or deleted. A change of an object
-costs nothing here, nor does a namespace without quotas. Creates are checked by `registry.quotas`, which does not read
-this status.
+A quota is processed when it changes, and when an object that it counts is created or deleted. Changes of objects, and
+namespaces without quotas, cost nothing. `registry.quotas` checks creates and does not read this status.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from remuda.kube.quantity import canonical_quantity
 class QuotasDuty(KeyedDuty):
     def __init__(self, registry: Registry) -> None:
         super().__init__("quotas", registry, self._reconcile)
-        self._counted: dict[str, frozenset[str]] = {}  # tables by namespace
+        self._counted: dict[str, frozenset[str]] = {}  # counted tables by namespace
 
     async def start(self) -> None:
         for namespace in {entry.namespace for entry in self.registry.store.intact(TABLE)}:

@@ -1,7 +1,7 @@
-"""ServiceAccounts: every namespace has `default`, and token Secrets hold a token as long as their account lives.
+"""ServiceAccounts: every namespace has `default`, and token Secrets contain a token as long as their account exists.
 
-A Secret of the token type is filled with what is missing in it, and follows the server's CA. It goes with its account:
-one made anew under the same name has another uid, and no use for the old one's tokens.
+Missing data in a token Secret is filled in, and its CA follows the server's. The Secret is deleted with its account: a
+new account of the same name has another uid, for which the old tokens are invalid.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ServiceAccountsDuty(KeyedDuty):
         super().__init__("serviceaccounts", registry, self._reconcile)
         self._signer = signer
         self._ca = b64encode(ca).decode()
-        # Which token Secrets name an account: thousands of accounts may come and go in one namespace.
+        # Token Secrets by account: one namespace may have thousands of accounts.
         self._named: dict[tuple[str, str], set[str]] = {}
 
     async def start(self) -> None:
@@ -63,7 +63,9 @@ class ServiceAccountsDuty(KeyedDuty):
                     self.worker.add((SECRETS, entry.namespace, entry.name))
 
     def _note(self, entry: StoreEntry) -> None:
-        """By every name it has had: the account it names now is asked for when it is looked at."""
+        """Record a Secret under every account name that it has had; its current account is read when it is
+        processed.
+        """
         self._named.setdefault((entry.namespace, _account_of(entry)), set()).add(entry.name)
 
     def _forget(self, entry: StoreEntry) -> None:
@@ -125,7 +127,7 @@ class ServiceAccountsDuty(KeyedDuty):
         return {**secret, "metadata": meta, "data": data}
 
     async def _delete_secret(self, secret: Obj) -> None:
-        """A token whose account is gone, or was made anew under the same name, is worth nothing."""
+        """Delete a token Secret whose account was deleted or recreated: its token is invalid."""
         resource = self.registry.resources.of_table(SECRETS)
         assert resource is not None
         meta = secret["metadata"]
@@ -134,6 +136,6 @@ class ServiceAccountsDuty(KeyedDuty):
 
 
 def _account_of(entry: StoreEntry) -> str:
-    """The account a Secret names; empty for one that names none, whatever it may be."""
+    """Return the account that a Secret names; empty if it names none."""
     annotations = decode(entry.value)["metadata"].get("annotations") or {}
     return str(annotations.get(ACCOUNT_NAME, ""))

@@ -1,4 +1,4 @@
-"""All duties together, fed from one store listener."""
+"""All duties of upkeep, driven by one store listener."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from remuda.apiserver.upkeep.serviceaccounts import ServiceAccountsDuty
 
 
 class Upkeep:
-    """`controllers` are what kube-controller-manager can do instead; definitions and expiry are the server's own."""
+    """All duties. `controllers` are those that kube-controller-manager can do instead; definitions and expiry always
+    run.
+    """
 
     def __init__(
         self,
@@ -43,7 +45,7 @@ class Upkeep:
         self._unsubscribe: Callable[[], None] | None = None
 
     async def start(self) -> None:
-        """Listens first, then looks: what changes while a duty looks around is seen twice, never missed."""
+        """Subscribe first, then scan: a change during the scan is seen twice, never missed."""
         self._unsubscribe = self._store.subscribe(self._observe)
         for duty in self._duties:
             await duty.start()
@@ -54,7 +56,7 @@ class Upkeep:
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is being done, and nothing waits to be done again."""
+        """Return whether no work is running or waiting for a retry."""
         return all(duty.worker.is_idle for duty in self._duties if isinstance(duty, KeyedDuty))
 
     async def close(self) -> None:

@@ -1,8 +1,8 @@
-"""A keyed, de-duplicating work queue with back-off: the machinery every duty shares.
+"""Deduplicating work queue with back-off, shared by all duties.
 
-A key added while it waits is done once; added while it is being done, once more afterwards. A failure is retried
-after a delay that doubles up to half a minute, so a broken key costs nothing and is never given up. A worker can be
-held while its duty still looks around: keys gather and nothing is done on half a picture.
+A key that is added while it waits is processed once; added while it is being processed, once more afterwards. A failure
+is retried after a delay that doubles up to half a minute, so a broken key costs little and is never given up. A worker
+can be held while its duty scans: keys collect, and none is processed on incomplete data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Worker(Generic[Key]):
         self._name = name
         self._process = process
         self._parallel = parallel
-        self._waiting: OrderedDict[Key, None] = OrderedDict()  # a dict gets slow when its first keys go one by one
+        # a plain dict gets slow when its first keys are removed one by one
+        self._waiting: OrderedDict[Key, None] = OrderedDict()
         self._running: dict[Key, asyncio.Task[None]] = {}
         self._delays: dict[Key, float] = {}
         self._timers: dict[Key, asyncio.TimerHandle] = {}
@@ -37,7 +38,7 @@ class Worker(Generic[Key]):
         self._closed = False
 
     def hold(self) -> None:
-        """Does nothing until `release`; keys are kept."""
+        """Process nothing until `release`; keys are kept."""
         self._held = True
 
     def release(self) -> None:
@@ -62,7 +63,7 @@ class Worker(Generic[Key]):
     def _fill(self) -> None:
         self._next_fill = None
         while not self._held and not self._closed and len(self._running) < self._parallel:
-            # What is running gets its next turn when it ends; there are few of them, so the search is short.
+            # A running key is processed again when it ends; few keys run, so the search is short.
             key = next((key for key in self._waiting if key not in self._running), None)
             if key is None:
                 return
