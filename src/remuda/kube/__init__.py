@@ -1,6 +1,6 @@
 """The Kubernetes vocabulary: errors, names, selectors, schemas, patches, quantities, the Client protocol.
 
-Knows nothing of clusters and imports nothing of ours.
+It knows nothing of clusters and imports no other package of Remuda.
 """
 
 

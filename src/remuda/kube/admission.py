@@ -1,10 +1,10 @@
 """Admission as pure functions: one per kind, (old, new, user, lookup) → patch, warnings, errors.
 
-The embedded engine calls them in process; on Kubernetes the same functions are served as webhooks. A function
-must not keep state, must not write, and must answer the same for the same review.
+The embedded engine calls them in process; on Kubernetes the same functions are served as webhooks. A function must not
+keep state, must not write, and must answer the same for the same review.
 
-Beside its function a registration may have `needs`: the rights that the author of a write must have for what the write
-newly refers to. The engine checks them as that user, before it calls the function.
+A registration may also have `needs`: the permissions that the author of a write must have for each object that the
+write newly refers to. The engine checks them for that user, before it calls the function.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Unseen(KubeError):
 
 
 class Lookup(Protocol):
-    """Reads other objects, from committed state; None when there is no such object. Raises Unseen."""
+    """Reader of other objects, from committed state; returns None if there is no such object. Raises Unseen."""
 
     def __call__(self, api_version: str, plural: str, namespace: str, name: str) -> dict[str, Any] | None: ...
 
 
 class Select(Protocol):
-    """Reads those objects of a namespace (of all, if it is empty) that have all these labels. Raises Unseen."""
+    """Reader of the objects of a namespace (empty: all namespaces) that have all these labels. Raises Unseen."""
 
     def __call__(
         self, api_version: str, plural: str, namespace: str, labels: Mapping[str, str]
@@ -40,11 +40,11 @@ class Select(Protocol):
 
 
 def nothing(api_version: str, plural: str, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """A Select where there is nothing to select from."""
+    """Select nothing: a `Select` for callers that have no other objects."""
     return []
 
 
-EVERY_KIND = "*"  # as the plural of a Registration: every kind of the group, also those to come
+EVERY_KIND = "*"  # as the plural of a Registration: every kind of the group, also future ones
 
 
 class Review(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class Review(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[str, ...] = ()
     uid: str = ""  # of the user
     extra: Mapping[str, tuple[str, ...]] = {}  # of the user
-    by_manager: bool = False  # the user is this manager itself
+    by_manager: bool = False  # whether the user is this manager itself
     old: dict[str, Any] | None = None
     new: dict[str, Any] | None = None
     dry_run: bool = False

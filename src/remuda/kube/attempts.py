@@ -11,8 +11,8 @@ import math
 
 _BURST = 30.0
 _PER_SECOND = 1.0
-_ENOUGH = 0.999  # not 1: rounding errors must not refuse a client that has waited as long as it was told
-_ADDRESSES = 10_000  # remembered; the one that was seen longest ago is forgotten first
+_ENOUGH = 0.999  # not 1: rounding errors must not refuse a client that has waited as long as requested
+_ADDRESSES = 10_000  # limit of remembered addresses; the one that was seen longest ago is forgotten first
 
 
 class AttemptLimiter:
@@ -20,10 +20,10 @@ class AttemptLimiter:
         self._burst = burst
         self._per_second = per_second
         self._addresses = addresses
-        self._left: dict[str, tuple[float, float]] = {}  # what is left, and when that was
+        self._left: dict[str, tuple[float, float]] = {}  # tokens left, and the time of that count
 
     def wait(self, address: str, now: float) -> int:
-        """Seconds until this address may try again; 0: now."""
+        """Return the seconds until this address may try again; 0: now."""
         left = self._now(address, now)
         return 0 if left > _ENOUGH else math.ceil((1 - left) / self._per_second)
 

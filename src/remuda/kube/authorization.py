@@ -1,6 +1,6 @@
-"""Rights as questions: whether a user may do something with an object.
+"""Permissions as questions: may a user do something with an object?
 
-Every API server answers them by a SubjectAccessReview, the embedded one included, so one function serves both.
+Every API server, including the embedded one, answers them by a SubjectAccessReview, so one function serves both.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SUBJECT_ACCESS_REVIEWS = Target("authorization.k8s.io/v1", "subjectaccessreviews
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """A user as the API server knows them."""
+    """User as the API server knows them."""
 
     name: str
     uid: str = ""
@@ -26,7 +26,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RequiredAccess(msgspec.Struct, frozen=True, kw_only=True):
-    """A right to one object. `field`: the field of a manifest that calls for it."""
+    """Permission on one object. `field`: the field of a manifest that requires it."""
 
     verb: str
     group: str
@@ -34,22 +34,22 @@ class RequiredAccess(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str = ""
     name: str = ""
     field: str = ""
-    advice: str = ""  # why the right is needed and what else would help, for users
+    advice: str = ""  # why the permission is needed, and alternatives, for users
 
     @property
     def right(self) -> tuple[str, str, str, str, str]:
-        """The right alone, wherever it is needed."""
+        """Return the permission alone, without the field that requires it."""
         return self.verb, self.group, self.resource, self.namespace, self.name
 
     @property
     def object(self) -> str:
-        """The object, for users: `secrets fleet/cloud`, `nodedrivers.management.cattle.io process`."""
+        """Return the object for messages: `secrets fleet/cloud`, `nodedrivers.management.cattle.io process`."""
         resource = f"{self.resource}.{self.group}" if self.group else self.resource
         return f"{resource} {self.namespace}/{self.name}" if self.namespace else f"{resource} {self.name}"
 
 
 def denial(access: RequiredAccess) -> str:
-    """Explain to a user which right is missing. The text is the same whether or not the object exists."""
+    """Explain to a user which permission is missing. The text is the same whether or not the object exists."""
     advice = access.advice or "ask an administrator for this right, or refer to an object that you may use"
     where = f"{access.field}: " if access.field else ""
     return f"{where}you need the right to {access.verb} {access.object}; {advice}"
@@ -64,7 +64,7 @@ class _Review(msgspec.Struct):
 
 
 async def permits(client: Client, subject: Subject, access: RequiredAccess) -> bool:
-    """Ask the API server. Each call asks anew, so that a revoked right is noticed."""
+    """Ask the API server. Each call sends a new request, so that a revoked permission is noticed."""
     attributes = {"verb": access.verb, "group": access.group, "resource": access.resource, "name": access.name}
     if access.namespace:
         attributes["namespace"] = access.namespace
@@ -72,7 +72,7 @@ async def permits(client: Client, subject: Subject, access: RequiredAccess) -> b
 
 
 async def permits_path(client: Client, subject: Subject, verb: str, path: str) -> bool:
-    """Ask the same of a path that is no resource's."""
+    """Ask the same for a non-resource path."""
     return await _ask(client, subject, {"nonResourceAttributes": {"verb": verb, "path": path}})
 
 

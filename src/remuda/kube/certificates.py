@@ -1,8 +1,7 @@
-"""Making and judging X.509 certificates: the pure part, no files.
+"""Creation and checks of X.509 certificates: pure, without files.
 
-Keys are EC P-256; that of an authority somebody else has made may be RSA. Certificates carry the extensions strict
-verifiers (Go, OpenSSL with X509_STRICT) ask for. Validity begins five minutes in the past, for clients whose clock is
-behind.
+Keys are EC P-256; an external authority's key may be RSA. Certificates carry the extensions that strict verifiers
+require (Go, OpenSSL with X509_STRICT). Validity begins five minutes in the past, for clients whose clock is behind.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def make_ca(key: ec.EllipticCurvePrivateKey, common_name: str, days: int, now: d
 
 
 class Authority:
-    """A CA that can sign: its certificate and key."""
+    """CA that can sign: its certificate and key."""
 
     def __init__(self, certificate: x509.Certificate, key: AuthorityKey) -> None:
         self.certificate = certificate
@@ -80,7 +79,7 @@ class Authority:
         days: int,
         now: datetime.datetime,
     ) -> x509.Certificate:
-        """For somebody who keeps the key."""
+        """Sign a client certificate for a key that its owner keeps."""
         subject = _subject(common_name, organizations)
         builder = self._leaf(subject, public_key, days, now, (ExtendedKeyUsageOID.CLIENT_AUTH,))
         return builder.sign(self._key, hashes.SHA256())
@@ -95,7 +94,9 @@ class Authority:
         *,
         also_client: bool = False,
     ) -> x509.Certificate:
-        """For somebody who keeps the key. `also_client`: good for both ends of a connection, as peers need."""
+        """Sign a server certificate for a key that its owner keeps. `also_client`: valid for both ends of a connection,
+        as peers need.
+        """
         usages = (ExtendedKeyUsageOID.SERVER_AUTH, *((ExtendedKeyUsageOID.CLIENT_AUTH,) if also_client else ()))
         builder = self._leaf(_subject(common_name, ()), public_key, days, now, usages)
         alternatives = x509.SubjectAlternativeName([_general_name(name) for name in names])

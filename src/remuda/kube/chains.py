@@ -24,12 +24,12 @@ class UnusableChain(KubeError):
 
 
 class Chain(msgspec.Struct, frozen=True, kw_only=True):
-    certificates: Sequence[x509.Certificate]  # the server's own first
+    certificates: Sequence[x509.Certificate]  # the server's own certificate first
     pem: bytes
     key_pem: bytes
 
     def __repr__(self) -> str:
-        return f"<Chain for {', '.join(self.names)}>"  # a key is among it
+        return f"<Chain for {', '.join(self.names)}>"  # because the object contains a key
 
     @property
     def leaf(self) -> x509.Certificate:
@@ -48,7 +48,9 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         return (self.leaf.not_valid_after_utc - now).days
 
     def covers(self, host: str) -> bool:
-        """As clients compare: an address exactly, a name also by a `*` in place of its first label."""
+        """Return whether the certificate covers a host, as clients compare: an address exactly, a name also by a `*` as
+        its first label.
+        """
         address = _address(host)
         if address is not None:
             return any(_address(name) == address for name in self.names)
@@ -58,7 +60,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def root(self) -> bytes:
-        """PEM of the authority the chain ends at, if that is in it."""
+        """Return the PEM of the root of the chain, if it is included."""
         found, rest = self.leaf, list(self.certificates)
         while not certificates.is_issued_by(found, found):
             issuer = next((one for one in rest if certificates.is_issued_by(found, one)), None)
@@ -70,7 +72,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(pem: bytes, key_pem: bytes) -> Chain:
-    """Raises Unfit."""
+    """Parse a chain and its key. Raise Unfit."""
     try:
         found = x509.load_pem_x509_certificates(pem)
     except ValueError:
@@ -80,7 +82,7 @@ def parse(pem: bytes, key_pem: bytes) -> Chain:
     except TypeError:
         raise UnusableChain("the key is encrypted: store it without a password, readable by its owner only") from None
     except ValueError:
-        # Without the cause: what a parser says about a private key has no business in a log.
+        # Without the cause: a parser's message about a private key must not get into a log.
         raise UnusableChain("the key file has no private key in PEM") from None
     if found[0].public_key() != key.public_key():
         raise UnusableChain(
@@ -109,7 +111,8 @@ def judge(chain: Chain, host: str, authorities: bytes, now: datetime.datetime) -
 
 
 def refusal(chain: Chain, host: str, authorities: bytes, *, strict: bool = False) -> str:
-    """Return why a client that trusts only these authorities would reject the chain at that host; empty: it would not.
+    """Return why a client that trusts only these authorities would reject the chain at that host; empty if it would
+    accept it.
 
     `strict`: verify as Python 3.13 and later do by default.
     """
@@ -137,7 +140,7 @@ def refusal(chain: Chain, host: str, authorities: bytes, *, strict: bool = False
 
 
 def bundle(*parts: bytes) -> bytes:
-    """All certificates of these, each once, in PEM."""
+    """Return all these certificates in PEM, without repetitions."""
     found = {one: None for part in parts if part for one in x509.load_pem_x509_certificates(part)}
     return b"".join(map(certificates.certificate_pem, found))
 

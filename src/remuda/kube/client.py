@@ -1,9 +1,9 @@
-"""The Client protocol: how controllers speak to any Kubernetes API, wherever it runs.
+"""The Client protocol: how controllers access any Kubernetes API, wherever it runs.
 
-Objects come back as JSON bytes: immutable, a quarter of the memory of dicts, decoded by whoever needs them into what
-they need; each is whole, with its apiVersion and kind, also as the item of a list. Errors are `StatusError`s on every
-transport. The embedded engine implements this in process (`apiserver.client`); over HTTP it works on any Kubernetes
-(`kube.http`).
+Objects are returned as JSON bytes: immutable, a quarter of the memory of dicts. Each caller decodes the fields that it
+needs. Each object is complete, with its apiVersion and kind, also as the item of a list. Errors are `StatusError`s on
+every transport. The embedded engine implements the protocol in process (`apiserver.client`); over HTTP it works on any
+Kubernetes (`kube.http`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Propagation = Literal["", "Orphan", "Background", "Foreground"]
 
 
 class Target(NamedTuple):
-    """One resource of one version: `Target("cluster.x-k8s.io/v1beta2", "machines")`."""
+    """Resource of one version: `Target("cluster.x-k8s.io/v1beta2", "machines")`."""
 
     api_version: str
     plural: str
@@ -42,13 +42,13 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """One line of a watch. A BOOKMARK's value has only kind, apiVersion and metadata."""
+    """Event of a watch. A BOOKMARK's value has only kind, apiVersion and metadata."""
 
     type: ChangeType
     value: bytes
 
 
-# Keyword arguments of a Client's methods. A client that passes a call on takes them as `**options`; one that acts on
+# Keyword arguments of a Client's methods. A client that forwards a call takes them as `**options`. A client that uses
 # them may name each with its default, which is empty, false or None everywhere.
 
 
@@ -58,7 +58,7 @@ class ListArguments(TypedDict, total=False):
     limit: int
     continue_token: str
     resource_version: str
-    metadata_only: bool  # spares the wire: objects may then come as `PartialObjectMetadata`, or whole
+    metadata_only: bool  # saves bandwidth: objects may then come as `PartialObjectMetadata`, or whole
 
 
 class WatchArguments(TypedDict, total=False):
@@ -67,7 +67,7 @@ class WatchArguments(TypedDict, total=False):
     field_selector: str
     send_initial_events: bool
     metadata_only: bool
-    timeout_seconds: float  # 0: as long as suits the transport
+    timeout_seconds: float  # 0: the transport's default
 
 
 class WriteArguments(TypedDict, total=False):
@@ -107,9 +107,11 @@ class Client(Protocol):
     def watch(
         self, target: Target, namespace: str = "", **options: Unpack[WatchArguments]
     ) -> AsyncGenerator[Change, None]:
-        """Yield changes until the server ends the watch or `timeout_seconds` have passed. Raise a `StatusError` when it
-        went wrong: code 410 means listing again. Bookmarks are always asked for. Close it (`contextlib.aclosing`) to
-        release the connection."""
+        """Yield changes until the server ends the watch or `timeout_seconds` have passed.
+
+        Raise a `StatusError` on failure; code 410 means that the caller must list again. Bookmarks are always
+        requested. Close the iterator (`contextlib.aclosing`) to release the connection.
+        """
 
     async def create(
         self, target: Target, namespace: str, obj: dict[str, Any], **options: Unpack[CreateArguments]
@@ -130,10 +132,10 @@ class Client(Protocol):
     ) -> None: ...
 
     async def raw_get(self, path: str) -> bytes:
-        """The answer to a path that is no resource's: `/version`, `/readyz`, `/apis/apps/v1`."""
+        """Return the answer of a non-resource path: `/version`, `/readyz`, `/apis/apps/v1`."""
 
     async def close(self) -> None:
-        """Gives back connections. Watches that still run end."""
+        """Release connections. Running watches end."""
 
 
 PAGE = 500  # kubectl's default --chunk-size
@@ -149,9 +151,10 @@ async def list_all(
     metadata_only: bool = False,
     page: int = PAGE,
 ) -> Listing:
-    """The whole list, as of one moment, fetched in pages of bounded size.
+    """Return the whole list, as of one revision, fetched in pages of limited size.
 
-    A list that takes so long that its moment is forgotten meanwhile (410) is asked for once more, in one piece."""
+    If the list takes so long that the revision expires (410), request it once more, in one piece.
+    """
     items: list[bytes] = []
     token = ""
     while True:
@@ -168,7 +171,7 @@ async def list_all(
         except Gone:
             if not token:
                 raise
-            # Items of the expired moment must not be mixed with a newer one. A list in one piece has no token that can
+            # Items of the expired revision must not be mixed with newer ones. A list in one piece has no token that can
             # expire.
             items, token, page = [], "", 0
             continue

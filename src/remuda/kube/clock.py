@@ -1,6 +1,6 @@
 """The wall clock, and times as the API writes them: `Time` in whole seconds, `MicroTime` with six digits, always UTC.
 
-Everything that writes or compares times of objects asks here, so that the simulator can put its own time in this one
+All code that writes or compares times of objects uses this module, so that the simulator can replace the clock in one
 place. Durations are in Go's syntax, as manifests use them: `90s`, `1h30m`.
 """
 
@@ -14,12 +14,12 @@ from functools import lru_cache
 
 
 def rfc3339(seconds: float) -> str:
-    """`2026-01-02T03:04:05Z`, cut to the second."""
+    """Format a time as `2026-01-02T03:04:05Z`, truncated to the second."""
     return system_time.strftime("%Y-%m-%dT%H:%M:%SZ", system_time.gmtime(seconds))
 
 
 def rfc3339_micro(seconds: float) -> str:
-    """`2026-01-02T03:04:05.678901Z`."""
+    """Format a time as `2026-01-02T03:04:05.678901Z`."""
     moment = datetime.fromtimestamp(seconds, UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond:06d}Z"
 
@@ -28,13 +28,13 @@ _source: Callable[[], float] = system_time.time
 
 
 def use(source: Callable[[], float] | None) -> None:
-    """Takes the time from `source` from now on; None: from the system again."""
+    """Take the time from `source` from now on; None: from the system again."""
     global _source
     _source = source or system_time.time
 
 
 def time() -> float:
-    """Seconds since the epoch."""
+    """Return the seconds since the epoch."""
     return _source()
 
 
@@ -44,7 +44,7 @@ def now() -> str:
 
 @lru_cache(maxsize=2)
 def _second(second: int) -> str:
-    """Formatted once a second: it would be a tenth of the work of a small write."""
+    """Return the formatted current second, cached, because formatting would be a tenth of the cost of a small write."""
     return rfc3339(second)
 
 
@@ -53,7 +53,7 @@ def now_micro() -> str:
 
 
 def parse(text: str) -> float:
-    """Seconds since the epoch of an RFC 3339 time. Raises ValueError, also for a time without a zone."""
+    """Return the seconds since the epoch of an RFC 3339 time. Raise ValueError, also for a time without a zone."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
@@ -65,7 +65,7 @@ _DURATION_PART = re.compile(r"([0-9]{1,18}(?:\.[0-9]{0,18})?|\.[0-9]{1,18})(ns|u
 
 
 class BadDuration(ValueError):
-    """The text is for users."""
+    """Invalid duration; the text is for users."""
 
 
 def parse_duration(text: str) -> float:

@@ -1,8 +1,8 @@
-"""Conditions as `metav1.Condition` lists hold them: looked up in typed objects, written into the raw JSON of a status.
+"""Conditions of `metav1.Condition` lists: read from typed objects, written into the raw JSON of a status.
 
-Two things must stay true, or controllers write for ever: `lastTransitionTime` moves only when the status of a
-condition does, and the list is always in the same order. So a reconcile that finds nothing new leaves the very bytes
-it read. Conditions of other writers are kept; only their place in the list is ours to choose.
+Two things must stay true, or controllers would write endlessly: `lastTransitionTime` changes only with the status of a
+condition, and the list is always in the same order. So a reconcile without news leaves the bytes unchanged. Conditions
+of other writers are kept; only their position in the list may change.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TRUE = "True"
 FALSE = "False"
 UNKNOWN = "Unknown"
 
-# The most a metav1.Condition may hold.
+# Length limits of metav1.Condition.
 _LONGEST_MESSAGE = 32768
 
 _PLACES = {"Available": 0, "Ready": 1, "Deleting": 3, "Paused": 4}
@@ -25,7 +25,7 @@ _MIDDLE = 2
 
 
 def condition(type: str, status: str | bool, reason: str, message: str = "") -> Condition:
-    """A condition whose time is that of its writing."""
+    """Return a condition that gets its time when it is written."""
     text = status if isinstance(status, str) else str(status)
     return Condition(type=type, status=text, reason=reason, message=message)
 
@@ -55,9 +55,10 @@ def put(
     remove: Iterable[str] = (),
     now: str | None = None,
 ) -> None:
-    """Writes conditions into a raw status, drops those to be removed, and puts the list in order.
+    """Write conditions into a raw status, remove the given types, and sort the list.
 
-    The time of a new status is the condition's own if it has one (a mirrored condition keeps its source's), else now.
+    A new status gets the condition's own time if it has one (a mirrored condition keeps its source's), else the current
+    time.
     """
     present = {str(one.get("type")): one for one in status.get("conditions") or () if isinstance(one, dict)}
     for type in remove:

@@ -1,4 +1,4 @@
-"""Kubernetes' own kinds that controllers meet, as far as they read them."""
+"""Kubernetes' own kinds that controllers use, with the fields that they read."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""Cost budget of one request: how much a body, a selector or a schema may make the server compute.
+"""Cost budget of one request: limits the work that a body, a selector or a schema may cause.
 
-One process serves every client on one event loop, so what matters is how long a request may keep the loop: about
-100 ms. A body of 3 MiB can hold a million values and cost seconds, so bytes alone are no bound. Whatever walks input
-charges the budget of its request, which is passed along explicitly; a caller without a request uses a new one.
-
-What must stay true: charging costs nothing for small requests (a body of less than `FREE_BYTES` cannot exceed a limit),
-and a refusal names what is too large and the limit, in the form in which the real server refuses.
+One process serves every client on one event loop, so a request should not block the loop for more than about 100 ms. A
+body of 3 MiB can contain a million values and cost seconds, so a limit of bytes is not enough. All code that walks
+input charges the budget of its request, which is passed explicitly; a caller without a request uses a new one. What
+must stay true: charging costs nothing for small requests (a body of less than `FREE_BYTES` cannot exceed a limit), and
+a refusal names the excess and the limit, in the form of kube-apiserver's refusals.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from remuda.kube.errors import StatusError, bad_request
 
 
 class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Limits of one request. The real server has none of them except the bytes; real clients stay far below.
+    """Limits of one request. kube-apiserver limits only the bytes; real clients stay far below the other limits.
 
     The largest definition of Cluster API 1.13 (KubeadmControlPlane) has 4,200 values, 851 schema nodes and 9 rules of
     613 characters together. Ours have at most 1,100 values. A Secret of 1 MiB has a dozen values.
@@ -28,39 +27,40 @@ class RequestLimits(msgspec.Struct, frozen=True, kw_only=True):
     values: int = 50_000
     # Objects and lists among these, field ownership aside. Defaults, ownership and validation cost 5 to 22 µs for each.
     objects: int = 4_000
-    # Members of one object, or elements of one list: bounds what is compared with all others of its list.
+    # Members of one object, or elements of one list: limits comparisons of each element with all others.
     items: int = 10_000
     # Requirements of the selectors of one request. Each is checked for every object that is listed: 10,000 objects and
     # 250 requirements take 0.2 s.
     requirements: int = 250
     # Values in these (`in (a,b,…)`): each costs 2 µs to check, and nothing to match.
     selector_values: int = 5_000
-    # As long as a query string can be (`http.limits.head_bytes`), so that a review may ask what a list may.
+    # Maximum length of a query string (`http.limits.head_bytes`), so that a review may ask for the selectors of a list.
     selector_bytes: int = 64 * 1024
-    # Versions of one definition: each is served, discovered and documented on its own.
+    # Versions of one definition: each is served, discovered and documented separately.
     versions: int = 100
     # Nodes of the schemas of one definition, all versions together: each costs about 20 µs to compile, in a thread.
     schema_nodes: int = 20_000
     # CEL rules of one definition, and characters of all their expressions: a short rule costs about 80 µs to compile.
     rules: int = 1_000
     expression_characters: int = 100_000
-    # Nodes times rules: a rule may name the whole schema, whose type is then walked for each (0.2 µs a node).
+    # Nodes times rules: a rule may refer to the whole schema, whose type is then walked once per rule (0.2 µs per
+    # node).
     compiled_terms: int = 2_000_000
 
 
 LIMITS = RequestLimits()
 
-# Limits of a definition: its schemas have limits of their own, and are judged in a thread.
+# Limits of a definition: its schemas have their own limits, and are checked in a thread.
 DEFINITION_LIMITS = RequestLimits(objects=LIMITS.values)
 
-# Every value takes two bytes at least, itself and what separates it from the next; an object or a list takes three.
+# Every value takes at least two bytes, itself and a separator; an object or a list takes three.
 FREE_BYTES = min(2 * LIMITS.items, 2 * LIMITS.values, 3 * LIMITS.objects)
 
 _PIECE = 64 * 1024
 
 
 class Budget:
-    """Counter of what one request has cost so far; each `charge_` method raises an error above a limit."""
+    """Counter of a request's cost so far; each `charge_` method raises an error above a limit."""
 
     __slots__ = ("limits", "received", "requirements", "selector_values")
 
@@ -71,13 +71,13 @@ class Budget:
         self.selector_values = 0
 
     def charge_text(self, body: bytes) -> bool:
-        """Charge JSON before it is decoded. Return whether `charge_object` must count its values as well. Raises 413.
+        """Charge JSON before it is decoded. Return whether `charge_object` must count its values as well. Raise 413.
 
-        To decode a million values takes a second, so what has far too many is refused by its text. Every value has a
-        separator before or behind it; every container, a bracket: there are at most twice as many marks as values.
+        Decoding a million values takes a second, so a body with far too many is refused by its text. Every value has a
+        separator before or after it, and every container a bracket: there are at most twice as many marks as values.
         """
         self.received = len(body)
-        # A large Secret or text is not looked at closely: it has few marks, wherever they stand.
+        # A large Secret or text needs no closer count: it has few marks in any case.
         if len(body) <= FREE_BYTES or marks(body) < min(self.limits.items, self.limits.objects):
             return False
         most = 2 * self.limits.values + 1
@@ -86,17 +86,19 @@ class Budget:
         return True
 
     def charge_result(self, value: dict[str, Any], stored: int) -> None:
-        """Charge what a patch made of an object of `stored` bytes: many small patches make a large object too.
+        """Charge the result of a patch of an object of `stored` bytes: many small patches make a large object too.
 
-        Field ownership does not count: it grows with the number of managers, and no client can help that."""
+        Field ownership does not count: it grows with the number of managers, which clients cannot control.
+        """
         if self.received + stored > FREE_BYTES:
             self._charge(_without_ownership(value)[0], self.limits.objects)
 
     def charge_object(self, value: Any) -> None:
-        """Charge a decoded object, level by level and without recursion. Raises 413.
+        """Charge a decoded object, level by level and without recursion. Raise 413.
 
-        A list is a JSON patch: its operations have a limit and words of their own (`patches.json_patch`). Whoever
-        updates an object sends its field ownership back, which has an object for each field."""
+        A list is a JSON patch: its operations have their own limit and error (`patches.json_patch`). Clients that
+        update an object send its field ownership back, which has an object for each field.
+        """
         if isinstance(value, list):
             self._charge(value, self.limits.objects + len(value))
             return
@@ -146,7 +148,7 @@ class Budget:
 
 
 def _without_ownership(value: Any) -> tuple[Any, Any]:
-    """Return an object without its field ownership, and that."""
+    """Return an object without its field ownership, and the ownership."""
     metadata = value.get("metadata") if isinstance(value, dict) else None
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return value, None
@@ -173,5 +175,5 @@ def _marks_outside_strings(body: bytes, most: int) -> int:
 
 
 def too_large(why: str) -> StatusError:
-    """413, worded as the real server words its limit on the operations of a JSON patch."""
+    """Return a 413 in kube-apiserver's wording for its limit on the operations of a JSON patch."""
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")

@@ -1,4 +1,4 @@
-"""Schedules as cron has them: what is wrong with one, in the words of the real server."""
+"""Cron schedules: validation with kube-apiserver's error messages."""
 
 from __future__ import annotations
 

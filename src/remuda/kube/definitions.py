@@ -1,7 +1,7 @@
-"""From a kind's Python type to its CustomResourceDefinition.
+"""CustomResourceDefinitions, generated from the Python types of kinds.
 
-The types are the only source: their names, shapes, docstrings and `Field` annotations become the structural schema.
-What a server would fill in by itself is written out, so that a definition can be compared with the one a server has.
+The types are the only source: their names, fields, docstrings and `Field` annotations become the structural schema. The
+server's defaults are written out, so that a definition can be compared with the one on a server.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from remuda.kube.schema import Rule
 
 OWNERSHIP_LABEL, OWNER = "app.kubernetes.io/managed-by", "remuda"  # on every definition we install
 
-WIDE = 10  # the priority of columns shown only by `-o wide`
+WIDE = 10  # priority of columns that only `-o wide` shows
 
 
 class DefinitionStatus(Part):
@@ -29,7 +29,7 @@ class DefinitionStatus(Part):
 
 
 class CustomResourceDefinition(Object):
-    """A definition, as far as controllers read it."""
+    """CustomResourceDefinition, with the fields that controllers read."""
 
     status: DefinitionStatus = DefinitionStatus()
 
@@ -95,7 +95,7 @@ class Definition(msgspec.Struct, frozen=True, kw_only=True):
     status: bool = True
     scale: Scale | None = None
     labels: Mapping[str, str] = {}
-    nullable: bool = False  # null in a field of spec that is not required is nothing, as manifests in the field have it
+    nullable: bool = False  # null in an optional field of spec means absent, as existing manifests use it
 
 
 def custom_resource_definition(definition: Definition) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _allow_null(node: dict[str, Any]) -> None:
 
 
 def schema(type: type[Part]) -> dict[str, Any]:
-    """The structural schema of an object, or of a part of one."""
+    """Return the structural schema of an object, or of a part of one."""
     return _part(type)
 
 
@@ -194,7 +194,9 @@ def _part(part: type[Part]) -> dict[str, Any]:
 
 @cache
 def _fields(part: type[Part]) -> tuple[tuple[str, Any, Field], ...]:
-    """By the names they are written with, and what `peel` finds. Read once: most types are part of several kinds."""
+    """Return the fields by their JSON names, with the result of `peel`. Cached, because most types are part of several
+    kinds.
+    """
     return tuple((field.encode_name, *peel(field.type)) for field in msgspec.structs.fields(part))
 
 
@@ -252,7 +254,7 @@ def _shape(inner: Any, facets: Field) -> dict[str, Any]:
     if inner in _SCALARS:
         return {"type": _SCALARS[inner]}
     if inner is ObjectMeta:
-        return {"type": "object"}  # the server knows it better
+        return {"type": "object"}  # the server has the full schema
     if inner in (Any, object):
         return {"x-kubernetes-preserve-unknown-fields": True}
     if isinstance(inner, type) and issubclass(inner, Part):

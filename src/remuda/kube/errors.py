@@ -1,7 +1,7 @@
 """Errors of the Kubernetes API: a `Status` with a reason, a code and, for invalid fields, one cause each.
 
-Everything that refuses a request raises `StatusError`; whoever serves it (HTTP, the in-process client)
-needs no second vocabulary. Wording follows the real API server because people and programs grep for it.
+All code that refuses a request raises `StatusError`, and both front ends (HTTP, the in-process client) understand it.
+Wording follows kube-apiserver because people and programs grep for it.
 
 Callers branch on subclasses (`except NotFound:`), not on codes. `StatusError(404, …)` is a `NotFound`, as
 `OSError(ENOENT, …)` is a `FileNotFoundError`, so an error has the same class from every engine and every constructor.
@@ -23,7 +23,7 @@ _MOST_TEXT = 256 * 1024
 
 
 class FieldError(NamedTuple):
-    """One complaint about one field, as the cause of an Invalid status."""
+    """Error in one field, as a cause of an Invalid status."""
 
     kind: str  # one of the constants below
     path: str  # spec.template.spec.containers[0].name
@@ -32,7 +32,7 @@ class FieldError(NamedTuple):
 
     @property
     def message(self) -> str:
-        """The sentence without the path, as it stands in a status cause."""
+        """Return the message without the path, as in a status cause."""
         text = _KIND_TEXT[self.kind]
         if self.kind in _SHOWS_VALUE and self.bad is not OMITTED:
             text = f"{text}: {render_value(self.bad)}"
@@ -42,7 +42,7 @@ class FieldError(NamedTuple):
         return f"{self.path or '<nil>'}: {self.message}"
 
 
-# As the bad value of a complaint that does not show it.
+# Bad value of an error that does not show it.
 OMITTED: Final = object()
 
 REQUIRED = "FieldValueRequired"
@@ -70,7 +70,7 @@ _SHOWS_VALUE = {INVALID, NOT_SUPPORTED, DUPLICATE, TYPE_INVALID, TOO_MANY, NOT_F
 
 
 def render_value(value: Any) -> str:
-    """A bad value as the real server prints it: strings quoted, everything else as JSON."""
+    """Print a bad value as kube-apiserver does: strings quoted, everything else as JSON."""
     if isinstance(value, dict | list):
         text = msgspec.json.encode(value).decode()
     elif isinstance(value, str):
@@ -111,9 +111,10 @@ def too_many(path: str, actual: int, limit: int) -> FieldError:
 
 
 class StatusError(KubeError):
-    """A request refused: what a client receives as `kind: Status`.
+    """Refused request, which a client receives as `kind:
 
-    Constructing one yields the subclass for its code and reason, where there is one."""
+    Status`. Constructing one yields the subclass for its code and reason, if there is one.
+    """
 
     def __new__(cls, *args: Any, **named: Any) -> Self:
         # Only for StatusError itself: subclasses such as Unreachable have their own constructors and keep their class.
@@ -136,10 +137,10 @@ class StatusError(KubeError):
         self.reason = reason
         self.message = message
         self.details = details or {}
-        self._has_details = details is not None  # the real server tells `"details": {}` from none at all
+        self._has_details = details is not None  # kube-apiserver distinguishes `"details": {}` from no details
         self.headers = headers or {}
         self.metadata = metadata or {}
-        self.warnings: list[str] = []  # of the request, for the answer's Warning headers
+        self.warnings: list[str] = []  # warnings of the request, for Warning headers
 
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -195,7 +196,7 @@ _CLASSES: Final[dict[int, type[StatusError]]] = {
 
 
 def _class_for(code: int, reason: str, *_: Any, **__: Any) -> type[StatusError]:
-    """Decide the class of an error: the only place that does."""
+    """Return the class of an error. No other code decides it."""
     if code == 409 and reason == "AlreadyExists":
         return AlreadyExists
     return _CLASSES.get(code, StatusError)
@@ -214,7 +215,7 @@ def ignore_not_found() -> contextlib.suppress:
 
 
 def qualified(group: str, resource: str) -> str:
-    """`machines.cluster.x-k8s.io`, or `pods` for the core group."""
+    """Return `machines.cluster.x-k8s.io`, or `pods` for the core group."""
     return f"{resource}.{group}" if group else resource
 
 
@@ -266,7 +267,7 @@ def conflict(group: str, resource: str, name: str, why: str = MODIFIED) -> Statu
 
 
 def apply_conflict(message: str, causes: Sequence[tuple[str, str]]) -> StatusError:
-    """Server-side apply met fields that others own; causes are (message, field) pairs."""
+    """Return the conflict of a server-side apply with fields that others own; causes are (message, field) pairs."""
     listed = [{"reason": "FieldManagerConflict", "message": text, "field": field} for text, field in causes]
     return StatusError(409, "Conflict", message, details={"causes": listed})
 
@@ -287,10 +288,11 @@ def forbidden_request(group: str, resource: str, name: str, why: str) -> StatusE
 
 
 def invalid_object(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """422: every bad field is listed, as a sentence in the message and as a cause each, up to a bound: a body with ten
-    thousand faults has no right to an answer larger than itself."""
+    """Return a 422 that lists every bad field, in the message and as a cause each, up to a limit: the answer to a body
+    with ten thousand errors must not be larger than the body.
+    """
     causes: list[dict[str, str]] = []
-    sentences: dict[str, None] = {}  # said once, though each is a cause
+    sentences: dict[str, None] = {}  # repeated messages appear once, though each is a cause
     size = 0
     for error in errors[:_MOST_CAUSES]:
         message, path = error.message, error.path or "<nil>"
@@ -379,12 +381,14 @@ def internal(message: str) -> StatusError:
     )
 
 
-# -- reading what another server said ----------------------------------------------------------------------------
+# -- errors of other servers ---------------------------------------------------------------------------------
 
 
 class Unreachable(StatusError):
-    """No answer: the server could not be reached, or was lost before it answered. Whether a write was done is unknown,
-    unless `sent` is False."""
+    """Missing answer: the server could not be reached, or the connection was lost before it answered.
+
+    Whether a write was executed is unknown, unless `sent` is False.
+    """
 
     def __init__(self, message: str, *, code: int = 503, sent: bool = True) -> None:
         super().__init__(code, "Timeout" if code == 504 else "ServiceUnavailable", message)
@@ -392,7 +396,7 @@ class Unreachable(StatusError):
 
 
 class UnreadableWatch(StatusError):
-    """A watch brought something that is no event of it. What has happened since is unknown: only a new list tells."""
+    """Data in a watch that is no event. Changes may be lost: only a new list helps."""
 
     def __init__(self, why: str) -> None:
         super().__init__(500, "InternalError", f"the server's watch cannot be read: {why}")
@@ -429,9 +433,10 @@ _MOST_SHOWN = 500
 
 
 def status_error(code: int, body: bytes, headers: dict[str, str] | None = None) -> StatusError:
-    """The error in an answer of `code`: its Status, or for what a proxy wrote in its own words, those words.
+    """Return the error in an answer of `code`: its Status, or the text of a proxy's answer.
 
-    `code` 0 is for a Status that came without one of HTTP's, in a watch."""
+    `code` 0 is for a Status in a watch, which comes without an HTTP code.
+    """
     try:
         status = _read_status(body)
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -1,10 +1,8 @@
-"""Text and decoded JSON as Go prints them, because the real server's messages contain them in Go's own notation.
+"""Text and decoded JSON as Go prints them, because kube-apiserver's messages contain them in Go's notation.
 
-`quoted` is Go's %q: what can be printed stays, the rest is escaped. Every message that shows a value a client chose
-goes through it, so that no value can forge a second line. A long text is cut: to escape the three megabytes that a
-client may send would take a third of a second.
-
-`go_type`, `decoder_type` and `go_value` name and print decoded JSON.
+`quoted` is Go's %q: printable characters stay, others are escaped. Every message that shows a client's value uses it,
+so that no value can forge a second line. A long text is cut: escaping the three megabytes that a client may send would
+take a third of a second. `go_type`, `decoder_type` and `go_value` name and print decoded JSON.
 """
 
 from __future__ import annotations
@@ -14,7 +12,7 @@ from typing import Any
 _SHORT = {7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
 
 
-SHOWN = 4 * 1024  # characters of a text; the real server shows it whole
+SHOWN = 4 * 1024  # characters of a text; kube-apiserver shows it whole
 
 
 def shortened(text: str) -> str:
@@ -57,7 +55,7 @@ def go_type(value: Any) -> str:
 
 
 def decoder_type(value: Any) -> str:
-    """Return the word of Go's JSON decoder for what it found: `cannot unmarshal object into ...`."""
+    """Return the type name that Go's JSON decoder uses in its errors: `cannot unmarshal object into ...`."""
     return _DECODER_TYPES.get(type(value), "null")
 
 

@@ -1,8 +1,8 @@
 """Kubernetes' dialect of JSONPath, as printer columns and selectable fields use it, compiled once to a closure.
 
 `.spec.a.b`, `['x']`, `[0]`, `[-1]`, `[1:3]`, `[*]`, `[0,2]`, `.*`, `..name`, `[?(@.type=="Ready")].status`, with or
-without a leading `$` or `@` and with or without surrounding braces. What is missing gives no result, never an error.
-Templates (text between braces, range/end) are the business of kubectl, not of the server.
+without a leading `$` or `@` and with or without surrounding braces. A missing field gives no result, never an error.
+Templates (text between braces, range/end) are a feature of kubectl, not of the server.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ import msgspec
 Finder = Callable[[Any], list[Any]]
 _Step = Callable[[Iterable[Any]], Iterator[Any]]
 
-_MAX_RESULTS = 10_000  # a recursive path into a hostile object ends here
+_MAX_RESULTS = 10_000  # limits a recursive path into a hostile object
 
 
 class JSONPathError(ValueError):
-    """Not a path; the text says where it went wrong."""
+    """Invalid path; the text gives the position of the error."""
 
 
 def compile_jsonpath(text: str) -> Finder:
-    """A function from a decoded object to the values found, in order. Raises JSONPathError."""
+    """Return a function from a decoded object to the found values, in order. Raise JSONPathError."""
     body = text.strip()
     if body.startswith("{") and body.endswith("}"):
         body = body[1:-1]
@@ -52,7 +52,7 @@ _is_plain = re.compile(r"[$@]?(\.[A-Za-z0-9_/-]+)+").fullmatch
 
 
 def plain_fields(text: str) -> tuple[str, ...] | None:
-    """The field names of a path that is nothing but fields (`.spec.a.b`), else None."""
+    """Return the field names of a path that consists only of fields (`.spec.a.b`), else None."""
     return tuple(text.lstrip("$@")[1:].split(".")) if _is_plain(text) else None
 
 
@@ -68,7 +68,7 @@ def _plain_finder(fields: tuple[str, ...]) -> Finder:
 
 
 def text_of(values: list[Any]) -> str:
-    """Several results as one text, the way a string column shows them: JSON for containers, joined by spaces."""
+    """Join several results as a string column shows them: JSON for containers, separated by spaces."""
     return " ".join(map(_text, values))
 
 
@@ -201,7 +201,7 @@ def _every(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def _descend(values: Iterable[Any]) -> Iterator[Any]:
-    """Every container at any depth, outer ones first."""
+    """Yield every container at any depth, outer ones first."""
     pending = list(values)[::-1]
     while pending:
         value = pending.pop()

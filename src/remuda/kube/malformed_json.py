@@ -58,7 +58,7 @@ def _is_in_object(body: bytes, at: int) -> bool:
 
 
 def open_containers(body: bytes, limit: int = 0) -> list[str]:
-    """The brackets that are open at the end of a body, or as soon as there are more than `limit`."""
+    """Return the brackets that are open at the end of a body, or as soon as there are more than `limit`."""
     opened: list[str] = []
     in_text = False
     characters = iter(body.decode("latin-1"))

@@ -116,7 +116,7 @@ def dns1035_label(value: str) -> list[str]:
 
 
 def qualified_name(value: str) -> list[str]:
-    """A label or annotation key, a finalizer, a condition type: `name` or `example.com/name`."""
+    """Check a label or annotation key, a finalizer or a condition type: `name` or `example.com/name`."""
     prefix, slash, name = value.rpartition("/")
     if "/" in prefix:
         return [
@@ -154,7 +154,7 @@ def label_value(value: str) -> list[str]:
 
 
 def config_key(value: str) -> list[str]:
-    """A key of a ConfigMap or a Secret."""
+    """Check a key of a ConfigMap or a Secret."""
     found = []
     if _size(value) > 253:
         found.append("must be no more than 253 characters")
@@ -168,14 +168,14 @@ def config_key(value: str) -> list[str]:
 
 
 def path_segment(name: str, is_prefix: bool = False) -> list[str]:
-    """The least any name must be: one segment of a URL path. RBAC kinds ask for no more than this."""
+    """Check the minimum for any name: one segment of a URL path. RBAC kinds require no more than this."""
     if not is_prefix and name in (".", ".."):
         return [f"may not be '{name}'"]
     return [f"may not contain '{part}'" for part in ("/", "%") if part in name]
 
 
 def _masked(name: str, is_prefix: bool) -> str:
-    """A prefix may end in a dash: more characters follow. (Two are replaced by one, as upstream does.)"""
+    """Mask the trailing dash of a prefix, which more characters follow. (Two are replaced by one, as upstream does.)"""
     return name[:-2] + "a" if is_prefix and len(name) > 1 and name.endswith("-") else name
 
 
@@ -192,14 +192,14 @@ _LONGEST_BASE = 63 - 5
 
 
 def generate_name(prefix: str) -> str:
-    """The prefix (cut so that the result has at most 63 characters) and five random ones."""
+    """Return the prefix (cut so that the result has at most 63 characters) and five random characters."""
     return prefix[:_LONGEST_BASE] + random_source.letters(_SUFFIX_ALPHABET, 5)
 
 
 def validate_labels(labels: Mapping[str, str], path: str) -> list[FieldError]:
     found: list[FieldError] = []
     for key, value in labels.items():
-        # Nearly every label is good: the two searches decide that without building a list.
+        # Nearly every label is valid: the two searches decide that without building a list.
         if not (len(key) <= 63 and _is_key(key)):
             found += [errors.invalid(path, key, complaint) for complaint in qualified_name(key)]
         if not (len(value) <= 63 and _is_value(value)):
@@ -243,14 +243,14 @@ _REFERENCE_FIELDS = ("apiVersion", "kind", "name", "uid", "controller", "blockOw
 
 
 def _shown_reference(reference: Mapping[str, Any]) -> dict[str, Any]:
-    """In the order in which the real server prints it."""
+    """Return the reference with its fields in kube-apiserver's order."""
     return {field: reference[field] for field in _REFERENCE_FIELDS if reference.get(field) is not None}
 
 
 def validate_owner_references(references: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
     found: list[FieldError] = []
     controller = ""
-    shown: list[Any] = []  # made once, however many complain
+    shown: list[Any] = []  # built once, however many errors show it
     for reference in references:
         found += _owner_reference_errors(reference, path)
         if reference.get("controller"):
@@ -319,7 +319,9 @@ def validate_field_manager(manager: str, path: str = "fieldManager") -> list[Fie
 def validate_object_meta(
     meta: Mapping[str, Any], namespaced: bool, validate_name: ValidateName | None = None, path: str = "metadata"
 ) -> list[FieldError]:
-    """Metadata of an object to be created, after a name was generated. `validate_name` None: a DNS subdomain."""
+    """Return errors in the metadata of an object to be created, after its name was generated. `validate_name` None: a
+    DNS subdomain.
+    """
     check = validate_name or subdomain_name
     found: list[FieldError] = []
     generate = meta.get("generateName") or ""

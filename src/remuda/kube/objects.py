@@ -1,8 +1,9 @@
-"""Typed views of objects: one msgspec struct per kind, read from JSON bytes, and the source of its CRD schema.
+"""Typed views of objects: one msgspec struct per kind, decoded from JSON bytes, and the source of its CRD schema.
 
-A struct is for reading. It drops fields it does not know, so it is never written back whole: writers patch the raw
-JSON (`runtime.draft`) or apply what they own. Every field has a default, because controllers must be able to read
-what admission has not seen yet; what the schema demands is said by `Field`, which msgspec ignores when it decodes.
+A struct is for reading. It drops unknown fields, so it is never written back whole: writers patch the raw JSON
+(`runtime.draft`) or apply the fields they own. Every field has a default, because controllers must be able to read
+objects that admission has not seen. `Field` declares the requirements of the schema; msgspec ignores it when it
+decodes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from remuda.kube.schema import ListType, MapType, Rule
 
 
 def json_name(name: str) -> str:
-    """`provider_id` → providerID, `cidr_blocks` → cidrBlocks."""
+    """Return the JSON name of a field: `provider_id` → providerID, `cidr_blocks` → cidrBlocks."""
     first, *rest = name.split("_")
     return first + "".join("ID" if part == "id" else part.capitalize() for part in rest)
 
@@ -93,11 +94,11 @@ class ObjectMeta(Part):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The one owner that manages the object, if any."""
+        """Return the owner that manages the object, if any."""
         return next((owner for owner in self.owner_references if owner.controller), None)
 
     def owner(self, kind: str, group: str) -> OwnerReference | None:
-        """The first owner of that kind, in whatever version it is written."""
+        """Return the first owner of that kind, in any version."""
         return next((owner for owner in self.owner_references if owner.kind == kind and owner.group == group), None)
 
 
@@ -112,7 +113,7 @@ class Key(NamedTuple):
 
 
 class Object(Part):
-    """The part every object has, and all that is known of an object of any kind."""
+    """Fields that every object has; the view of an object of any kind."""
 
     api_version: str = ""
     kind: str = ""
@@ -135,8 +136,8 @@ _CONDITION_REASON = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
 class Condition(Part):
     """Condition of the object."""
 
-    # `metav1.Condition`: reason and message are written even when empty, because real schemas demand the keys. Any
-    # status is read, because providers write what they like.
+    # `metav1.Condition`: reason and message are written even when empty, because real schemas require the keys. Any
+    # status is accepted when reading, because providers do not all follow the enum.
     type: Annotated[str, Field("Type of the condition.", required=True, max_length=316, pattern=_CONDITION_TYPE)] = ""
     status: Annotated[str, Field("Status of the condition.", required=True, enum=get_args(ConditionStatus))] = "Unknown"
     reason: Annotated[
@@ -153,7 +154,7 @@ T = TypeVar("T", bound=Object)
 
 
 class Kind(Generic[T]):
-    """One kind in one version: where its objects are found and what they are read as."""
+    """Kind in one version: where its objects are found and their type."""
 
     __slots__ = ("_decoder", "api_version", "name", "namespaced", "plural", "target", "type")
 
@@ -177,8 +178,9 @@ class Kind(Generic[T]):
             return self._decode_without_nulls(value)
 
     def _decode_without_nulls(self, value: bytes) -> T:
-        """To Kubernetes null is as good as nothing: its servers write a time that was never set, or a list that was
-        never made, as null. It is rare, so only what cannot be read otherwise is looked through."""
+        """Decode an object after removing nulls. Kubernetes treats null as absent: its servers write an unset time or
+        list as null. That is rare, so only objects that fail to decode are searched for nulls.
+        """
         return msgspec.convert(without_nulls(msgspec.json.decode(value)), self.type)
 
     def __repr__(self) -> str:
@@ -186,7 +188,7 @@ class Kind(Generic[T]):
 
 
 def value_at(obj: Any, *path: str) -> Any:
-    """Return the value at a path of an object that was not validated; None where something on the way is no object."""
+    """Return the value at a path of an unvalidated object; None if a part of the path is no object."""
     for name in path:
         obj = obj.get(name) if isinstance(obj, Mapping) else None
     return obj

@@ -1,7 +1,7 @@
 """Regular expressions in Go's syntax, in linear time.
 
-Patterns come from whoever may create a CRD, texts from whoever may create an object, so every one goes through RE2 and
-never through Python's backtracking engine. Faults are named as Go's `regexp` names them, which clients know.
+CRD authors provide the patterns, and object authors the texts, so all matching uses RE2 and never Python's backtracking
+engine. Errors are worded as in Go's `regexp`, which clients know.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _options(memory: int) -> Any:
 _OPTIONS = _options(_MEMORY)
 _SMALL_OPTIONS = _options(64 << 10)
 
-# RE2's C++ and Go implementations name the same faults differently.
+# RE2's C++ and Go implementations word the same errors differently.
 _GO_WORDS = {
     "missing ]": "missing closing ]",
     "missing )": "missing closing )",
@@ -38,14 +38,15 @@ _GO_WORDS = {
 
 
 class BadPattern(ValueError):
-    """The pattern is not a regular expression; the text is what Go would say."""
+    """Invalid regular expression; the text is Go's error."""
 
 
 def compile_pattern(pattern: str | bytes, *, small: bool = False) -> Any:
-    """A compiled pattern, over bytes (UTF-8) when given bytes, which re2 matches far faster. Raises BadPattern.
+    """Compile a pattern, over bytes (UTF-8) if given bytes, which re2 matches far faster. Raise BadPattern.
 
-    `small` refuses patterns that compile to more than 64 KiB, as repetitions of repetitions do. Compiling takes up to
-    0.2 s without it, and 0.5 ms with it, if the pattern has at most some hundred characters and no Unicode classes."""
+    `small` rejects patterns that compile to more than 64 KiB, as nested repetitions do. Compiling takes up to 0.2 s
+    without it, and 0.5 ms with it, if the pattern has at most a few hundred characters and no Unicode classes.
+    """
     try:
         return re2.compile(pattern, _SMALL_OPTIONS if small else _OPTIONS)
     except re2.error as error:

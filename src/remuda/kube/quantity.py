@@ -1,8 +1,8 @@
-"""`resource.Quantity`: exact amounts such as `500m`, `1.5Gi` or `12e6`, and the one text each is stored as.
+"""`resource.Quantity`: exact amounts such as `500m`, `1.5Gi` or `12e6`, and their canonical text.
 
-The amount is an integer count of 10⁻⁹, so nothing is ever rounded but what is finer than that (upwards, away from
-zero, as upstream does). A text that is already canonical is kept letter by letter, again as upstream does: that is why
-`1.500` stays while `1.5` becomes `1500m`. Exponents are bounded, so a short text cannot ask for a huge number.
+The amount is an integer count of 10⁻⁹; only finer amounts are rounded (away from zero, as upstream does). A text that
+is already canonical is kept unchanged, as upstream does: that is why `1.500` stays while `1.5` becomes `1500m`.
+Exponents are limited, so a short text cannot request a huge number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BINARY_SUFFIX = {exponent: suffix for suffix, exponent in _BINARY.items()}
 
 
 class QuantityError(ValueError):
-    """Not a quantity; the text is what the client is told."""
+    """Invalid quantity; the text is the message for the client."""
 
 
 _WRONG_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -37,7 +37,7 @@ _WRONG_SUFFIX = "unable to parse quantity's suffix"
 
 @total_ordering
 class Quantity:
-    """Immutable. Compares by amount; `str()` gives the canonical text."""
+    """Immutable quantity. Compares by amount; `str()` returns the canonical text."""
 
     __slots__ = ("_nanos", "_text", "format")
 
@@ -48,7 +48,7 @@ class Quantity:
 
     @classmethod
     def parse(cls, value: str | int | float) -> Quantity:
-        """From the text, or from a bare JSON number. Raises QuantityError."""
+        """Parse a text or a JSON number. Raise QuantityError."""
         return _parse(value.strip() if isinstance(value, str) else repr(value))
 
     @property
@@ -56,14 +56,14 @@ class Quantity:
         return self._nanos
 
     def value(self) -> int:
-        """In whole units, rounded up (away from zero)."""
+        """Return the amount in whole units, rounded up (away from zero)."""
         return _divide_up(self._nanos, _NANO)
 
     def milli_value(self) -> int:
         return _divide_up(self._nanos, 10**6)
 
     def rounded_up_to_milli(self) -> Quantity:
-        """As defaults round amounts of resources; itself, text and all, where nothing is finer than that."""
+        """Round up to thousandths, as for default amounts; return the same object if nothing is finer."""
         rounded = _divide_up(self._nanos, 10**6) * 10**6
         return self if rounded == self._nanos else Quantity(rounded, self.format)
 
@@ -98,7 +98,7 @@ class Quantity:
 
 
 def canonical_quantity(value: str | int | float) -> str:
-    """The text under which the server stores a quantity. Raises QuantityError."""
+    """Return the text under which the server stores a quantity. Raise QuantityError."""
     return str(Quantity.parse(value))
 
 
@@ -147,7 +147,7 @@ def _binary(text: str, sign: str, digits: int, whole: str, fraction: str, expone
 
 
 def _scaled(number: int, power: int) -> int:
-    """number · 10^power, rounded up."""
+    """Return number · 10^power, rounded up."""
     return number * 10**power if power >= 0 else _divide_up(number, 10**-power)
 
 

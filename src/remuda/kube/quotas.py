@@ -1,4 +1,4 @@
-"""Error message of an API server for a create above a ResourceQuota. Kubernetes gives no other sign of it."""
+"""Parser of the API server's error for a create above a ResourceQuota. Kubernetes reports it in no other form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _EXCEEDED = re.compile(r"exceeded quota: ([^,\s]+), requested: (\S+), used: (\S+
 
 
 class Exceeded(NamedTuple):
-    """A quota, and the amounts of it, each as `resource=number`, joined by commas."""
+    """Exceeded quota and its amounts, each as `resource=number`, joined by commas."""
 
     name: str
     requested: str

@@ -12,7 +12,7 @@ _source: random.Random = _system
 
 
 def use(source: random.Random | None) -> None:
-    """Draws from `source` from now on; None: from the system again."""
+    """Draw from `source` from now on; None: from the system again."""
     global _source
     _source = source or _system
 

@@ -1,6 +1,6 @@
 """Requirements of a label selector, validated one by one, and the parser of their grammar.
 
-`app=web,tier in (a,b),!old,size>3`. Complaints carry the real server's wording. The parser is linear in its input.
+`app=web,tier in (a,b),!old,size>3`. Errors have kube-apiserver's wording. The parser is linear in its input.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SYMBOLS = {"gt": ">", "lt": "<"}
 
 
 class SelectorError(StatusError):
-    """An invalid selector; the message is that of a bad request."""
+    """Invalid selector; the message is that of a bad request."""
 
     def __init__(self, complaint: str) -> None:
         super().__init__(400, "BadRequest", complaint)
@@ -55,14 +55,16 @@ def int64(text: str) -> int | None:
 
 
 def parse_requirements(text: str, budget: Budget | None = None) -> list[Requirement]:
-    """In the order written. Raises SelectorError, and a 400 of the budget (a new one if none is given)."""
+    """Parse the requirements, in the order written. Raise SelectorError, or the budget's 400 (a new budget if none is
+    given).
+    """
     budget = budget or Budget()
     budget.charge_selector(text)
     return _Parser(text, budget).requirements()
 
 
 def requirement(key: str, operator: Operator, values: Sequence[str]) -> Requirement:
-    """A requirement that was checked: key, number of values and each value. Raises SelectorError."""
+    """Return a checked requirement: key, number of values and each value. Raise SelectorError."""
     found = [errors.invalid("key", key, "; ".join(bad))] if (bad := names.qualified_name(key)) else []
     found += _count_errors(operator, values)
     for index, value in enumerate(values):
@@ -105,7 +107,7 @@ _TOKEN = re.compile(r"[ \t\r\n]*(?:(?P<symbol>==|!=|[=!(),><])|(?P<word>[^ \t\r\
 
 
 class _Parser:
-    """Words and symbols in a row; `in` and `notin` are words except where an operator is due."""
+    """Parser over words and symbols; `in` and `notin` are words except where an operator is expected."""
 
     def __init__(self, text: str, budget: Budget) -> None:
         self._budget = budget
@@ -195,7 +197,7 @@ class _Parser:
         return values
 
     def _values(self) -> set[str]:
-        """Words between commas, up to the parenthesis; nothing between two commas is the empty value."""
+        """Parse words between commas, up to the parenthesis; nothing between two commas is the empty value."""
         found: set[str] = set()
         while True:
             kind, text = self._take()

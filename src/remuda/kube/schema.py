@@ -1,8 +1,8 @@
-"""One model of an object's shape, for built-in kinds and custom resources alike.
+"""Model of an object's schema, for built-in kinds and custom resources.
 
-Everything that must know a shape reads this: defaulting, pruning and validation, server-side apply
-(which lists are maps, sets or atoms), strategic merge patch, protobuf, `kubectl explain`. A schema may be
-cyclic (JSONSchemaProps contains itself), so whoever compiles one must do it lazily per node.
+All code that depends on the structure of objects uses it: defaulting, pruning and validation, server-side apply (which
+lists are maps, sets or atomic), strategic merge patch, protobuf, `kubectl explain`. A schema may be cyclic
+(JSONSchemaProps contains itself), so it must be compiled lazily per node.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MapType = Literal["granular", "atomic"]
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of x-kubernetes-validations."""
+    """Entry of x-kubernetes-validations."""
 
     rule: str
     message: str = ""
@@ -29,7 +29,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Schema(msgspec.Struct, kw_only=True, eq=False, dict=True):
-    """The shape of one value. Empty `type` with `int_or_string` or `preserve_unknown` means any of those."""
+    """Schema of one value. An empty `type` with `int_or_string` or `preserve_unknown` allows any of those."""
 
     type: Literal["", "object", "array", "string", "integer", "number", "boolean"] = ""
     format: str = ""
@@ -75,7 +75,7 @@ class Schema(msgspec.Struct, kw_only=True, eq=False, dict=True):
     exclusive_maximum: bool = False
     multiple_of: int | float | None = None
 
-    # value validations in logical junctors: raw OpenAPI dicts, validated but never used for shape
+    # value validations in logical junctors: raw OpenAPI dicts, which validate values but never declare fields
     all_of: tuple[dict[str, Any], ...] = ()
     any_of: tuple[dict[str, Any], ...] = ()
     one_of: tuple[dict[str, Any], ...] = ()
@@ -84,8 +84,8 @@ class Schema(msgspec.Struct, kw_only=True, eq=False, dict=True):
     rules: tuple[Rule, ...] = ()
 
     ref: str = ""  # name of the built-in type this node came from, for OpenAPI references
-    overlay: Schema | None = None  # what a CRD demands of a built-in shape (metadata) besides that shape
-    stated: frozenset[str] = frozenset()  # x-kubernetes-* keywords written out although they say the default
+    overlay: Schema | None = None  # constraints that a CRD adds to a built-in type (metadata)
+    stated: frozenset[str] = frozenset()  # x-kubernetes-* keywords that are written out with their default value
 
 
 def _string(**more: Any) -> Schema:

@@ -1,4 +1,4 @@
-"""Label and field selectors: parsed once, matched many times.
+"""Label and field selectors, parsed once and matched many times.
 
 A selector compiles to the least work per object: a plain dict comparison for equalities, a tuple of predicates for the
 rest. Parse errors carry the real server's wording. Selectors are immutable; both parsers are linear in the input.
@@ -36,7 +36,9 @@ _Predicate = Callable[[Labels], bool]
 
 
 class LabelSelector:
-    """All requirements must hold. No requirement at all matches everything; see `NOTHING` for the opposite."""
+    """Label selector: all requirements must hold. Without requirements it matches everything; `NOTHING` is the
+    opposite.
+    """
 
     __slots__ = ("_equal", "_others", "_text", "nothing", "requirements")
 
@@ -50,7 +52,7 @@ class LabelSelector:
 
     @property
     def empty(self) -> bool:
-        """True when it restricts nothing."""
+        """Return whether the selector matches everything."""
         return not self.requirements and not self.nothing
 
     def matches(self, labels: Labels) -> bool:
@@ -65,7 +67,7 @@ class LabelSelector:
         return True
 
     def exact(self, key: str) -> str | None:
-        """The one value the label must have, where the selector says so."""
+        """Return the only value that the label may have, if the selector requires one."""
         for one in self.requirements:
             if one.key == key:
                 return one.values[0] if _is_exact(one) else None
@@ -120,7 +122,7 @@ NOTHING = LabelSelector(nothing=True)
 
 
 def parse_label_selector(text: str, budget: Budget | None = None) -> LabelSelector:
-    """`app=web,tier in (a,b),!old,size>3`. Raises SelectorError, and a 400 of the budget (a new one if none)."""
+    """Parse `app=web,tier in (a,b),!old,size>3`. Raise SelectorError, or the budget's 400 (a new budget if none)."""
     return LabelSelector(parse_requirements(text, budget)) if text else EVERYTHING
 
 
@@ -128,7 +130,7 @@ _FROM_API: dict[str, Operator] = {"In": "in", "NotIn": "notin", "Exists": "exist
 
 
 def label_selector_from(selector: Mapping[str, Any] | None) -> LabelSelector:
-    """From a `metav1.LabelSelector`: absent selects nothing, empty selects everything. Raises SelectorError."""
+    """Convert a `metav1.LabelSelector`: absent selects nothing, empty selects everything. Raise SelectorError."""
     if selector is None:
         return NOTHING
     found = [requirement(key, "=", (value,)) for key, value in (selector.get("matchLabels") or {}).items()]
@@ -142,12 +144,12 @@ def label_selector_from(selector: Mapping[str, Any] | None) -> LabelSelector:
 
 
 def label_selector_from_labels(labels: Labels) -> LabelSelector:
-    """Exactly these labels and any others (Services, ReplicationControllers). Not checked."""
+    """Return a selector for these labels (Services, ReplicationControllers). They are not validated."""
     return LabelSelector(Requirement(key, "=", (value,)) for key, value in labels.items())
 
 
 def validate_label_selector(selector: Mapping[str, Any] | None, path: str) -> list[errors.FieldError]:
-    """Complaints about a `metav1.LabelSelector` inside an object."""
+    """Return the errors in a `metav1.LabelSelector` inside an object."""
     if selector is None:
         return []
     labels, expressions = selector.get("matchLabels") or {}, selector.get("matchExpressions") or ()
@@ -165,8 +167,9 @@ def validate_label_selector(selector: Mapping[str, Any] | None, path: str) -> li
 def requirement_size_errors(
     requirements: Sequence[Mapping[str, Any]], path: str, limits: RequestLimits = LIMITS
 ) -> list[errors.FieldError]:
-    """Return a complaint if there are too many requirements, or too many values in them: every one is checked, and
-    every object is compared with all of them."""
+    """Return an error if there are too many requirements, or too many values in them: each is validated, and matched
+    with every object.
+    """
     if len(requirements) > limits.requirements:
         return [errors.too_many(path, len(requirements), limits.requirements)]
     values = sum(len(requirement.get("values") or ()) for requirement in requirements)
@@ -205,7 +208,7 @@ class FieldRequirement(NamedTuple):
 
 
 class FieldSelector:
-    """All requirements must hold; a field that is absent counts as the empty string."""
+    """Field selector: all requirements must hold; an absent field counts as the empty string."""
 
     __slots__ = ("_equal", "_unequal", "requirements")
 
@@ -228,7 +231,7 @@ class FieldSelector:
         return True
 
     def exact(self, field: str) -> str | None:
-        """The one value the field must have, where the selector says so."""
+        """Return the only value that the field may have, if the selector requires one."""
         for name, value in self._equal:
             if name == field:
                 return value
@@ -257,9 +260,10 @@ def escape_field_value(value: str) -> str:
 
 
 def parse_field_selector(text: str, budget: Budget | None = None) -> FieldSelector:
-    """`metadata.name=a,status.phase!=Failed`; a backslash escapes `,`, `=` and itself.
+    """Parse `metadata.name=a,status.phase!=Failed`; a backslash escapes `,`, `=` and itself.
 
-    Raises SelectorError, and a 400 of the budget (a new one if none is given)."""
+    Raise SelectorError, or the budget's 400 (a new budget if none is given).
+    """
     budget = budget or Budget()
     budget.charge_selector(text)
     found = []

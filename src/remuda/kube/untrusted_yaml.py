@@ -1,9 +1,9 @@
-"""Load untrusted YAML with bounded work: user data, kubeconfigs, texts of a support bundle.
+"""Loader of untrusted YAML with limited work: user data, kubeconfigs, texts of a support bundle.
 
-PyYAML has no limits of its own. Its C composer recurses until the process ends, so nesting is bounded before anything
-is composed. Merge keys (`<<`) copy what they merge, so the entries they add are bounded while they are merged. Aliases
-alone share what they name and cost nothing here; whoever walks the result must visit shared values once. A text has no
-place of its own when it is written again, so the repetition of texts is bounded as well.
+PyYAML has no limits. Its C composer recurses until the process crashes, so nesting is checked before composing. Merge
+keys (`<<`) copy the merged entries, so their number is limited during the merge. Aliases share their value and cost
+nothing here, but code that walks the result must visit shared values only once. When a value is written again, a shared
+text is repeated, so repeated texts are limited as well.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 DEEPEST = 64
-MOST_EVENTS = 100_000  # reading them takes a second of a thread, beside which others are slow
+MOST_EVENTS = 100_000  # parsing them takes a thread one second, which slows down other requests
 _MOST_MERGED = 10_000  # entries of mappings that merge keys may copy
 _MOST_TEXT = 256 * 1024  # characters that aliases and merge keys may add
 
@@ -22,22 +22,24 @@ _SafeLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class TooComplex(yaml.YAMLError):
-    """Nested too deeply, too large, with too many aliases, or grown by merge keys."""
+    """Document that is nested too deeply, too large, has too many aliases, or grows too much by merge keys."""
 
 
 class TooDeep(TooComplex):
-    """Nested too deeply."""
+    """Document that is nested too deeply."""
 
 
 class TooLarge(TooComplex):
-    """With more than `MOST_EVENTS`."""
+    """Document with more than `MOST_EVENTS` events."""
 
 
 class _Loader(_SafeLoader):  # type: ignore[misc]  # in C where there is one
     merged = 0
 
     def flatten_mapping(self, node: Any) -> None:
-        """PyYAML calls this for each mapping that is constructed and for each one that is merged into another."""
+        """Count merged entries. PyYAML calls this for each constructed mapping and for each one that is merged into
+        another.
+        """
         merges = any(key.tag == "tag:yaml.org,2002:merge" for key, _ in node.value)
         super().flatten_mapping(node)
         if merges:
@@ -61,13 +63,15 @@ def events(text: str | bytes, *, deepest: int = DEEPEST, most: int | None = MOST
 
 
 def load(text: str | bytes, *, most_aliases: int | None = None) -> Any:
-    """Return the value of one document. Raises yaml.YAMLError.
-    `most_aliases`: where the result is walked without care for shared values."""
+    """Return the value of one document. Raise yaml.YAMLError. `most_aliases`: for callers that visit shared values
+    repeatedly.
+    """
     try:
         _check_events(text, most_aliases)
         value = yaml.load(text, _Loader)  # noqa: S506 - a safe loader
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        # PyYAML's own, for what only looks like a date (2020-99-01) and for a tag of another type (`!!bool x`).
+        # PyYAML's own errors, for text that only looks like a date (2020-99-01) and for a tag of another type (`!!bool
+        # x`).
         raise yaml.MarkedYAMLError(problem="a value does not match its type; put it in quotes") from error
     if _written_size(value) > _MOST_TEXT + len(text):
         raise TooComplex("its aliases and merge keys repeat too much text")
@@ -75,7 +79,7 @@ def load(text: str | bytes, *, most_aliases: int | None = None) -> Any:
 
 
 def _check_events(text: str | bytes, most_aliases: int | None) -> None:
-    """Raise TooComplex for what must not be composed."""
+    """Raise TooComplex for a document that must not be composed."""
     aliases = 0
     for event in events(text, most=None):
         aliases += isinstance(event, yaml.AliasEvent)
@@ -84,8 +88,9 @@ def _check_events(text: str | bytes, most_aliases: int | None) -> None:
 
 
 def _written_size(value: Any) -> int:
-    """Return how many characters the texts have when the value is written again: a shared mapping or list is written
-    once and then named, a shared text is written each time."""
+    """Return the number of characters in texts when the value is written again: a shared mapping or list is written
+    once and then referenced, a shared text is written each time.
+    """
     size, pending, seen = 0, [value], set()
     while pending:
         one = pending.pop()

@@ -27,21 +27,21 @@ _NO_QUERY: Query = {}
 
 
 class Peer(Protocol):
-    """The connection a request came in on."""
+    """Connection that a request came in on."""
 
     @property
     def certificate(self) -> bytes | None:
-        """The client's verified certificate (DER), or None."""
+        """Return the client's verified certificate (DER), or None."""
 
     @property
     def address(self) -> str:
-        """host:port of the other end."""
+        """Return host:port of the peer."""
 
     async def read_body(self, request: Request, limit: int) -> bytes: ...
 
 
 class Request:
-    """One request. `target` is as it came; `path` is decoded; `query` keeps every value of a repeated key."""
+    """Request. `target` is raw; `path` is decoded; `query` keeps every value of a repeated key."""
 
     __slots__ = (
         "_query",
@@ -73,7 +73,7 @@ class Request:
             path = _path_of_absolute(path)
         self.path = unquote(path, errors="replace") if "%" in path else path
         self._query: Query | None = None if self.raw_query else _NO_QUERY
-        # For a handler to set before it returns an awaitable: that one has bounds of its own, or needs none.
+        # Set by a handler before it returns an awaitable that has its own limits, or needs none.
         self.unhurried = False
         # Filled by the connection while the body arrives:
         self.keep_alive = True
@@ -82,7 +82,7 @@ class Request:
         self.body_complete = False
         self.received = 0
         self.chunks: list[bytes] = []
-        self.leftover: bytes | None = None  # what followed a request to upgrade
+        self.leftover: bytes | None = None  # bytes after an upgrade request
 
     @property
     def query(self) -> Query:
@@ -98,24 +98,26 @@ class Request:
         return values[0] if values else ""
 
     def header(self, name: bytes) -> str:
-        """The first value of a header, or the empty string."""
+        """Return the first value of a header, or an empty string."""
         value = self.headers.get(name)
         return value.decode("latin-1") if value else ""
 
     def header_values(self, name: bytes) -> list[str]:
-        """Every value of a header that may be repeated, in order."""
+        """Return every value of a header that may be repeated, in order."""
         first = self.headers.get(name)
         if first is None:
             return []
         return [first.decode("latin-1"), *(v.decode("latin-1") for n, v in self.repeated if n == name)]
 
     async def body(self, limit: int = MAX_BODY) -> bytes:
-        """The whole body. Raises a 413 StatusError as soon as it is known to be longer than `limit`."""
+        """Return the whole body. Raise a 413 StatusError as soon as it is known to exceed `limit`."""
         return await self.peer.read_body(self, limit)
 
 
 def _path_of_absolute(target: str) -> str:
-    """A proxy's `GET http://host/path`; anything else that is no path (`*`, `host:port`) serves as itself."""
+    """Return the path of a proxy's `GET http://host/path`; other targets that are no path (`*`, `host:port`) stay
+    unchanged.
+    """
     _, separator, rest = target.partition("://")
     if not separator:
         return target
@@ -124,7 +126,7 @@ def _path_of_absolute(target: str) -> str:
 
 
 class Response:
-    """A whole answer. `headers` is a rendered block; Date, Content-Length and Connection are added on the way out."""
+    """Whole answer. `headers` is a rendered block; the connection adds Date, Content-Length and Connection."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -143,13 +145,13 @@ class Sink(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def write_chunk(self, chunk: bytes) -> None:
-        """Writes what `frame_chunk` made, which many streams may share."""
+        """Write a chunk from `frame_chunk`, which many streams may share."""
 
     def write_chunks(self, chunks: Sequence[bytes]) -> None:
-        """Several of them, as one write."""
+        """Write several such chunks at once."""
 
     async def drain(self) -> None:
-        """Returns when the client has taken enough of what was written."""
+        """Return when the client has read enough of the written data."""
 
 
 class CutShort(KubeError):

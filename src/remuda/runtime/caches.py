@@ -49,8 +49,10 @@ class Caches:
         transform: Transform | None = None,
     ) -> Informer[T]:
         """Return the cache of a kind, or of the part of it that a selector asks for; the first caller decides what it
-        holds of each object. A part is answered by the whole where that exists. Raise ValueError without a selector
-        where only parts exist: the caller would read one of them, by the order in which they were declared."""
+        holds of each object. If the whole resource is cached, it serves the part too. Raise ValueError without a
+        selector if only parts exist: the caller would otherwise read one of them, depending on the order of
+        declaration.
+        """
         present = self._present(kind.target, label_selector)
         if present is not None:
             return present.informer
@@ -67,7 +69,9 @@ class Caches:
         self.of(kind).index(name, function)
 
     async def ensure(self, target: Target) -> Informer[Any]:
-        """Return the cache of a whole resource known only now, filled. Raise Retryable while it cannot be listed."""
+        """Return the filled cache of a whole resource that was not declared before. Raise Retryable while it cannot be
+        listed.
+        """
         part = self._present(target)
         if part is None:
             part = self._add(Informer(decode_object, target, namespace=self._namespace), namespace=self._namespace)
@@ -81,7 +85,7 @@ class Caches:
         return None if part is None else part.informer
 
     def whole(self, target: Target) -> Informer[Any] | None:
-        """The cache of every object of a resource; None where there is none, or not all of them."""
+        """Return the cache of every object of a resource; None if there is none, or only parts."""
         part = self._parts.get(target, _NOTHING).get("")
         return None if part is None or not part.informer.synced.is_set() else part.informer
 
@@ -180,7 +184,7 @@ class Caches:
 
 
 class _Part(NamedTuple):
-    """An informer, and what fills it."""
+    """Informer, and the reflector that fills it."""
 
     informer: Informer[Any]
     reflector: Reflector

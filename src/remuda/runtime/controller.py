@@ -38,13 +38,13 @@ Reconcile = Callable[[Key], Awaitable[Outcome]]
 
 RECONCILE_SECONDS = 60.0
 INTERVAL_SECONDS = 0.1  # between two runs of one key: changes in between are handled together
-SECOND_LOOK_SECONDS = 10.0  # after a run's own write: one more run, to make sure
+SECOND_LOOK_SECONDS = 10.0  # after a run's own write: one more run, to verify
 SETTLE_SECONDS = 1.0  # after a change of objects that are only counted: many of them change together
 _FORGIVEN_CONFLICTS = 3  # in a row: another writer was faster, which is harmless
 _LOUD_CONFLICTS = 10  # in a row: two writers fight over the object, which is logged
 _FAILURES = ("error", TERMINAL)
-_TIME = "Time"  # the reason of keys that wait for a moment, not for an object
-_ID_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alikes: ids are no words, and can be read out
+_TIME = "Time"  # reason of keys that wait for a time, not for an object
+_ID_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alikes: ids form no words, and can be read aloud
 
 
 class BlockedKey(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class Controller:
         self._metrics.follow(self._queue)
         self._tasks = Tasks()
         self._ledger = ledger
-        self._failing: set[Key] = set()  # keys in back-off after an error, to log when they work again
+        self._failing: set[Key] = set()  # keys in back-off after an error; their recovery is logged
         # Ids are a random prefix and a count: one draw per controller, because a draw per reconcile would cost more
         # than the rest of the bookkeeping, and a draw per logged line would make a seeded run depend on the log level.
         self._id_prefix = random_source.letters(_ID_LETTERS, 4)
@@ -144,7 +144,7 @@ class Controller:
 
     @property
     def backlog(self) -> int:
-        """Keys that are being worked on, or could be."""
+        """Return the number of keys that are in progress or due."""
         return self._queue.depth + self._queue.working
 
     @property
@@ -269,7 +269,9 @@ class Controller:
 
 
 def _outcome_level(blocked: Blocked) -> int:
-    """Waits for a moment are DEBUG: most of them pace the next status, and end within seconds."""
+    """Return the log level of an outcome. Timed waits are DEBUG: most of them only delay the next status, and end
+    within seconds.
+    """
     return logging.DEBUG if blocked.reason == _TIME else logging.INFO
 
 

@@ -1,7 +1,8 @@
-"""Installing CustomResourceDefinitions: created where missing, updated where different, waited for until served.
+"""Installation of CustomResourceDefinitions: creates missing ones, updates different ones, and waits until they are
+served.
 
-A definition without our mark belongs to somebody else, whose controllers would fight with ours over every object: then
-nothing at all is written. Installing what is already there writes nothing.
+A definition without our label belongs to another owner, whose controllers would conflict with ours on every object:
+then nothing is written. If all definitions are up to date, nothing is written either.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _OURS = f"{OWNERSHIP_LABEL}={OWNER}"
 
 
 class ForeignDefinitions(ControllerRuntimeError):
-    """These definitions are there already and are not ours."""
+    """Existing definitions that belong to another owner."""
 
     def __init__(self, names: Sequence[str]) -> None:
         super().__init__(
@@ -40,7 +41,7 @@ class ForeignDefinitions(ControllerRuntimeError):
 
 
 class NotEstablished(ControllerRuntimeError):
-    """The server does not serve these definitions."""
+    """Definitions that the server does not serve."""
 
     def __init__(self, reasons: dict[str, str]) -> None:
         super().__init__("; ".join(f"{name} is not served: {reason}" for name, reason in sorted(reasons.items())))
@@ -88,7 +89,7 @@ async def _put(client: Client, wanted: dict[str, Any], present: dict[str, Any] |
     for attempt in count(1):
         with suppress(AlreadyExists, Conflict):
             return await _write(client, name, wanted, present)
-        await asyncio.sleep(_RACES.seconds(attempt))  # what the winner wrote may not be there to be read yet
+        await asyncio.sleep(_RACES.seconds(attempt))  # the other writer's object may not be readable yet
         present = await _read(client, name)  # another writer was faster: read what it wrote
         if present is not None and not is_ours(present):
             raise ForeignDefinitions([name])
@@ -120,7 +121,7 @@ async def _established(client: Client, names: Iterable[str], timeout_seconds: fl
 
 
 async def _follow(client: Client, waiting: dict[str, str]) -> None:
-    """One list and one watch; takes out of `waiting` what is served."""
+    """List and watch once; remove served definitions from `waiting`."""
     listing = await client.list(DEFINITION.target, label_selector=_OURS)
     for value in listing.items:
         _settle(value, waiting)

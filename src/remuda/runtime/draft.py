@@ -1,8 +1,8 @@
-"""A draft: one object as read, a private copy to change, and the difference as patches.
+"""Draft: one object as read, a private copy to change, and the difference as patches.
 
-Changes are made on raw JSON, so unknown fields stay as they are, and absent, null and zero stay three things.
-A patch carries the resourceVersion that was read: what was decided on an object that has changed since is refused with
-a conflict, and the reconcile runs again on what is there now.
+Changes are made on raw JSON, so unknown fields stay unchanged, and absent, null and zero stay distinct. A patch carries
+the resourceVersion that was read: if the object has changed since, the server answers with a conflict, and the
+reconcile runs again on the current object.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Json = dict[str, Any]
 
 
 class Draft:
-    """One object as read, with the changes made to it. Use it for one `save` only."""
+    """Object as read, with changes. Use it for one `save` only."""
 
     def __init__(self, target: Target, value: bytes) -> None:
         self.target = target
@@ -34,7 +34,7 @@ class Draft:
 
     @cached_property
     def base(self) -> Json:
-        """The object as it was read."""
+        """Return the object as read."""
         return _decode(self.value)
 
     @property
@@ -90,7 +90,7 @@ class Draft:
         return True
 
     def set_label(self, key: str, value: str | None) -> None:
-        """None removes it."""
+        """Set a label; None removes it."""
         self._set("labels", key, value)
 
     def set_annotation(self, key: str, value: str | None) -> None:
@@ -104,7 +104,7 @@ class Draft:
 
     def patches(self) -> tuple[Json, Json]:
         """Return the merge patches for everything but status, and for status; empty where nothing has changed."""
-        if _encode(self.obj) == self.value:  # as most drafts end, and much cheaper to find out this way
+        if _encode(self.obj) == self.value:  # the usual case, and much cheaper to detect this way
             return {}, {}
         # The properties create a missing part when it is only read. An empty one is no change.
         for part in ("spec", "status"):
@@ -116,10 +116,11 @@ class Draft:
 
 
 async def save(client: Client, draft: Draft, step: Step) -> bytes:
-    """Writes what has changed, as one named step, and returns the object as it is now. Without a change there is no
-    step, nothing is sent, and the value returned is the draft's own.
+    """Write the changes as one named step, and return the current object.
 
-    Removing the last finalizer of an object being deleted ends it, so its status is not written any more."""
+    Without changes there is no step and no request, and the result is the draft's own value. Removing the last
+    finalizer deletes an object that is being deleted, so its status is then not written.
+    """
     patch, status = draft.patches()
     if not patch and not status:
         return draft.value

@@ -37,7 +37,7 @@ _LONGEST_MESSAGE = 1024  # the API server refuses longer ones
 
 
 class EventObject(msgspec.Struct, frozen=True):
-    """An object an event is about, where the object itself is not at hand."""
+    """Reference to the object of an event, for callers that do not have the object itself."""
 
     api_version: str
     kind: str
@@ -221,7 +221,7 @@ V = TypeVar("V")
 
 
 class _Recent(Generic[K, V]):
-    """The entries used most recently, so many of them."""
+    """Cache of a limited number of recently used entries."""
 
     def __init__(self, most: int) -> None:
         self._most = most

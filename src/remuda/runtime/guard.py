@@ -1,7 +1,7 @@
 """Guard of the event loop: reports callbacks that block it for longer than 50 ms.
 
 One loop serves every controller, so one slow callback makes all of them late. On a busy machine the clock alone proves
-nothing: a callback may be slow because it was not given a processor. So two things are judged instead:
+nothing: a callback may be slow because it was not given a processor. So the guard measures two things instead:
 
 - the processor time a callback uses itself, without the garbage collector's; more of it is allowed while others want
   the processors too, because they slow down the core and the caches it shares with them;

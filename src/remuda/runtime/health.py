@@ -23,7 +23,7 @@ class HealthServer:
         self.port = 0
 
     async def start(self, host: str, port: int) -> None:
-        """Raises OSError when it cannot listen."""
+        """Start listening. Raise OSError if that fails."""
         application = web.Application()
         application.router.add_get("/healthz", self._alive)
         application.router.add_get("/readyz", self._ready)

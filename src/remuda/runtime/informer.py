@@ -37,11 +37,13 @@ Listener = Callable[[T | None, T | None, bool], None]
 
 _DECODED = 1024  # structs kept per resource
 
-_Indexed = tuple[tuple[str, tuple[str, ...]], ...]  # of one object: index → the values it is found under
+_Indexed = tuple[tuple[str, tuple[str, ...]], ...]  # for one object: index → the values it is found under
 
 
 class Informer(Generic[T]):
-    """`namespace` and `selector` say which part of the resource it holds; our own writes outside it are left out."""
+    """Informer of a resource. `namespace` and `selector` limit it to a part; our own writes outside the part are
+    ignored.
+    """
 
     def __init__(
         self,
@@ -75,9 +77,10 @@ class Informer(Generic[T]):
         self._indexes[name] = {}
 
     def listen(self, listener: Listener[T]) -> None:
-        """Calls it with (before, after, initial) for every change from now on, and for what is there already.
+        """Call `listener` with (before, after, initial) for every future change, and for each existing object.
 
-        `initial`: this is from a list, nothing has just happened."""
+        `initial`: the object comes from a list, so it may not be new.
+        """
         self._listeners = [*self._listeners, listener]  # a new list: `_tell` may be iterating over the old one
         for entry in list(self._entries.values()):
             self._call(listener, None, self._decode(entry.value), True)
@@ -85,7 +88,7 @@ class Informer(Generic[T]):
     def unlisten(self, listener: Listener[T]) -> None:
         self._listeners = [one for one in self._listeners if one is not listener]
 
-    # reading
+    # -- reads ---------------------------------------------------------------------------------------------------
 
     def get(self, namespace: str, name: str) -> T | None:
         entry = self._entries.get(Key(namespace, name))
@@ -96,7 +99,7 @@ class Informer(Generic[T]):
         return None if entry is None else entry.value
 
     def select(self, index: str, value: str) -> list[T]:
-        """The objects an index has under a value, by name."""
+        """Return the objects that an index has under a value, by name."""
         return [self._decode(self._entries[key].value) for key in self.keys(index, value)]
 
     def keys(self, index: str, value: str) -> list[Key]:
@@ -109,7 +112,7 @@ class Informer(Generic[T]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    # being told by the watch
+    # -- updates by the watch ------------------------------------------------------------------------------------
 
     def replace(self, items: Sequence[bytes], revision: int) -> None:
         """Replace the content by a list of objects at `revision`. Objects that it lacks are dropped, unless newer."""
@@ -146,7 +149,7 @@ class Informer(Generic[T]):
         self._revision = max(self._revision, head.revision)
         return head.revision
 
-    # being told by our own writes
+    # -- updates by our own writes -------------------------------------------------------------------------------
 
     def observe(self, value: bytes) -> None:
         """Put the response to one of our own writes into the cache."""
@@ -181,7 +184,7 @@ class Informer(Generic[T]):
             return False
         return self._selector is None or self._selector.matches(decode_object(value).metadata.labels)
 
-    # keeping it
+    # -- storage -------------------------------------------------------------------------------------------------
 
     def _put(self, head: Head, value: bytes, *, initial: bool) -> None:
         key = head.key
@@ -280,7 +283,9 @@ class Head(msgspec.Struct):
 
     @property
     def ended(self) -> bool:
-        """Being deleted with nothing left to wait for: the answer of the write that ended it."""
+        """Return whether the object is being deleted and has no finalizers left, as in the answer to the write that
+        removed the last.
+        """
         meta = self.metadata
         return bool(meta.deletion_timestamp and not meta.finalizers and not meta.deletion_grace_period_seconds)
 

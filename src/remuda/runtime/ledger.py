@@ -1,12 +1,11 @@
-"""The ledger: what was written, how often it was looked at and how long it took, for each object of one kind.
+"""Ledger: writes, reconciles and time per phase, for each object of one kind.
 
-The objects accounts are kept for are those of the kind given to `follow` (Machines, in Cluster API). Attribution is
-simple and needs no look at any object: a write, or a reconcile, belongs to the followed object **with the same
-namespace and name** as the object reconciled, else as the object written. The objects that make up a Machine
-(bootstrap, infrastructure) bear its name, so theirs are its own. What belongs to no followed object is counted in the
-totals, so `writes_per` is honest: all writes of this process over the number of followed objects.
+`follow` sets the kind (Machines, in Cluster API). A write or reconcile belongs to the followed object **with the same
+namespace and name** as the reconciled object, or else as the written object. The objects of a Machine (bootstrap,
+infrastructure) have its name, so they count for it. Writes for no followed object count only in the totals, so
+`writes_per` is all writes of this process divided by the number of followed objects.
 
-Memory is bounded: so many accounts, the one unused longest goes first; so many phases each.
+Memory is limited: a number of accounts, of which the least recently used is dropped first, and a number of phases each.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 _ACCOUNTS = 20_000
 _SPANS = 32
 
-BEFORE = "before"  # the phase of an account until it is told one
+BEFORE = "before"  # phase of an account before the first call of `phase`
 
 
 class Span(msgspec.Struct):
@@ -55,7 +54,7 @@ class Ledger:
         self.writes_by: Counter[tuple[str, str]] = Counter()  # (controller, "verb plural[/subresource]")
 
     def follow(self, kind: Kind[Any]) -> None:
-        """Keeps accounts of the objects of this kind."""
+        """Keep accounts of the objects of this kind."""
         self._kind = kind
 
     def reconciled(self, controller: str, kind: str, key: Key) -> None:
@@ -83,7 +82,7 @@ class Ledger:
         return self._account(written, opens=self._kind is not None and target == self._kind.target)
 
     def phase(self, key: Key, phase: str) -> None:
-        """The followed object is in this phase now; told as often as one likes."""
+        """Record the phase of a followed object; repeated calls do no harm."""
         account = self._account(key, opens=True)
         if account is None or account[-1].phase == phase:
             return
@@ -97,18 +96,18 @@ class Ledger:
             del account[0]
 
     def timeline(self, key: Key) -> list[Span]:
-        """The phases of a followed object in order, with what each took; empty of one that is not known."""
+        """Return the phases of a followed object in order, with their costs; empty if the object is unknown."""
         return [
             msgspec.structs.replace(span, writes=dict(span.writes), reconciles=dict(span.reconciles))
             for span in self._accounts.get(key, ())
         ]
 
     def writes_of(self, key: Key) -> int:
-        """Writes booked to one followed object."""
+        """Return the writes for one followed object."""
         return sum(sum(span.writes.values()) for span in self._accounts.get(key, ()))
 
     def writes_per(self, kind: str) -> float:
-        """All writes of this process for each followed object there ever was; `kind` must be the followed one."""
+        """Return all writes of this process per followed object; `kind` must be the followed one."""
         if self._kind is None or kind != self._kind.name:
             raise ValueError(f"the ledger does not follow {kind}")
         return self.writes / self.opened if self.opened else 0.0

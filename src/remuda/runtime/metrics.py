@@ -1,7 +1,7 @@
 """Metrics of controllers, under controller-runtime's names, so that dashboards made for it work.
 
-Each instance has a registry of its own: several managers in one process, or in one test run, do not meet. What a
-controller counts is looked up once, when it is made; counting is then an addition.
+Each instance has its own registry, so that several managers in one process or test run do not interfere. A controller
+looks up its metrics once; counting is then one addition.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
-# When a series was made is a third of all lines, and no dashboard reads it.
+# The creation times of series are a third of all lines, and no dashboard uses them.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 RECONCILE_BUCKETS = (
@@ -60,7 +60,7 @@ class Metrics:
         self.controller(name).follow(queue)
 
     def added(self, name: str) -> None:
-        """A key was brought to a controller's queue, whether or not it was there already."""
+        """Count a key that was added to a controller's queue, whether or not it was queued already."""
         self.controller(name).adds.inc()
 
     def retried(self, name: str) -> None:
@@ -103,12 +103,12 @@ class Metrics:
         self._families.leader.labels(name).set(int(leading))
 
     def render(self) -> bytes:
-        """As Prometheus reads it."""
+        """Render the metrics for Prometheus."""
         return generate_latest(self.registry)
 
 
 class ControllerMetrics:
-    """The children of one controller, so that no label is looked up while it works."""
+    """Metrics of one controller, so that no label is looked up during work."""
 
     def __init__(self, name: str, families: _Families) -> None:
         self._families = families

@@ -26,8 +26,8 @@ class Requeue(msgspec.Struct, frozen=True):
 class Blocked(msgspec.Struct, frozen=True):
     """Nothing to do until something else changes; an event of that object brings the key back.
 
-    `on` names the object by kind, namespace and name (`DockerMachine default/m-1`). `check_after` looks again even
-    without an event, where the other side cannot be watched.
+    `on` names the object by kind, namespace and name (`DockerMachine default/m-1`). `check_after` requeues the key even
+    without an event, if the other object cannot be watched.
     """
 
     reason: str
@@ -49,7 +49,7 @@ class Terminal(ControllerRuntimeError):
 
 
 def soonest(*outcomes: Outcome) -> Outcome:
-    """The outcome of several steps taken together: the earliest look, else the first thing that blocks."""
+    """Combine the outcomes of several steps: the earliest requeue, else the first that is blocked."""
     again = [outcome for outcome in outcomes if isinstance(outcome, Requeue)]
     checks = [outcome for outcome in outcomes if isinstance(outcome, Blocked) and outcome.check_after is not None]
     blocked = next((outcome for outcome in outcomes if isinstance(outcome, Blocked)), None)

@@ -20,7 +20,7 @@ LOW, NORMAL = 0, 10  # keys of a first list or a relist wait behind new events
 
 
 class Backoff:
-    """Seconds to wait after so many failures in a row: doubled each time, capped, spread so that many do not meet."""
+    """Exponential back-off: the delay doubles with each failure in a row, up to a maximum, with jitter."""
 
     def __init__(self, first: float = 0.2, most: float = 300.0) -> None:
         self._first = first
@@ -31,7 +31,7 @@ class Backoff:
         return min(doubled, self._most) * random_source.between(0.8, 1.0)
 
 
-_BUSY = 20  # so many keys at hand double the rest
+_BUSY = 20  # so many due keys double the pause
 _LONGEST_REST = 3.0
 
 
@@ -62,12 +62,12 @@ class Queue(Generic[K]):
         self._ready: list[tuple[int, int, K]] = []
         self._order = itertools.count()
         self._waiting: dict[K, tuple[int, float]] = {}  # key → priority it is queued with, and since when
-        self._working: dict[K, float] = {}  # key → when its work began
-        self._again: dict[K, int] = {}  # came back while being worked on
+        self._working: dict[K, float] = {}  # key → start of its work
+        self._again: dict[K, int] = {}  # added again while in progress
         self._timers: dict[K, _Timer] = {}
         self._failures: dict[K, int] = {}
         self._finished: dict[K, asyncio.Handle] = {}  # ran less than `interval` ago
-        self._held: dict[K, int] = {}  # came back within `interval`
+        self._held: dict[K, int] = {}  # added again within `interval`
         self._open = False
         self._closed = False
         self._pumping = False
@@ -77,7 +77,7 @@ class Queue(Generic[K]):
         self._pump()
 
     def close(self) -> None:
-        """Starts nothing more and takes nothing more; what is being worked on goes on."""
+        """Start and accept no more keys; work in progress continues."""
         self._open = False
         self._closed = True
         for handle in (*(timer.handle for timer in self._timers.values()), *self._finished.values()):
@@ -87,7 +87,7 @@ class Queue(Generic[K]):
 
     @property
     def depth(self) -> int:
-        """Keys that could be worked on now but are not."""
+        """Return the number of keys that are due but not in progress."""
         return len(self._waiting)
 
     @property
@@ -95,7 +95,7 @@ class Queue(Generic[K]):
         return len(self._working)
 
     def unfinished_seconds(self) -> float:
-        """Time spent so far on everything that is being worked on."""
+        """Return the time spent so far on all keys in progress."""
         now = asyncio.get_running_loop().time()
         return sum(now - began for began in self._working.values())
 
@@ -104,7 +104,7 @@ class Queue(Generic[K]):
 
     @property
     def idle(self) -> bool:
-        """Nothing to do now; only timers may bring something."""
+        """Return whether nothing is due now; only timers may add keys."""
         return not (self._waiting or self._working or self._again or self._held)
 
     def add(self, key: K, priority: int = NORMAL) -> None:
@@ -144,8 +144,10 @@ class Queue(Generic[K]):
         self.add(key, priority)
 
     def failed(self, key: K, *, forgiven: int = 0) -> float:
-        """Brings the key back after its back-off, which is returned. Call before `done`. The first `forgiven` failures
-        in a row cost no time."""
+        """Requeue the key after its back-off, which is returned. Call this before `done`.
+
+        The first `forgiven` failures in a row cause no delay.
+        """
         self._failures[key] = self._failures.get(key, 0) + 1
         counted = self._failures[key] - forgiven
         delay = self._backoff.seconds(counted) if counted > 0 else 0.0
@@ -156,7 +158,7 @@ class Queue(Generic[K]):
         return self._failures.get(key, 0)
 
     def forget(self, key: K) -> None:
-        """The key has succeeded: its next failure is its first."""
+        """Reset the back-off of a key after a success."""
         self._failures.pop(key, None)
 
     def done(self, key: K) -> None:

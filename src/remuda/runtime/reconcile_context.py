@@ -17,7 +17,7 @@ from remuda.runtime import tracing
 
 
 class CurrentReconcile(msgspec.Struct, frozen=True):
-    """The reconcile this code runs in; writes are booked to it, and log lines carry it."""
+    """Reconcile that this code runs in; the ledger and log lines refer to it."""
 
     controller: str
     kind: str

@@ -24,7 +24,7 @@ from remuda.runtime.queue import Backoff
 
 log = logging.getLogger(__name__)
 
-_SHORT_SECONDS = 1.0  # a watch that brings nothing and ends within this has not worked
+_SHORT_SECONDS = 1.0  # a watch that returns no event and ends within this time has failed
 
 
 class WatchedCopy(Protocol):
@@ -55,10 +55,10 @@ class Reflector:
         self._field_selector = field_selector
         self._metadata_only = metadata_only
         self._backoff = backoff or Backoff(first=0.2, most=10.0)
-        self._revision = ""  # where the watch is taken up; empty: only a list helps
+        self._revision = ""  # revision from which the watch resumes; empty: a new list is needed
         self._failures = 0
-        self._unreadable = 0  # watches that could not be read, since one was followed to its end
-        self.error: Exception | None = None  # of the last attempt; None while all is well
+        self._unreadable = 0  # unreadable watches since the last one that worked
+        self.error: Exception | None = None  # error of the last attempt; None after a success
         self.attempted = asyncio.Event()  # the first list has succeeded or failed
 
     async def run(self) -> None:
@@ -113,7 +113,7 @@ class Reflector:
         # Only after the copy has taken the list: if `replace` fails, the resource is listed again and not watched from
         # here.
         self._revision = listing.resource_version
-        if not self.unreadable:  # a list does not make the watch readable
+        if not self.unreadable:  # a list does not repair the watch
             self.error = None
         self.attempted.set()
 

@@ -37,7 +37,7 @@ Explain = Callable[[Key, str], str]
 
 # The owner of a workload cluster decides what it answers. A page of 500 large Pods is far smaller.
 MOST_ANSWER_BYTES = 128 << 20
-PROVIDER_ID = "providerID"  # the index of Nodes
+PROVIDER_ID = "providerID"  # name of the index of Nodes
 _PROBE = "/readyz"
 _SERVER_ERROR = 500
 _LINGER_SECONDS = 5.0  # longer than most requests take
@@ -61,11 +61,12 @@ NODE = Kind("v1", "Node", "nodes", Node, namespaced=False)
 
 class RemoteSettings(msgspec.Struct, frozen=True, kw_only=True):
     probe_seconds: float = 10.0  # between two probes of a cluster, and after one that failed
-    probes_per_second: float = 10.0  # of all clusters that are well: the more there are, the less often each is asked
-    rarest_seconds: float = 40.0  # but never more rarely: a cluster that has died is noticed within a minute
+    # for all healthy clusters together: the more clusters, the less often each is probed
+    probes_per_second: float = 10.0
+    rarest_seconds: float = 40.0  # maximum interval: a dead cluster is noticed within a minute
     answer_seconds: float = 5.0  # a probe that takes longer has failed
-    probes: int = 5  # that fail in a row before the cluster counts as down
-    connect_seconds: float = 30.0  # for everything until a cluster counts as connected
+    probes: int = 5  # failures in a row until the cluster counts as disconnected
+    connect_seconds: float = 30.0  # limit for all requests until a cluster counts as connected
     retry_seconds: float = 30.0  # between two attempts to connect, at most
 
 
@@ -75,9 +76,9 @@ class Connection(msgspec.Struct, frozen=True):
     connected: bool = False
     client: Client | None = None
     nodes: Informer[Any] | None = None
-    since: float | None = None  # when it became connected, or ceased to be
+    since: float | None = None  # time of the last connect or disconnect
     last_success: float | None = None
-    failures: int = 0  # in a row, of attempts to connect or of probes
+    failures: int = 0  # failures in a row of connection attempts or probes
     error: str = "no connection was requested"
     unreadable: str = ""  # why the watch of its Nodes cannot be read; they are listed every few seconds meanwhile
 
@@ -180,7 +181,7 @@ class RemoteClusters:
 
 
 class _Link:
-    """One cluster: connects, watches over the connection, and starts over when it is lost."""
+    """Link to one cluster: connects, probes the connection, and reconnects when it is lost."""
 
     def __init__(
         self,
@@ -195,7 +196,7 @@ class _Link:
         lingering: Tasks,
     ) -> None:
         self._cluster = cluster
-        self._lingering = lingering  # clients that another has replaced
+        self._lingering = lingering  # replaced clients that are not closed yet
         self._dial = dial
         self._nodes = nodes
         self._settings = settings
@@ -283,7 +284,7 @@ class _Link:
     def _note_unreadable(self) -> None:
         """Report a watch that cannot be read, and its recovery. The cluster stays connected: lists bring its Nodes."""
         why = self._reflector.unreadable if self._reflector is not None else ""
-        if bool(why) != bool(self.connection.unreadable):  # each event is unreadable in its own words
+        if bool(why) != bool(self.connection.unreadable):  # the message differs with each event
             self._set(unreadable=why)
             self._notify(self._cluster, None)
 

@@ -36,7 +36,7 @@ _log_enabled = log.isEnabledFor  # bound once: steps are on the hot path
 VARIABLE = "REMUDA_CRASH_AT"
 ONCE_VARIABLE = "REMUDA_CRASH_ONCE"
 _ANY = "*"
-CRASHED = "killed by REMUDA_CRASH_AT at"  # the last words on stderr
+CRASHED = "killed by REMUDA_CRASH_AT at"  # the last line on stderr
 
 
 class Step:
@@ -135,7 +135,7 @@ def note_write(verb: str, plural: str, namespace: str, name: str, subresource: s
 
 
 def step(name: str, doc: str) -> Step:
-    """Declares a step. Its name is `<controller>.<what-it-does>` and belongs to one place in the code."""
+    """Declare a step. Its name is `<controller>.<what-it-does>` and belongs to one place in the code."""
     if name in _steps:
         raise ValueError(f"two steps are called {name}")
     _steps[name] = Step(name, doc)
@@ -143,5 +143,5 @@ def step(name: str, doc: str) -> Step:
 
 
 def all_steps() -> list[Step]:
-    """Every step of the modules imported so far, by name."""
+    """Return every step of the modules imported so far, by name."""
     return [_steps[name] for name in sorted(_steps)]

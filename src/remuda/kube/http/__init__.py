@@ -1,7 +1,7 @@
-"""The client for any Kubernetes: `Client` over HTTP, for what a kubeconfig names.
+"""HTTP client for any Kubernetes that a kubeconfig names.
 
-`HttpClient(access)` is all that others use. Importing it imports aiohttp, which the engine alone does not need; whoever
-has a use for it imports it where it is used.
+Other packages use only `HttpClient(access)`. Importing it imports aiohttp, which the engine alone does not need, so
+import it where it is used.
 """
 
 from remuda.kube.http.client import HttpClient, resource_path

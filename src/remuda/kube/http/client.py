@@ -1,7 +1,7 @@
-"""`Client` over HTTP: maps each verb to a request of the Kubernetes API.
+"""HTTP implementation of `Client`: maps each verb to a request of the Kubernetes API.
 
-Objects stay bytes. A watch is bounded in time by asking the server to end it; one that stays silent beyond that is a
-connection whose other end is gone, however open it looks, and ends with an error.
+Objects stay bytes. The server is asked to end a watch after a time. A watch that is silent for longer has lost its
+server, even if the connection looks open, and ends with an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PATCH_TYPES = {
     "json": "application/json-patch+json",
     "merge": "application/merge-patch+json",
     "strategic": "application/strategic-merge-patch+json",
-    "apply": "application/apply-patch+yaml",  # which JSON is
+    "apply": "application/apply-patch+yaml",  # JSON is YAML
 }
 _JSON = {"Accept": "application/json"}
 _JSON_BODY = {**_JSON, "Content-Type": "application/json"}
@@ -41,10 +41,11 @@ _WATCH_SECONDS = (300.0, 600.0)
 class HttpClient:
     """Implements `remuda.kube.client.Client`. Close it when done.
 
-    `timeout_seconds` bounds every request but watches, waits for a busy server included. `observe` is called for each
-    exchange (see `transport.Observe`). `connector`: makes connections to other addresses than that of the URL. `warn`
-    is called with each warning of the server once; by default, it is logged. `most_bytes` bounds the body of an answer,
-    after decompression; set it for a server that is not trusted."""
+    `timeout_seconds` limits every request except watches, including waits for a busy server. `observe` is called for
+    each exchange (see `transport.Observe`). `connector`: makes connections to other addresses than that of the URL.
+    `warn` is called with each warning of the server once; by default, it is logged. `most_bytes` bounds the body of an
+    answer, after decompression; set it for a server that is not trusted.
+    """
 
     def __init__(
         self,
@@ -136,25 +137,25 @@ class HttpClient:
         except TimeoutError:
             text = f"{self.access.server} has sent nothing for {longest:g} seconds in a watch of {seconds:g}"
             raise Unreachable(f"{text}: the connection is dead", code=504) from None
-        # A proxy may end the body cleanly in the middle of an event. To take that for the end of the watch would hide
+        # A proxy may end the body cleanly in the middle of an event. Treating that as the end of the watch would hide
         # the loss.
         if not events.is_between_events:
             raise Unreachable(f"the connection to {self.access.server} was lost in the middle of a watch event")
 
     async def raw_get(self, path: str, *, accept: str = "") -> bytes:
-        """`accept`: another form of the answer, a Table for instance."""
+        """Get a path. `accept`: another form of the answer, for example a Table."""
         return await self._transport.request("GET", path, headers=_accept(accept))
 
     async def raw_delete(self, path: str) -> bytes:
         return await self._transport.request("DELETE", path)
 
     async def raw_send(self, method: str, path: str, body: bytes = b"") -> bytes:
-        """For paths that are no resource's."""
+        """Send a request to a non-resource path."""
         headers = {"Content-Type": "application/octet-stream"} if body else {}
         return await self._transport.request(method, path, body=body or None, headers=headers)
 
     async def raw_stream(self, path: str, *, accept: str = "") -> AsyncGenerator[bytes, None]:
-        """The answer as it comes, however long it takes: a log that is followed."""
+        """Stream the answer as it arrives, without a time limit, for example a followed log."""
         async with self._transport.stream(path, _accept(accept)) as body:
             while chunk := await body.readany():
                 yield chunk
@@ -179,7 +180,7 @@ class HttpClient:
             obj,
             _JSON_BODY,
             self._options(field_manager, dry_run),
-            # A disruption budget answers 429 too. The drain does that wait itself, and evicts other Pods meanwhile.
+            # A disruption budget answers 429 too. The drain waits by itself, and evicts other Pods meanwhile.
             patient=subresource != "eviction",
         )
 
@@ -302,7 +303,7 @@ def _object(target: Target, namespace: str, name: str, subresource: str = "") ->
 
 
 def resource_path(target: Target, namespace: str, name: str = "", query: Mapping[str, str] | None = None) -> str:
-    """For `raw_get` and `raw_stream`, where another form of objects is wanted."""
+    """Return the path of a resource, for `raw_get` and `raw_stream`."""
     path = _object(target, namespace, name) if name else _collection(target, namespace)
     return path + _query(query or {})
 

@@ -19,8 +19,8 @@ from remuda.kube import clock
 from remuda.kube.kubeconfig import ExecPlugin, KubeconfigError
 
 TIMEOUT_SECONDS = 60.0
-_EARLY_SECONDS = 60.0  # before the expiry, at most
-_EARLY_SHARE = 0.1  # of the time they live
+_EARLY_SECONDS = 60.0  # seconds before the expiry, at most
+_EARLY_SHARE = 0.1  # share of their lifetime
 _SECONDS_BETWEEN_REFUSALS = 5.0
 _MOST_SHOWN = 1000
 
@@ -71,7 +71,7 @@ class PluginCredentials:
         return known
 
     def discard(self, token: str, certificate_pem: bytes) -> bool:
-        """The server refused these. True when the program is worth asking again, or has already been."""
+        """Discard credentials that the server refused. Return whether the plugin should run again, or already has."""
         known = self._known
         # Another request has discarded these credentials, or has fetched new ones: the caller may try again.
         if known is None or known.token != token or known.certificate_pem not in (b"", certificate_pem):
@@ -107,7 +107,7 @@ class PluginCredentials:
                 stdout=PIPE,
                 stderr=PIPE,
                 env=environ,
-                start_new_session=True,  # what it starts itself ends with it, and no signal of our terminal reaches it
+                start_new_session=True,  # its child processes end with it, and no signal of our terminal reaches it
             )
         except FileNotFoundError:
             raise self._failed("is not installed", hint=True) from None
@@ -166,7 +166,7 @@ def exec_info(plugin: ExecPlugin) -> bytes:
 
 
 async def _end(process: Process) -> None:
-    """Nothing of it is left running, also when we were cancelled."""
+    """End the plugin and all its child processes, also after cancellation."""
     if process.returncode is None:
         try:
             os.killpg(process.pid, signal.SIGKILL)

@@ -30,10 +30,10 @@ class ClientIdentity(msgspec.Struct, frozen=True):
 
 class IdentitySource(Protocol):
     async def current(self) -> ClientIdentity:
-        """Raises KubeconfigError when there is none to be had."""
+        """Return the current identity. Raise KubeconfigError if there is none."""
 
     def refused(self, identity: ClientIdentity) -> bool:
-        """The server answered 401 to `identity`: whether asking for the current one again may give another."""
+        """Handle a 401 for `identity`: return whether `current` may now give another one."""
 
 
 def identity_source(access: ClientConfig) -> IdentitySource:
@@ -61,7 +61,7 @@ class FromFiles:
         return ClientIdentity(authorization, self._certificate.read(), self._key.read(), self._ca.read())
 
     def refused(self, identity: ClientIdentity) -> bool:
-        """Files are looked at on every request: only one that was replaced meanwhile makes a difference."""
+        """Return whether a file was replaced meanwhile; files are checked on every request anyway."""
         return self._read().authorization != identity.authorization
 
 
@@ -107,7 +107,7 @@ def impersonation_headers(wanted: Impersonation) -> list[tuple[str, str]]:
 
 
 class _Watched:
-    """A value, or a file's content as of its last change."""
+    """Value, or a file's content as of its last change."""
 
     def __init__(self, source: Pem) -> None:
         self._path = source if isinstance(source, Path) else None

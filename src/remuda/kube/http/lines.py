@@ -1,7 +1,7 @@
-"""Lists and watches between the bytes of the wire and the bytes of objects: pure, and without decoding objects.
+"""Decoding of lists and watches into the bytes of their objects: pure, and without decoding objects.
 
-Items of built-in lists carry no apiVersion and kind on the wire; they are put in here, so that an object looks the same
-wherever it came from.
+Servers omit apiVersion and kind from the items of built-in lists; they are added here, so that an object looks the same
+from every source.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from remuda.kube.errors import StatusError, UnreadableWatch, status_error
 
 MAX_EVENT = 64 * 1024 * 1024  # far above what any server stores as one object
 
-_MOST_SHOWN = 50  # bytes of what is no event
-_TYPED = (b'{"apiVersion":', b'{"kind":')  # how an item that is whole begins, spared a closer look
-# What msgspec raises for the bytes of others: ValueError is that of text which is not UTF-8.
+_MOST_SHOWN = 50  # shown bytes of invalid data
+_TYPED = (b'{"apiVersion":', b'{"kind":')  # start of a complete item, which needs no closer look
+# Errors of msgspec for invalid input; ValueError is for text that is not UTF-8.
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _TYPES = frozenset(get_args(ChangeType))
 
@@ -58,7 +58,7 @@ def _whole(items: Sequence[msgspec.Raw], api_version: str, kind: str) -> list[by
     prefix = b'{"apiVersion":%b,"kind":%b,' % (msgspec.json.encode(api_version), msgspec.json.encode(kind))
     whole = []
     for item in items:
-        # A copy of its own in either case: the Raw would keep the whole answer in memory.
+        # A separate copy in either case: the Raw would keep the whole answer in memory.
         value = bytes(item)
         if not value.startswith(_TYPED) and not _decode_typed(value).kind:
             body = value[1:].lstrip()
@@ -68,7 +68,7 @@ def _whole(items: Sequence[msgspec.Raw], api_version: str, kind: str) -> list[by
 
 
 class WatchEvent(msgspec.Struct):
-    """One event of a watch; the object as the server sent it."""
+    """Event of a watch, with the object as the server sent it."""
 
     type: str
     object: msgspec.Raw
@@ -78,8 +78,9 @@ _decode_event = msgspec.json.Decoder(WatchEvent).decode
 
 
 def read_change(event: WatchEvent) -> Change:
-    """Return the change that an event tells of. Raises the server's own error for an ERROR, and UnreadableWatch for an
-    event of an unknown type."""
+    """Return the change of an event. Raise the server's error for an ERROR event, and UnreadableWatch for an unknown
+    type.
+    """
     value = bytes(event.object)
     if event.type == "ERROR":
         raise status_error(0, value)
@@ -89,19 +90,20 @@ def read_change(event: WatchEvent) -> Change:
 
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
-# What matters of JSON to find the end of an object: 1 opens, 2 closes, 3 is a string that the chunk cuts (4: behind a
-# backslash); whole strings have no group, so that nothing in them is taken for a bracket.
+# Tokens of JSON that matter for the end of an object: 1 opens, 2 closes, 3 is a string that the chunk cuts off (4:
+# after a backslash). Complete strings have no group, so that their brackets do not count.
 _TOKEN = re.compile(rb'([{\[])|([}\]])|"[^"\\]*(?:\\.[^"\\]*)*(?:"|((\\)?\Z))', re.DOTALL)
 _OPENS, _CLOSES = 1, 2
 _REST_OF_STRING = re.compile(rb'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
-_MAY_END = re.compile(rb"\}[ \t\r\n]*(?:\{|$)")  # without a newline, an event can only end there
+_MAY_END = re.compile(rb"\}[ \t\r\n]*(?:\{|$)")  # without a newline, an event can only end here
 _BRACE, _QUOTE = b'{"'
 _OF_NUMBERS = b"0123456789+-.eE"
 
 
 class _ObjectEnd:
-    """Finds the end of one JSON object in chunks that end anywhere. Reads each byte once. Remembers how deep it is, and
-    whether it is in a string or behind a backslash."""
+    """Finds the end of one JSON object in chunks of any size. Reads each byte once. Remembers the depth, and whether it
+    is in a string or after a backslash.
+    """
 
     def __init__(self) -> None:
         self._depth = 0
@@ -109,7 +111,7 @@ class _ObjectEnd:
         self._escaped = False
 
     def find(self, chunk: bytes, at: int) -> int:
-        """Return the position behind the object, or 0 if it goes on in the next chunk."""
+        """Return the position after the object, or 0 if it continues in the next chunk."""
         if self._in_string:
             at = self._leave_string(chunk, at)
         for found in _TOKEN.finditer(chunk, at):
@@ -133,32 +135,33 @@ class _ObjectEnd:
         at = _REST_OF_STRING.match(chunk, at).end()  # type: ignore[union-attr]  # it matches nothing as well
         if at < len(chunk):
             self._in_string = chunk[at] != _QUOTE
-            self._escaped = self._in_string  # what stopped it is a backslash, the last byte of the chunk
+            self._escaped = self._in_string  # the match stopped at a backslash, the last byte of the chunk
             at += 1
         return at
 
 
 class EventReader:
-    """Events out of the chunks of a watch. Like client-go, it reads a stream of JSON objects: an event may be indented,
-    and the next one may follow in the same line.
+    """Reader of events from the chunks of a watch. Like client-go, it reads a stream of JSON objects: an event may be
+    indented, and the next one may follow in the same line.
 
-    Servers write one event per line, so a line is decoded first. Only what turns out to be more or less than one
-    event is searched for its end. Memory is bounded by `limit`, time is linear in what was received."""
+    Servers write one event per line, so a line is decoded first. Only what turns out to be more or less than one event
+    is searched for its end. Memory is bounded by `limit`, time is linear in what was received.
+    """
 
     def __init__(self, limit: int = MAX_EVENT) -> None:
         self._limit = limit
-        self._parts: list[bytes] = []  # of an event that has begun
+        self._parts: list[bytes] = []  # parts of an event that is incomplete
         self._size = 0
         self._end: _ObjectEnd | None = None  # set while an event is searched for its end
-        self._at_line = True  # the next event begins where a line does
-        self._judged = 0  # bytes of the begun event that are JSON as far as they go
+        self._at_line = True  # the next event starts on a new line
+        self._judged = 0  # bytes of the incomplete event that were found to be valid JSON so far
 
     @property
     def is_between_events(self) -> bool:
         return not self._size
 
     def feed(self, chunk: bytes) -> Iterator[WatchEvent]:
-        """Yield the events that are complete now. Raises UnreadableWatch for what cannot become one."""
+        """Yield the events that are complete now. Raise UnreadableWatch for data that cannot become one."""
         at = 0
         while at < len(chunk):
             if self._end is None:
@@ -196,12 +199,12 @@ class EventReader:
             self._at_line = True
         at = space.end()
         if at < len(chunk) and chunk[at] != _BRACE:
-            # Nothing of an event itself is ever shown: it may be a Secret.
+            # Errors never show an event: it may be a Secret.
             raise UnreadableWatch(f"expected an event, got {chunk[at : at + _MOST_SHOWN]!r}")
         return at
 
     def _begin(self, piece: bytes) -> None:
-        """Hold a line without its end."""
+        """Store a line without its end."""
         if not self._parts:
             piece = piece[self._skip_space(piece, 0) :]
         if piece:
@@ -219,21 +222,23 @@ class EventReader:
         return value
 
     def _judge(self) -> None:
-        """Raise UnreadableWatch if the begun event is not JSON: its end might never be found. Decoding it whenever
-        there is twice as much of it keeps the time linear."""
+        """Raise UnreadableWatch if the incomplete event is not JSON: its end might never be found. Decoding it each
+        time its size has doubled keeps the time linear.
+        """
         if self._size < 2 * self._judged:
             return
         begun = b"".join(self._parts)
         self._parts, self._judged = [begun], self._size
-        _whole_event(begun.rstrip(_OF_NUMBERS), ends=True)  # half a number looks malformed
+        _whole_event(begun.rstrip(_OF_NUMBERS), ends=True)  # an incomplete number looks malformed
 
 
 _TRUNCATED, _TRAILING = "Input data was truncated", "trailing characters"
 
 
 def _whole_event(line: bytes, *, ends: bool) -> WatchEvent | None:
-    """Return the event, or None if the line is not exactly one: it may be the beginning of one, or several. `ends`: no
-    token goes on behind it, so that it must be JSON as far as it goes."""
+    """Return the event, or None if the line is not exactly one: it may be a part of one, or several. `ends`: no token
+    continues after it, so that it must be valid JSON so far.
+    """
     try:
         return _decode_event(line)
     except msgspec.ValidationError as error:

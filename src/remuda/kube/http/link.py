@@ -17,8 +17,8 @@ from remuda.kube.http.identity import ClientIdentity
 from remuda.kube.leadership import ask_permit
 
 CONNECT_SECONDS = 10.0
-KEEP_SECONDS = 30.0  # shorter than what servers and the balancers before them keep an idle connection
-# A peer that vanished without a word is noticed after a minute and a half also on a silent connection.
+KEEP_SECONDS = 30.0  # shorter than the idle timeouts of servers and load balancers
+# Also on an idle connection, a vanished peer is detected after a minute and a half.
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4), ("TCP_USER_TIMEOUT", 90_000))
 
 
@@ -43,22 +43,22 @@ class _Request(aiohttp.ClientRequest):
     async def write_bytes(
         self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
     ) -> None:
-        """Check once more: aiohttp sends a head with a body from a task of its own, which may run much later."""
+        """Check once more: aiohttp sends the head and body from a separate task, which may run much later."""
         try:
             self._ask()
         except Exception as refusal:
             if conn.protocol is not None:
-                conn.protocol.set_exception(refusal)  # for the one that waits for the answer
+                conn.protocol.set_exception(refusal)  # for the task that waits for the answer
             return
         await super().write_bytes(writer, conn, content_length)
 
 
-# Who makes connections: given what they prove and trust, None for none.
+# Creates connections, given their TLS context; None: no TLS.
 Connector = Callable[[ssl.SSLContext | None], aiohttp.BaseConnector]
 
 
 def direct(context: ssl.SSLContext | None) -> aiohttp.BaseConnector:
-    """To where the URL says."""
+    """Connect to the address of the URL."""
     return aiohttp.TCPConnector(
         ssl=context or True, limit=0, keepalive_timeout=KEEP_SECONDS, socket_factory=_new_socket
     )
@@ -84,7 +84,7 @@ class Link:
 
 
 def _proof(identity: ClientIdentity) -> tuple[bytes, bytes, bytes]:
-    # Without the Authorization header, which goes with each request: a new token does not need new connections.
+    # Without the Authorization header, which is sent with each request: a new token needs no new connections.
     return identity.certificate_pem, identity.key_pem, identity.ca_pem
 
 

@@ -1,7 +1,7 @@
-"""TLS for one identity: the server is always verified unless the kubeconfig says otherwise.
+"""TLS context of one identity. The server is always verified, unless the kubeconfig disables that.
 
-OpenSSL takes keys from files only. Ours is shown to it in memory that has a file name for a moment (Linux), or else in
-a private file that is removed before this returns: no key is left on disk.
+OpenSSL reads keys from files only. The key is written to memory that has a file name for a moment (Linux), or else to a
+private file that is removed before the function returns: no key stays on disk.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from remuda.kube.kubeconfig import KubeconfigError
 def client_context(
     *, ca_pem: bytes = b"", certificate_pem: bytes = b"", key_pem: bytes = b"", insecure: bool = False, origin: str = ""
 ) -> ssl.SSLContext:
-    """Raises KubeconfigError, which names `origin`, for what is no certificate or key."""
+    """Return the TLS context. Raise KubeconfigError, which names `origin`, for an invalid certificate or key."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
@@ -48,7 +48,9 @@ def _load_authorities(context: ssl.SSLContext, pem: bytes, origin: str) -> None:
 
 
 def load_pair(context: ssl.SSLContext, certificate_pem: bytes, key_pem: bytes, origin: str) -> None:
-    """Raises KubeconfigError, which names `origin`, for what is no certificate with its key."""
+    """Load a certificate and its key. Raise KubeconfigError, which names `origin`, if they are invalid or
+    do not match.
+    """
 
     def no_password() -> bytes:
         raise KubeconfigError(f"the key of {origin} is encrypted: store it without a password")

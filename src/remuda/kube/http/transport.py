@@ -4,7 +4,7 @@ A request is retried only if the server cannot have executed it: after a 401 if 
 429, and a read after a 503 with Retry-After; each only if the requested delay ends before the deadline. All other
 errors are raised to the caller.
 
-Connections are kept per identity. When the identity changes they are replaced; watches under way stay on the old ones
+Connections are kept per identity. When the identity changes they are replaced; running watches stay on the old ones
 until they end.
 """
 
@@ -36,7 +36,7 @@ USER_AGENT = f"remuda/{remuda.__version__}"
 NO_ANSWER = "<error>"
 NO_CONNECTION = f"no connection within {CONNECT_SECONDS:g} s"
 
-# What is told of every exchange: the method, the code as text (NO_ANSWER for none), and the seconds it took.
+# Arguments for every exchange: the method, the code as text (NO_ANSWER for none), and the seconds it took.
 Observe = Callable[[str, str, float], None]
 Warn = Callable[[str], None]
 
@@ -82,7 +82,9 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         patient: bool = True,
     ) -> bytes:
-        """The body of a good answer. `patient`: a busy server is asked again when it says so, until the deadline."""
+        """Return the body of a successful answer. `patient`: retry while the server is busy, when it says so, until the
+        deadline.
+        """
         sent = [*self._headers, ("Accept-Encoding", "gzip"), *(headers or {}).items()]
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.timeout_seconds
@@ -106,12 +108,12 @@ class Transport:
 
     @asynccontextmanager
     async def stream(self, path: str, headers: Mapping[str, str]) -> AsyncIterator[aiohttp.StreamReader]:
-        """The body of a GET as it comes. The connection is closed with the context, wherever the body is then."""
+        """Stream the body of a GET. The connection is closed with the context, even if the body is incomplete."""
         sent = [*self._headers, *headers.items()]
         for attempt in (1, 2):
             async with self._exchange("GET", path, None, sent, keep=False) as (answer, identity):
                 if HTTPStatus.OK <= answer.status < HTTPStatus.MULTIPLE_CHOICES:
-                    yield answer.content  # of 204, as for the log of a Pod without a node: nothing
+                    yield answer.content  # 204, for example for the log of a Pod without a node, has no body
                     return
                 error = _error_in(answer, await self._read_in_time(answer, path))
             assert error is not None
@@ -132,7 +134,9 @@ class Transport:
     async def _exchange(
         self, method: str, path: str, body: bytes | None, headers: Sequence[tuple[str, str]], *, keep: bool = True
     ) -> AsyncIterator[tuple[aiohttp.ClientResponse, ClientIdentity]]:
-        """One request and its answer, good or bad. Raises Unreachable when there is none, or it stops half way."""
+        """Send one request and return its answer, success or error. Raise Unreachable if there is none, or it is cut
+        off.
+        """
         started = asyncio.get_running_loop().time()
         code, answered = NO_ANSWER, False
         link, identity = await self._linked()
@@ -152,7 +156,7 @@ class Transport:
         except aiohttp.ClientError as error:
             raise self._lost(error, answered) from error
         except RuntimeError as error:
-            if not self._closed:  # what aiohttp says of reading from a session that was closed meanwhile
+            if not self._closed:  # aiohttp's error when its session was closed during a read
                 raise
             raise self._lost(error, answered) from error
         finally:
@@ -164,7 +168,7 @@ class Transport:
     async def _send(
         self, link: Link, method: str, path: str, body: bytes | None, headers: Sequence[tuple[str, str]]
     ) -> aiohttp.ClientResponse:
-        """Up to the first bytes of the answer."""
+        """Send the request and return when the answer starts."""
         try:
             async with asyncio.timeout(self.timeout_seconds):
                 return await link.session.request(
@@ -191,7 +195,7 @@ class Transport:
             raise self._late("GET", path) from None
 
     async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
-        """Raises Unreachable for more than `most_bytes`, counted after decompression."""
+        """Return the body. Raise Unreachable if it exceeds `most_bytes` after decompression."""
         if self._most_bytes is None:
             return await answer.read()
         content = bytearray()
@@ -235,10 +239,11 @@ class Transport:
             asked = float(error.headers.get("Retry-After", _DEFAULT_WAIT_SECONDS))
         except ValueError:  # a date
             asked = _DEFAULT_WAIT_SECONDS
-        return max(asked, 0.0) + random_source.between(0, 0.1 * attempt)  # not all at the same moment
+        # spread, so that clients do not retry at the same moment
+        return max(asked, 0.0) + random_source.between(0, 0.1 * attempt)
 
     def _show_warnings(self, answer: aiohttp.ClientResponse) -> None:
-        """Each once: a server repeats them with every request."""
+        """Report each warning once: a server repeats them with every request."""
         for text in answer.headers.getall("Warning", ()):
             if text not in self._warned and len(self._warned) < _WARNINGS_KEPT:
                 self._warned[text] = None
@@ -308,12 +313,12 @@ def _warning_text(header: str) -> str:
 
 
 def plainly(error: BaseException) -> str:
-    """In the system's words where it has some; without the URL, which aiohttp likes to tell with its query."""
+    """Return the system's error text if there is one; without the URL, which aiohttp includes with its query."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return NO_CONNECTION
     if isinstance(error, aiohttp.ClientResponseError):
         return error.message or type(error).__name__
     if isinstance(error, OSError) and error.strerror:
-        number = error.errno or 0  # of a resolver: negative, and said in words already
+        number = error.errno or 0  # resolver errors: negative, with their own text
         return os.strerror(number) if number > 0 else error.strerror
     return str(error) or type(error).__name__

@@ -1,7 +1,7 @@
-"""Kubeconfigs: written for others to log in with, and read to log in with ourselves.
+"""Kubeconfigs: written for other users, and read to access a cluster.
 
-`load` finds and merges files as kubectl does, `parse` reads one that came from elsewhere (a Secret), `in_cluster` is
-for a process inside a Pod. Each gives a `ClientConfig`: all that `kube.http` needs to reach a server.
+`load` finds and merges files as kubectl does, `parse` reads one from another source (a Secret), `in_cluster` is for a
+process inside a Pod. Each returns a `ClientConfig`: all that `kube.http` needs to reach a server.
 """
 
 from remuda.kube.kubeconfig.access import ClientConfig, ExecPlugin, Impersonation, KubeconfigError

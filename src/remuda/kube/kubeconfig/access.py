@@ -14,22 +14,22 @@ import msgspec
 
 from remuda.kube import KubeError
 
-Pem = bytes | Path  # the text itself, or the file that has it
+Pem = bytes | Path  # the content itself, or the file that contains it
 
 
 class KubeconfigError(KubeError):
-    """A kubeconfig that cannot be used; the text names the file, the context and what is wrong."""
+    """Unusable kubeconfig; the text names the file, the context and the error."""
 
 
 class ExecPlugin(msgspec.Struct, frozen=True, kw_only=True):
-    """A program that prints credentials (`client.authentication.k8s.io`)."""
+    """Program that prints credentials (`client.authentication.k8s.io`)."""
 
     api_version: str
     command: str
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
     install_hint: str = ""
-    cluster_info: Mapping[str, Any] | None = None  # told to the program, where the kubeconfig says so
+    cluster_info: Mapping[str, Any] | None = None  # passed to the program, if the kubeconfig requests it
 
 
 class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,9 +41,9 @@ class Impersonation(msgspec.Struct, frozen=True, kw_only=True):
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
     server: str
-    origin: str = "kubeconfig"  # where it was read from, for messages
+    origin: str = "kubeconfig"  # source, for messages
     namespace: str = ""
-    ca: Pem = b""  # empty: the authorities this machine trusts
+    ca: Pem = b""  # empty: the CAs that this machine trusts
     insecure: bool = False
     tls_server_name: str = ""
     proxy_url: str = ""
@@ -68,7 +68,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True):
         return "certificate" if self.client_certificate else "anonymous"
 
     def __repr__(self) -> str:
-        """Without what is secret: this ends up in logs."""
+        """Return a text without secrets, for logs."""
         return f"<Access {self.server} by {self.method} from {self.origin}>"
 
     __str__ = __repr__

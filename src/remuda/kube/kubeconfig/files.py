@@ -1,6 +1,6 @@
-"""Kubeconfig files as they are on disk, and several of them merged as kubectl merges: what is named first wins.
+"""Kubeconfig files on disk, and their merge as kubectl does it: the first file that sets a name wins.
 
-Every stanza remembers the file it came from: relative paths in it mean files beside that one.
+Every stanza remembers the file it came from: its relative paths start from that file's folder.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import yaml
 from remuda.kube import untrusted_yaml
 from remuda.kube.kubeconfig.access import KubeconfigError
 
-_MOST_ALIASES = 64  # the conversion below visits an aliased value each time it is named
+_MOST_ALIASES = 64  # the conversion below visits an aliased value at each use
 
 
 class _Kebab(msgspec.Struct, kw_only=True, rename="kebab"):
-    """Keys are mostly kebab-case; those that are not say so themselves."""
+    """Base of stanzas: most keys are kebab-case; others are named explicitly."""
 
 
 class NamedExtension(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +142,7 @@ def read_config(text: bytes, origin: str) -> Config:
 
 
 def merge_files(paths: Iterable[Path]) -> Merged:
-    """Merge those of the files that exist; there may be none. Raises KubeconfigError."""
+    """Merge the files that exist; there may be none. Raise KubeconfigError."""
     found = list(dict.fromkeys(path for path in paths if path.exists()))
     merged = Merged(", ".join(map(str, found)))
     for path in found:

@@ -1,8 +1,8 @@
 """Loading of kubeconfigs into an `ClientConfig`: choice of files, context and proxy, and validation.
 
-A kubeconfig that came from a Secret was written by whoever may write that Secret. It may not make this process run a
-program or send a file of this machine to a server of its choice, so `parse` refuses both unless told otherwise.
-The proxy is that of the kubeconfig, or else of HTTPS_PROXY, HTTP_PROXY and NO_PROXY as kubectl reads them.
+A kubeconfig from a Secret is as trustworthy as everyone who may write that Secret. It must not make this process run a
+program or send a local file to a server, so `parse` refuses both by default. The proxy is that of the kubeconfig, or
+else of HTTPS_PROXY, HTTP_PROXY and NO_PROXY as kubectl reads them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ ENVIRONMENT = "KUBECONFIG"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-_EXEC_CONFIG = "client.authentication.k8s.io/exec"  # the cluster's extension that is meant for the plugin
+_EXEC_CONFIG = "client.authentication.k8s.io/exec"  # extension of the cluster for the plugin
 _VARIABLE = re.compile(r"[^=\0]+")
 
 
 def load(path: Path | None = None, context: str = "", *, environ: Mapping[str, str] = os.environ) -> ClientConfig:
-    """The kubeconfig at `path`, or else those of $KUBECONFIG, or ~/.kube/config, or the Pod's own account.
+    """Load the kubeconfig at `path`, or else $KUBECONFIG, ~/.kube/config, or the Pod's service account.
 
-    `context` instead of the current one. Raises KubeconfigError."""
+    `context` overrides the current one. Raise KubeconfigError.
+    """
     if path is not None:
         if not path.exists():
             raise KubeconfigError(f"the kubeconfig {path} does not exist")
@@ -58,7 +59,7 @@ def parse(
     allow_exec: bool = False,
     environ: Mapping[str, str] = os.environ,
 ) -> ClientConfig:
-    """A kubeconfig that is no file of this machine. Unless `allow_exec`, it may neither run programs nor name files."""
+    """Parse a kubeconfig that is no local file. Unless `allow_exec`, it may neither run programs nor name files."""
     merged = Merged(origin)
     # A stanza without a folder is untrusted: `_Stanza` refuses its files and its exec plugin.
     merged.add(read_config(text, origin), Path.cwd() if allow_exec else None)
@@ -133,7 +134,7 @@ def _listed(names: Mapping[str, Any]) -> str:
 
 
 class _Stanza:
-    """One cluster or user: its name in complaints, and where its relative paths start from."""
+    """Cluster or user stanza: its name in errors, and the folder that its relative paths start from."""
 
     def __init__(self, where: str, folder: Path | None) -> None:
         self.where = where
@@ -160,7 +161,7 @@ class _Stanza:
         return found
 
     def pem(self, field: str, path: str, data: str) -> Pem:
-        """The data, which wins, or the file."""
+        """Return the data, which takes precedence, or the file."""
         if data:
             try:
                 return base64.b64decode("".join(data.split()), validate=True)
@@ -208,7 +209,7 @@ def _check(access: ClientConfig, user: KubeconfigUser, of_cluster: _Stanza, of_u
 
 
 def _shown(url: str) -> str:
-    """A URL without the password it may carry."""
+    """Return a URL without its password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}"
 
@@ -266,7 +267,7 @@ def _impersonation(user: KubeconfigUser, stanza: _Stanza) -> Impersonation:
 
 
 def proxy_of_environment(server: str, environ: Mapping[str, str]) -> str:
-    """Empty for none, and always for this machine itself."""
+    """Return the proxy; empty for none, and always for this machine itself."""
     parts = urlsplit(server)
     host = parts.hostname or ""
     name = f"{parts.scheme}_proxy"

@@ -1,7 +1,7 @@
-"""Writing a kubeconfig: one cluster, one user, one context.
+"""Writer of kubeconfigs with one cluster, one user and one context.
 
-`build` is pure; `write` puts the file in place atomically and readable by its owner only, since it holds a key or
-a token. JSON is valid YAML and every client reads it, but people open this file, so it is written as YAML.
+`build` is pure; `write` puts the file in place atomically and readable by its owner only, since it holds a key or a
+token. JSON is valid YAML and every client reads it, but people open this file, so it is written as YAML.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _base64(data: bytes) -> str:
 
 
 def write(path: Path, config: dict[str, Any]) -> None:
-    """A reader sees the old file or the whole new one. Created 0600 (mkstemp's mode), so no moment leaks the key."""
+    """Write the file atomically. It is created with mode 0600 (mkstemp's), so the key is never readable by others."""
     text = yaml.safe_dump(config, sort_keys=False)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

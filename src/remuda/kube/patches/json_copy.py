@@ -8,7 +8,7 @@ import msgspec
 
 
 def copy_json(value: Any) -> Any:
-    """An independent copy. Written out and read back, which is several times faster than walking it in Python."""
+    """Return an independent copy. Encoding and decoding is several times faster than copying in Python."""
     return _decode(_encode(value)) if type(value) in _CONTAINERS else value
 
 
@@ -18,10 +18,12 @@ _decode = msgspec.json.Decoder().decode
 
 
 def same_json(left: Any, right: Any) -> bool:
-    """Equal as JSON texts: 1, 1.0 and true are three values, though Python's `==` takes them for one.
+    """Return whether two values are equal as JSON: 1, 1.0 and true are three values, though Python's `==` treats them
+    as one.
 
-    `==` goes first: it is many times faster, and what it holds for different is. What it holds for equal is compared as
-    texts, which decides unless members stand in another order."""
+    `==` runs first: it is many times faster, and its "different" is final. Values that it finds equal are compared as
+    texts, which decides unless the order of members differs.
+    """
     if left is right:
         return True
     if left != right:

@@ -1,8 +1,8 @@
-"""JSON patch (RFC 6902), with the liberties of the library the real server uses.
+"""JSON patch (RFC 6902), with the deviations of the library that kube-apiserver uses.
 
-Those are: `replace` of a missing member adds it, an absent `value` is null, null and missing are the same to `test`,
-negative indices count from the end. Bounded: at most 10,000 operations, 3 MiB or 50,000 values copied, pointers of 500
-segments. Every operation that does not apply gives the same sentence with code 422, because that is all upstream tells.
+Those are: `replace` of a missing member adds it, an absent `value` is null, `test` treats null and missing as equal,
+negative indices count from the end. Limits: 10,000 operations, 3 MiB or 50,000 values copied, pointers of 500 segments.
+Every operation that does not apply gives the same message with code 422, as upstream does.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _unprocessable() -> StatusError:
 
 
 def _checked(patch: Any) -> list[dict[str, Any]]:
-    """The operations, known to be objects whose op, path and from are strings."""
+    """Return the operations, checked to be objects whose op, path and from are strings."""
     if patch is None:
         return []
     if type(patch) is not list:
@@ -88,12 +88,12 @@ class _Document:
         act(self, operation)
 
     def _find(self, pointer: str) -> tuple[Any, str]:
-        """The container a pointer leads into, and the last segment."""
+        """Return the container that a pointer leads into, and the last segment."""
         segments = pointer.split("/")
         if len(segments) < 2 or len(segments) > _MAX_SEGMENTS:
             raise _DoesNotApply(f"no such path {pointer!r}")
         node = self.root
-        if type(node) is not dict and type(node) is not list:  # an operation before has replaced the whole object
+        if type(node) is not dict and type(node) is not list:  # an earlier operation replaced the whole object
             raise _DoesNotApply(f"no such path {pointer!r}")
         for segment in segments[1:-1]:
             node = _get(node, _unescape(segment))
@@ -205,7 +205,9 @@ def _insert(node: Any, key: str, value: Any) -> None:
 
 
 def create_json_patch(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
-    """Operations that turn `before` into `after`. Members that differ are named one by one, lists replaced whole."""
+    """Return operations that turn `before` into `after`. Different members are listed one by one; lists are replaced
+    whole.
+    """
     return list(_differences("", before, after))
 
 

@@ -1,7 +1,7 @@
-"""The order of a list after a strategic merge: what the patch names in its order, the rest where it stood.
+"""Order of a list after a strategic merge: elements in the patch follow the patch's order, others keep their place.
 
-Both groups keep their own sequence; an element the patch does not name goes before the first named one that it
-preceded in the live list. Linear in the lists' lengths.
+Both groups keep their own sequence. An element that the patch does not name goes before the first named one that it
+preceded in the live list. The time is linear in the lengths of the lists.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class KeyOf:
 
     @staticmethod
     def scalar(value: Any) -> Any:
-        # Objects and lists are no keys; their text stands for them, so that hostile input cannot break hashing.
+        # Objects and lists cannot be keys; their text replaces them, so that hostile input cannot break hashing.
         return (type(value), value if value.__hash__ else repr(value))
 
     def find(self, element: Any) -> Any:
-        """None when the element lacks the key."""
+        """Return the identity; None if the element lacks the key."""
         if not self.merge_key:
             return self.scalar(element)
         if type(element) is not dict or self.merge_key not in element:
@@ -35,7 +35,7 @@ class KeyOf:
 
 
 def interleaved(merged: list[Any], order: list[Any], live: list[Any], key_of: KeyOf) -> list[Any]:
-    """The elements of `merged`, those in `order` by that order, the others by their place in `live`."""
+    """Return the elements of `merged`: those in `order` by that order, the others by their place in `live`."""
     ordered_at, live_at = _places(order, key_of), _places(live, key_of)
     named: list[Any] = []
     others: list[Any] = []

@@ -1,7 +1,7 @@
-"""JSON merge patch (RFC 7386), with the reading of nulls inside lists that the real server has.
+"""JSON merge patch (RFC 7386), with kube-apiserver's treatment of nulls inside lists.
 
-Objects merge, everything else replaces, null removes. Where a value is new or replaces something that is not an
-object, nulls are dropped from the objects inside it, also from those in lists (the RFC would keep the latter).
+Objects merge, everything else replaces, null removes. If a value is new or replaces something that is not an object,
+nulls are dropped from the objects inside it, also from those in lists (the RFC would keep the latter).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _merge(target: dict[str, Any], patch: dict[str, Any]) -> None:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A copy without the null members of objects; nulls that stand in a list themselves stay."""
+    """Return a copy without the null members of objects; null elements of lists stay."""
     if type(value) is dict:
         return {key: _without_nulls(item) for key, item in value.items() if item is not None}
     if type(value) is list:
@@ -56,8 +56,10 @@ def _without_nulls(value: Any) -> Any:
 
 
 def create_merge_patch(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """The least merge patch that turns `before` into `after`. It cannot say null: members of `after` that are null
-    and objects in lists that hold nulls do not survive the trip."""
+    """Return the smallest merge patch that turns `before` into `after`.
+
+    It cannot express null: null members of `after`, and nulls in objects in lists, are lost.
+    """
     patch: dict[str, Any] = {key: None for key in before if key not in after}
     for key, value in after.items():
         old = before.get(key)

@@ -1,9 +1,9 @@
 """Strategic merge patch: a merge patch that knows which lists are keyed (`patchMergeKey`) and takes directives.
 
 Directives in the patch: `$patch: replace|delete` in an object, `$patch: delete|replace` in an element of a keyed list,
-`$retainKeys: [...]`, `$deleteFromPrimitiveList/<field>: [...]`, `$setElementOrder/<field>: [...]`. What a schema does
-not know merges as plain objects and replaces as plain lists. Lists are ordered as the server orders them: what the
-patch names comes in the patch's order, the rest stays where it was relative to its neighbours.
+`$retainKeys: [...]`, `$deleteFromPrimitiveList/<field>: [...]`, `$setElementOrder/<field>: [...]`. Objects that the
+schema does not declare are merged, and such lists are replaced. Lists are ordered as the server orders them: elements
+in the patch come in the patch's order, the others stay in place relative to their neighbours.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def apply_strategic_patch(original: Json, patch: Any, schema: Schema | None, *, 
 
 
 def _failure(message: str) -> StatusError:
-    """Upstream answers these with its plain error: code 500, no reason."""
+    """Return the error that upstream gives here: code 500, no reason."""
     return StatusError(500, "", message)
 
 
@@ -61,7 +61,7 @@ def _member(schema: Schema | None, key: str) -> Schema | None:
 
 
 def _strategy(schema: Schema | None) -> str:
-    """`merge`, `replace` or empty; retainKeys only tells clients to send that directive."""
+    """Return `merge`, `replace` or empty; retainKeys only tells clients to send that directive."""
     found = [name for name in schema.patch_strategy if name != "retainKeys"] if schema else []
     return found[0] if found else ""
 
@@ -109,7 +109,7 @@ def _merge_member_map(target: Json, key: str, value: Json, schema: Schema | None
 
 
 def _take_over(target: Json, key: str, value: Any) -> None:
-    """The patch's value as it is, without its nulls and without whatever a directive marks."""
+    """Return the patch's value without its nulls and without elements that a directive marks."""
     clean = _without_directives(_without_nulls(value))
     if clean is _DROPPED:
         target.pop(key, None)
@@ -187,7 +187,7 @@ def _are_maps(*lists: list[Any]) -> bool:
 
 
 def _apply_element_directives(original: list[Any], patch: list[Any], key_of: KeyOf) -> tuple[list[Any], list[Any]]:
-    """Deletes and replaces as the patch's elements say; the patch without those elements."""
+    """Delete and replace elements as the patch's directives say; return the patch without those elements."""
     plain, replaces = [], False
     doomed: set[Any] = set()
     for element in patch:
@@ -202,7 +202,7 @@ def _apply_element_directives(original: list[Any], patch: list[Any], key_of: Key
             raise _failure("merging lists cannot yet be specified in the patch")
         else:
             raise _unknown_directive(directive, element)
-    if doomed:  # in one go: one pass for each would be quadratic
+    if doomed:  # at once: one pass for each would be quadratic
         original = [item for item in original if key_of.find(item) not in doomed]
     return (plain, []) if replaces else (original, plain)
 
@@ -229,7 +229,7 @@ def _merge_elements(original: list[Any], patch: list[Any], key_of: KeyOf, schema
 
 
 def _merge_ordered_lists(target: Json, patch: Json, schema: Schema | None) -> None:
-    """Merges each list that comes with a `$setElementOrder/<field>` and takes both out of the patch."""
+    """Merge each list that comes with a `$setElementOrder/<field>`, and remove both from the patch."""
     for name in [name for name in patch if name.startswith(_SET_ORDER)]:
         order = patch.pop(name)
         if type(order) is not list:
@@ -258,7 +258,7 @@ def _merge_ordered_list(target: Json, patch: Json, key: str, order: list[Any], s
 
 
 def _check_order(changes: list[Any], order: list[Any], key_of: KeyOf) -> None:
-    """The patch's elements must stand in the order list, in the same sequence."""
+    """Require that the patch's elements are in the order list, in the same sequence."""
     if not order or not changes:
         return
     wanted = iter(order)

@@ -2,8 +2,8 @@
 
 The same pure functions that the embedded engine calls in process (`kube.admission`) are served over HTTPS and
 registered with the API server, one mutating and one validating webhook per kind. Everything needed for that is
-self-managed: the CA and the serving certificate live in a Secret that all replicas share. What serves them
-(`webhooks.service`) brings an HTTP server along, which the embedded engine has no use for.
+self-managed: the CA and the serving certificate live in a Secret that all replicas share. `webhooks.service` imports an
+HTTP server, which the embedded engine does not need.
 """
 
 from remuda.runtime.webhooks.configuration import Location, unregister

@@ -29,10 +29,10 @@ from remuda.runtime.steps import step
 
 WRITE = step("webhooks.write-certificate", "writes the CA and serving certificate of the webhooks to their Secret")
 
-WEBHOOKS = "remuda-webhooks"  # what the CA calls itself
+WEBHOOKS = "remuda-webhooks"  # common name of the CA
 CA_DAYS = 3650
 SERVING_DAYS = 90
-_RENEW_SHARE = 1 / 3  # of its life that a certificate has left when it is replaced
+_RENEW_SHARE = 1 / 3  # share of its lifetime left when a certificate is replaced
 _RACES = Backoff(first=0.01, most=1.0)
 _CA, _CA_KEY, _CERTIFICATE, _KEY = "ca.crt", "ca.key", "tls.crt", "tls.key"
 
@@ -54,7 +54,7 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def ensure(client: Client, key: Key, names: Sequence[str], *, common_name: str = WEBHOOKS) -> Serving:
-    """Reads the Secret, and writes it where it is not good."""
+    """Read the Secret, and write it if it is missing or invalid."""
     for attempt in count(1):
         secret = await _read(client, key)
         data = secret.data if secret is not None else {}
@@ -66,7 +66,7 @@ async def ensure(client: Client, key: Key, names: Sequence[str], *, common_name:
                 await _write(client, key, secret, renewed)
             data = renewed
             break
-        # What the winner wrote may not be there to be read yet.
+        # The other replica's Secret may not be readable yet.
         await asyncio.sleep(_RACES.seconds(attempt))
     return _serving(data)
 
@@ -74,7 +74,9 @@ async def ensure(client: Client, key: Key, names: Sequence[str], *, common_name:
 def renewal(
     data: Mapping[str, bytes], names: Sequence[str], seconds: float, common_name: str = WEBHOOKS
 ) -> dict[str, bytes] | None:
-    """The content of a new Secret, or None while the one there is good for `names`. Pure but for the new keys."""
+    """Return the content of a new Secret, or None while the existing one is valid for `names`. Pure except for the new
+    keys.
+    """
     now = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
     authority = _authority(data, now)
     if authority is not None and _is_good(data, authority, names, now):
@@ -97,7 +99,7 @@ def renewal(
 
 
 def _authority(data: Mapping[str, bytes], now: datetime.datetime) -> certificates.Authority | None:
-    """The CA that signs: the first of the bundle, if it is ours and has time left."""
+    """Return the CA that signs: the first of the bundle, if we have its key and it does not expire soon."""
     found, key = _certificates(data.get(_CA, b"")), _key(data.get(_CA_KEY, b""))
     if not found or key is None or not certificates.belongs_to(found[0], key) or now >= _renewal_time(found[0]):
         return None

@@ -28,7 +28,7 @@ VALIDATING = Target(GROUP_VERSION, "validatingwebhookconfigurations")
 FIELD_MANAGER = "remuda-webhooks"
 
 _TIMEOUT_SECONDS = 10
-_NAMES: dict[Call, str] = {"mutate": "default", "validate": "validation"}  # as upstream's webhooks are called
+_NAMES: dict[Call, str] = {"mutate": "default", "validate": "validation"}  # names of upstream's webhooks
 
 
 class Location(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,8 +46,9 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def at(cls, url: str) -> Location:
-        """`https://NAME.NAMESPACE.svc[:PORT]` is a Service, which the API server finds without asking a resolver.
-        Raises ValueError."""
+        """Return the location of a URL. `https://NAME.NAMESPACE.svc[:PORT]` is a Service, which the API server finds
+        without DNS. Raise ValueError.
+        """
         parts = urlsplit(url)
         name, *rest = (parts.hostname or "").split(".")
         if parts.scheme != "https" or len(rest) != 2 or rest[1] != "svc" or parts.path.strip("/"):
@@ -76,7 +77,7 @@ class Location(msgspec.Struct, frozen=True, kw_only=True):
 def configurations(
     name: str, webhooks: Sequence[Webhook], location: Location, ca_pem: bytes, own: str = ""
 ) -> list[tuple[Target, dict[str, Any]]]:
-    """`own`: the user that the manager itself is."""
+    """Render both configurations. `own`: the user name of the manager."""
     mutating = _configuration("MutatingWebhookConfiguration", name, "mutate", webhooks, location, ca_pem, own)
     validating = _configuration("ValidatingWebhookConfiguration", name, "validate", webhooks, location, ca_pem, own)
     return [(MUTATING, mutating), (VALIDATING, validating)]

@@ -1,8 +1,9 @@
-"""One AdmissionReview in, one out. Only the question whether the user has a right goes to the API server.
+"""Answers to AdmissionReviews. Only permission checks send a request to the API server.
 
-A function's verdict is split over the two calls the API server makes: the mutating one answers with what it fills in
-and refuses nothing, since others may still change the object; the validating one sees the object as it will be stored,
-refuses and warns. What the write needs of the user's rights is asked in the validating call, before the function.
+The API server makes two calls, and a function's verdict is split over them. The mutating call returns the defaults and
+refuses nothing, because other webhooks may still change the object. The validating call sees the object as it will be
+stored, and returns errors and warnings. Required permissions of the user are checked in the validating call, before the
+function runs.
 """
 
 from __future__ import annotations
@@ -40,27 +41,27 @@ Permits = Callable[[Subject, RequiredAccess], Awaitable[bool]]
 
 
 class Webhook(msgspec.Struct, frozen=True, kw_only=True):
-    """The function of one kind, in the version that it understands."""
+    """Admission function of one kind, in the version that it understands."""
 
     kind: str
     target: Target
     function: AdmissionFunction
     operations: tuple[Operation, ...]
     needs: Needs | None = None
-    only: str = ""  # a CEL expression over the request: the API server calls only where it holds
-    except_manager: bool = False  # the API server does not call for writes of the manager itself
+    only: str = ""  # a CEL expression over the request: the API server calls only if it is true
+    except_manager: bool = False  # the API server does not call for the manager's own writes
 
     def path(self, call: Call) -> str:
-        """`/mutate-cluster-x-k8s-io-v1beta2-machine`."""
+        """Return the URL path: `/mutate-cluster-x-k8s-io-v1beta2-machine`."""
         return f"/{call}-{self.target.group.replace('.', '-')}-{self.target.version}-{self.kind.lower()}"
 
     def operations_of(self, call: Call) -> tuple[Operation, ...]:
-        """There is nothing to fill in on the way out."""
+        """Return the operations of a call. A delete has nothing to default."""
         return tuple(one for one in self.operations if call == "validate" or one != "DELETE")
 
 
 def join(kinds: Iterable[Kind[Any]], registrations: Iterable[AdmissionRegistration]) -> list[Webhook]:
-    """Functions with the kinds they are for. Raises ValueError for one whose kind is not there."""
+    """Join functions with their kinds. Raise ValueError for a function whose kind is missing."""
     known = {(kind.group, kind.plural): kind for kind in kinds}
     found = []
     for group, plural, function, operations, needs in registrations:
@@ -72,7 +73,7 @@ def join(kinds: Iterable[Kind[Any]], registrations: Iterable[AdmissionRegistrati
 
 
 def lookup_in(caches: Caches) -> Lookup:
-    """Other objects as the caches have them; of a kind that has none, or only part of it, nothing can be said."""
+    """Return a Lookup in the caches; it raises Unseen for a kind that is not cached, or only in part."""
 
     def lookup(api_version: str, plural: str, namespace: str, name: str) -> dict[str, Any] | None:
         value = _whole(caches, api_version, plural, namespace).raw(namespace, name)
@@ -89,7 +90,7 @@ def _whole(caches: Caches, api_version: str, plural: str, namespace: str) -> Inf
 
 
 def select_in(caches: Caches) -> Select:
-    """The same for several of them."""
+    """Return a Select in the caches."""
 
     def select(api_version: str, plural: str, namespace: str, labels: Mapping[str, str]) -> list[dict[str, Any]]:
         informer = _whole(caches, api_version, plural, namespace)
@@ -153,15 +154,17 @@ async def answer(
     permits: Permits,
     own: str = "",
 ) -> bytes:
-    """`own`: the user that the manager itself is. Raises a 400 StatusError for what is no AdmissionReview v1, and what
-    the API server says when it cannot be asked about rights."""
+    """Answer a review. `own`: the user name of the manager. Raise a 400 StatusError for anything but an AdmissionReview
+    v1, and the API server's error if a permission check fails.
+    """
     request = _read(body)
     if request.operation not in webhook.operations_of(call):
         return _response(request, {"allowed": True})
     review = _review(request, lookup, select, own)
     if call == "mutate":
         return _response(request, _mutated(request, webhook.function(review)))
-    # The rights are those of the user who writes: the manager would let users refer to objects that they cannot read.
+    # The permissions are those of the user who writes: with the manager's, users could refer to objects that they
+    # cannot read.
     for access in webhook.needs(review) if webhook.needs is not None else ():
         if not await permits(review.subject, access):
             return _response(request, _validated(request, AdmissionResult(denied=denial(access))))
@@ -192,7 +195,7 @@ def _review(request: _Request, lookup: Lookup, select: Select, own: str) -> Revi
         groups=request.user_info.groups or (),
         uid=request.user_info.uid,
         extra=request.user_info.extra or {},
-        # Without a known user of the manager nobody is the manager; an empty user name must not match.
+        # If the manager's user is unknown, no user is the manager; an empty user name must not match.
         by_manager=bool(own) and request.user_info.username == own,
         old=request.old_object,
         new=request.object,

@@ -1,7 +1,7 @@
 """Service of the webhooks: certificate, listener and registration, renewed before the certificate expires.
 
-Order matters. The listener answers before the API server is told to call it; a new CA is announced before anything is
-served with it.
+Order matters. The listener runs before it is registered with the API server, and a new CA is registered before its
+certificate is served.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from remuda.runtime.webhooks.review import Call, Webhook, answer
 log = logging.getLogger(__name__)
 
 DEFAULT_PORT = 9443
-_MAX_BODY = 16 * 1024 * 1024  # two objects as large as a server takes them, and room to spare
+_MAX_BODY = 16 * 1024 * 1024  # two objects of the maximum size, with a margin
 _GRACE_SECONDS = 5.0
-_LONGEST_SLEEP_SECONDS = 24 * 3600.0  # a clock may be set; a day is soon enough to notice
+_LONGEST_SLEEP_SECONDS = 24 * 3600.0  # the clock may be changed; a day is soon enough to notice
 
 
 class WebhookService:
@@ -47,8 +47,9 @@ class WebhookService:
         name: str = "remuda",
         own: str = "",
     ) -> None:
-        """`secret` holds the certificates, `name` is that of the two configurations. `own`: the user that the manager
-        itself is."""
+        """Configure the service. `secret` holds the certificates, `name` is that of the two configurations. `own`: the
+        user name of the manager.
+        """
         self._client = client
         self._webhooks = webhooks
         self._lookup = lookup
@@ -112,7 +113,7 @@ class WebhookService:
     # -- certificates --------------------------------------------------------------------------------------------
 
     def _serve_with(self, serving: certificates.Serving) -> None:
-        """From the next handshake on."""
+        """Use the certificate from the next handshake on."""
         load_pair(self._context, serving.certificate_pem, serving.key_pem, f"the Secret {self._secret}")
 
     async def _register(self, serving: certificates.Serving) -> None:
