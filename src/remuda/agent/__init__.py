@@ -1,6 +1,7 @@
 """The node agent: follows the Machine Plan Secret of its host and reports back through it.
 
-It runs on hosts that have nothing of ours: the standard library only, Python 3.9 or newer, shipped as one zipapp.
+It runs on hosts that have no other part of Remuda: it uses only the standard library of Python 3.9 or newer, and ships
+as one zipapp.
 """
 
 PYTHON = (3, 9)  # the oldest it runs on

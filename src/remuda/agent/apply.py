@@ -1,7 +1,7 @@
-"""Runs of a plan: of its one-time part, and of its periodic instructions.
+"""Runs of a plan: its one-time part, and its periodic instructions.
 
-The one-time part is its files, then its instructions, each after the other, until one fails. Of the periodic
-instructions those that are due run in their order, until one fails.
+The one-time part consists of files, then instructions, one after the other, until one fails. Due periodic instructions
+run in order, until one fails.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SUFFIX = "-applied.plan"
 
 class Outcome(NamedTuple):
     outputs: dict[str, bytes]
-    failure: str = ""  # in words; empty: all went well
+    failure: str = ""  # error message; empty: success
 
 
 def carry_out(

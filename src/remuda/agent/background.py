@@ -1,6 +1,6 @@
 """Background threads beside a plan run: rounds of probes, and periodic instructions.
 
-Both only examine what they are given and report the results to `follow`, which decides what they mean.
+Both report their results to `follow`, which evaluates them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from remuda.agent.plan import Plan, Probe
 Records = formats.Json
 Found = Mapping[str, bool]
 
-_AGAIN_SECONDS = 5.0  # after instructions could not even be begun
+_AGAIN_SECONDS = 5.0  # after instructions could not be started
 
 
 class Probing:
@@ -81,10 +81,10 @@ class Periodic:
         self._config = config
         self._stop = stop
         self._tell = tell
-        self._of: PlanRevision | None = None  # whose are running
-        self._threads: list[threading.Thread] = []  # also of older plans, where one does not end
+        self._of: PlanRevision | None = None  # the plan whose instructions are running
+        self._threads: list[threading.Thread] = []  # may include threads of older plans that have not ended
         self.all_due = False  # the plan has just been applied
-        self._every = False  # it had, when the last ones began
+        self._every = False  # value of `all_due` when the last ones started
         self._not_before = 0.0
 
     @property

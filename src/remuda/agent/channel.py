@@ -78,10 +78,10 @@ class Channel:
         self._seen = seen
         self._gone = gone
         self._changed = threading.Condition()
-        self._stale = True  # there is something to read
+        self._stale = True  # the Secret must be read
         self._basis: PlanRevision | None = None
         self._pending: dict[str, bytes] = {}
-        self._version = ""  # of the Secret as read or written last
+        self._version = ""  # resourceVersion of the Secret as last read or written
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=self._sync, name="talk", daemon=True),
@@ -132,7 +132,7 @@ class Channel:
                     continue
                 complaints.trouble(str(error))
                 self._stopping.wait(pauses.next(error.retry_after))
-            except Exception as error:  # whatever it is, the agent goes on
+            except Exception as error:  # no error ends the agent
                 complaints.trouble(
                     str(error) if isinstance(error, (web.ServerUnreachable, ValueError)) else repr(error)
                 )

@@ -14,7 +14,7 @@ from remuda.agent import layout, yaml_subset
 
 
 class ConfigError(ValueError):
-    """The agent cannot start like this; the text says what to change."""
+    """Configuration that prevents the start; the text says what to change."""
 
 
 class Config(NamedTuple):
@@ -30,15 +30,15 @@ class Config(NamedTuple):
     image_credential_provider_config: str = "/var/lib/rancher/credentialprovider/config.yaml"
     image_credential_provider_bin_directory: str = "/var/lib/rancher/credentialprovider/bin"
     interlock_directory: str = ""
-    # Ours: not known to other agents, which ignore them.
+    # Our own settings, which other agents ignore.
     journal_file: str = ""  # default: beside the connection info
     servers_directory: str = ""  # default: servers.d beside the connection info
-    instruction_timeout_seconds: int = 0  # 0: an instruction may take as long as it wants
-    supersede: bool = False  # a newer plan ends the one that is running, rather than wait for it
-    upgrade: bool = True  # the agent replaces itself by the one its manager serves
-    # Not in the file: of the command line.
-    root: str = ""  # of the host's file system, where that is not /
-    address: str = ""  # the host's own, where probes of loopback are meant
+    instruction_timeout_seconds: int = 0  # 0: no limit
+    supersede: bool = False  # a newer plan ends the running one instead of waiting for it
+    upgrade: bool = True  # the agent replaces itself by the one that its manager serves
+    # Not in the file: from the command line.
+    root: str = ""  # root of the host's file system, if not /
+    address: str = ""  # the host's own address, which replaces loopback in probes
 
 
 def camel(name: str) -> str:

@@ -23,7 +23,7 @@ class AgentConnection(NamedTuple):
     servers: tuple[str, ...]
     ca_pem: str  # empty: the authorities of this system
     token: str
-    client_certificate: str  # PEM of certificate and key, for those who have no token
+    client_certificate: str  # PEM of certificate and key, for agents without a token
     namespace: str
     secret: str
 

@@ -1,7 +1,7 @@
-"""The files of a plan: written, made or removed as the plan has them.
+"""Files of a plan: written, created or removed as the plan says.
 
-A file is replaced as a whole, and only when its content differs; mode and owner are put right in any case. Paths are
-absolute and without `..`. Where the host's root is a folder, paths are below it, and no link leads out of it.
+A file is replaced as a whole, and only if its content differs; mode and owner are corrected in any case. Paths are
+absolute and without `..`. If the host's root is a folder, paths are below it, and no link leads out of it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Hosts that are folders, where systemd runs nothing for the agent: the interface of what runs units there.
+"""Interface of the component that runs units on hosts that are folders, where systemd runs nothing for the agent.
 
-The agent does not contain it. The program that starts the agent gives it an implementation, if it has one.
+The agent does not contain an implementation. The program that starts the agent passes one, if it has one.
 """
 
 from __future__ import annotations

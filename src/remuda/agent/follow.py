@@ -1,9 +1,9 @@
-"""Main loop of the agent: one thread that knows the Secret and decides; work that takes time has threads of its own.
+"""Main loop of the agent: one thread follows the Secret and decides; slow work runs in other threads.
 
-Everything arrives as an event, one at a time. The loop works on the Secret as it was last read, with the results that
-are not written yet applied to it. So retries, probes and periodic instructions continue while the server is
-unreachable. A run of a plan is recorded in the journal before it begins and when it has ended. A newer plan waits for
-the run of the older one (or ends it, if so configured), but its probes and periodic instructions do not wait.
+Everything arrives as an event, one at a time. The loop works on the Secret as it was last read, with unwritten results
+applied to it. So retries, probes and periodic instructions continue while the server is unreachable. The journal
+records a run of a plan before it begins and after it has ended. A newer plan waits for the run of the older one (or
+ends it, if so configured), but its probes and periodic instructions do not wait.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FINAL_WRITE_SECONDS = 2.0
 
 
 class _Application(NamedTuple):
-    """A run of a plan that is under way."""
+    """Run of a plan in progress."""
 
     basis: PlanRevision
     run: Run
@@ -47,7 +47,7 @@ class Follower:
             connect, lambda secret: self._post(self._on_secret, secret), lambda: self._post(self._on_gone)
         )
         self._stop = threading.Event()
-        self._wake: list[float] = []  # seconds from the present pass
+        self._wake: list[float] = []  # delays in seconds of the current pass
         self._exchange: Callable[[], None] | None = None  # replaces this program as soon as nothing runs
 
         self._secret: PlanSecret | None = None
@@ -131,7 +131,7 @@ class Follower:
         if seconds is not None:
             self._wake.append(seconds)
 
-    # What happens
+    # -- events
 
     def _on_secret(self, secret: PlanSecret) -> None:
         basis = PlanRevision.of(secret)

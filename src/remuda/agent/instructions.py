@@ -24,15 +24,15 @@ from remuda.agent.plan import Instruction
 from remuda.agent.rules import Result
 
 _TICK_SECONDS = 0.25
-_AFTERWARDS_SECONDS = 2.0  # output is read for so long after a command has ended
+_AFTERWARDS_SECONDS = 2.0  # how long output is read after a command has ended
 _GRACE_SECONDS = 5.0  # between SIGTERM and SIGKILL
-_PIPE_BYTES = 1 << 16  # that a pipe holds at most
+_PIPE_BYTES = 1 << 16  # capacity of a pipe
 _MOST_LINE = 4096
 _MOST_LOGGED = 1 << 20
 
 
 class Stopped(AgentError):
-    """The agent is to stop, or something newer is to run: the instruction did not finish."""
+    """Unfinished instruction: the agent must stop, or a newer plan must run."""
 
 
 class InstructionError(AgentError):
@@ -83,7 +83,7 @@ def run(
 
 
 def _stage(image: str, folder: str, config: Config) -> None:
-    from remuda.agent.images import ImageError, stage  # only those who need images pay for them
+    from remuda.agent.images import ImageError, stage  # imported only by those who need images
 
     try:
         stage(image, folder, config)
@@ -120,7 +120,7 @@ def _environment(
 
 
 class BoundedOutput:
-    """The beginning and the end of a stream, however long it is."""
+    """Beginning and end of a stream of any length."""
 
     def __init__(self, most: int = MOST_OUTPUT) -> None:
         self._half = most // 2
@@ -189,17 +189,17 @@ class _Run:
     def _pause(self, selector: selectors.BaseSelector) -> float:
         if selector.get_map():
             return _TICK_SECONDS
-        try:  # it closed its output and goes on: only its end is left to wait for
+        try:  # it closed its output but still runs: wait for its end
             self._process.wait(_TICK_SECONDS)
         except subprocess.TimeoutExpired:
             pass
         return 0.0
 
     def _rest(self, selector: selectors.BaseSelector) -> None:
-        """Read what was written last; a process left behind may hold the pipe open, or write to it, for ever.
+        """Read the last output.
 
-        What the pipes hold already is read however late it is: on a busy host this process may not run for longer than
-        `_AFTERWARDS_SECONDS`.
+        A process left behind may keep the pipe open, or write to it, forever. Data that is already in the pipes is read
+        however late it is: on a busy host this process may pause for longer than `_AFTERWARDS_SECONDS`.
         """
         until = time.monotonic() + _AFTERWARDS_SECONDS
         left = len(selector.get_map()) * _PIPE_BYTES

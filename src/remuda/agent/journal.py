@@ -1,8 +1,9 @@
 """Journal of plan runs on this host's disk: after a restart, the agent never repeats a run that has finished.
 
-One record, of the latest run, named by the uid of the Secret, the checksum of the plan and the attempt. It is written
-before the first file of the plan and after its last instruction; then it also holds the keys to be written to the
-Secret, until they are there. A run that was cut off is begun anew, from the first instruction, as the same attempt.
+It has one record, of the latest run, identified by the uid of the Secret, the checksum of the plan and the attempt. The
+record is written before the first file of the plan and after its last instruction; then it also contains the keys for
+the Secret, until they are written there. An interrupted run starts again from the first instruction, as the same
+attempt.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from remuda.agent import disk, log
 
 
 class Run(NamedTuple):
-    """One run of one plan, told from all others."""
+    """Identity of one run of one plan."""
 
     secret: str  # uid
     checksum: str
@@ -32,7 +33,7 @@ class Journal:
         self._load()
 
     def started(self, run: Run) -> None:
-        """Raises OSError: what cannot be recorded is not begun."""
+        """Record the start of a run. Raise OSError: a run that cannot be recorded must not begin."""
         self._write(run, None)
 
     def finished(self, run: Run, results: Mapping[str, bytes]) -> None:

@@ -1,7 +1,7 @@
-"""One Secret of one Kubernetes API: read, watched, and written key by key.
+"""Client of one Secret of a Kubernetes API: reads, watches, and writes it key by key.
 
-A write says which state of the Secret it is based on, so nothing another has written in between is lost. Where patches
-are not allowed (the role that Rancher gives to agents lacks them), the whole Secret is put back with our keys in it.
+A write names the version of the Secret that it is based on, so no concurrent write is lost. If patches are not allowed
+(Rancher's role for agents lacks them), the whole Secret is written back with our keys in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SECONDS = 15.0
 _WATCH_SECONDS = (240, 360)
 _MOST = 8 << 20
 _PIECE = 1 << 16
-_LONGEST_TOKEN = 32  # characters of a literal, an escape or a number that the end of a piece has cut
+_LONGEST_TOKEN = 32  # characters of a literal, an escape or a number that the end of a piece may cut off
 
 
 class ApiError(AgentError):
@@ -222,7 +222,7 @@ def _values(response: io.BufferedIOBase) -> Iterator[Any]:
 
 
 def _may_go_on(text: str, error: json.JSONDecodeError) -> bool:
-    """Tell whether more of the text could make it a value: it ends in a string, or where the decoder gave up."""
+    """Return whether more text could complete the value: it ends in a string, or where the decoder stopped."""
     return error.msg.startswith("Unterminated string") or error.pos >= len(text) - _LONGEST_TOKEN
 
 
@@ -255,7 +255,7 @@ def trust_of(identity: AgentConnection) -> ssl.SSLContext:
 
 
 def _load_certificate(trust: ssl.SSLContext, pem: str) -> None:
-    import tempfile  # hosts have tokens; only tests and old installations pay for this
+    import tempfile  # imported late: only tests and old installations have no token
 
     descriptor, path = tempfile.mkstemp(prefix="remuda-agent-")  # 0600; OpenSSL reads files only
     try:

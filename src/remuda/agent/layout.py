@@ -71,7 +71,7 @@ def of(environment: Mapping[str, str]) -> AgentLayout:
     root = environment.get("REMUDA_HOST_ROOT") or ""
     root = os.path.abspath(root) if root else ""
     etc = environment.get("CATTLE_AGENT_CONFIG_DIR") or DIRECTORY
-    # Where the system is replaced as a whole by its updates, only /etc is ours to write.
+    # On systems that updates replace as a whole, only /etc is writable.
     transactional = not root and os.path.exists("/usr/sbin/transactional-update")
     var = environment.get("CATTLE_AGENT_VAR_DIR") or (f"{DIRECTORY}/var" if transactional else VAR)
     prefix = environment.get("CATTLE_AGENT_BIN_PREFIX") or ""
@@ -87,7 +87,7 @@ def of(environment: Mapping[str, str]) -> AgentLayout:
 
 
 def systemctl(root: str) -> str:
-    """The stand-in of a host that is a folder."""
+    """Return the path of the `systemctl` replacement on a host that is a folder."""
     return os.path.join(root, _PROGRAMS, "systemctl")
 
 

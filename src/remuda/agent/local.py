@@ -1,7 +1,7 @@
 """Plans from files of this host: every `*.plan` below a folder, in the order of their paths, every five seconds.
 
-What came of it is kept beside each plan, in `<name>.pos`. A plan whose instructions failed is not tried again until it
-changes. `X.plan.skip` keeps `X.plan` from being looked at; so does a name that begins with a dot.
+The result is stored beside each plan, in `<name>.pos`. A plan whose instructions failed is not retried until it
+changes. `X.plan.skip` disables `X.plan`; so does a name that begins with a dot.
 """
 
 from __future__ import annotations

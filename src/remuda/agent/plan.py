@@ -1,7 +1,7 @@
-"""A Machine Plan, read from the bytes of its Secret. Pure.
+"""Parser of a Machine Plan from the bytes of its Secret. Pure.
 
-Unknown keys are ignored and null is the same as nothing, as the agents in the field have it. What has the wrong type is
-refused as a whole, with the place of it: half a plan is never carried out.
+Unknown keys are ignored and null means absent, as with existing agents. A value of a wrong type makes the whole plan
+invalid, with an error that names its place: a plan is never applied in part.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DELETE = "delete"
 
 
 class PlanError(ValueError):
-    """The plan cannot be read; the text names the place in it, never its content."""
+    """Unreadable plan; the text names the place in it, never its content."""
 
 
 class File(NamedTuple):
@@ -31,7 +31,7 @@ class File(NamedTuple):
 
 
 class Instruction(NamedTuple):
-    """A command. `save_output` is of one-time instructions, `period_seconds` and `save_stderr` of periodic ones."""
+    """Command. `save_output` belongs to one-time instructions, `period_seconds` and `save_stderr` to periodic ones."""
 
     name: str = ""
     image: str = ""

@@ -1,8 +1,8 @@
-"""Looks at components of the node over HTTP, all at once, the way the kubelet does.
+"""HTTP probes of the node's components, all at once, with the kubelet's rules.
 
-Well is an answer from 200 to 299. Redirects are followed on the same host; one that is not counts as not well. With
-a CA of its own a probe trusts that one alone, else those of this system; `insecure` trusts anyone. No proxy is used.
-On a host that is a folder with an address, paths are below the folder and loopback means that address.
+An answer from 200 to 299 is a success. Redirects are followed on the same host; a redirect to another host is a
+failure. A probe with its own CA trusts only that CA, others those of this system; `insecure` trusts any. No proxy is
+used. On a host that is a folder with an address, paths are below the folder and loopback means that address.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rules that decide when a plan is applied, and the keys of its Secret that report the result. Pure.
 
-The keys and the rules are those of the agents in the field, with one exception: a run that has finished is never
-repeated because the agent was restarted.
+The keys and the rules are those of existing agents, with one exception: a run that has finished is never repeated
+because the agent was restarted.
 
 There are two flows. If the Secret has `plan-state`, its writer requests each run by `pending`. Otherwise the checksum
 of the plan decides: the plan is applied when its checksum is not the applied one. After a failure the agent pauses
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from remuda.agent.formats import Json, fitted, parse_json, seconds_of, shortened, unix_date, unpack
 from remuda.agent.plan import Instruction, Probe
 
-Data = Mapping[str, bytes]  # of the Secret, decoded
+Data = Mapping[str, bytes]  # decoded data of the Secret
 
 PLAN = "plan"
 STATE = "plan-state"
@@ -30,7 +30,7 @@ APPLIED_OUTPUT = "applied-output"
 PERIODIC_OUTPUT = "applied-periodic-output"
 FAILED_CHECKSUM = "failed-checksum"
 FAILED_OUTPUT = "failed-output"
-FAILED_MESSAGE = "failed-message"  # ours: what went wrong, in words
+FAILED_MESSAGE = "failed-message"  # our own key: the error message
 FAILURES = "failure-count"
 SUCCESSES = "success-count"
 LAST_APPLY = "last-apply-time"
@@ -40,7 +40,7 @@ PROBE_PERIOD = "probe-period-seconds"
 
 PENDING, IN_PROGRESS, SUCCEEDED, FAILED = "pending", "in-progress", "succeeded", "failed"
 
-# What an agent may write; everything else of the Secret is the manager's.
+# Keys that an agent may write; only the manager writes the others.
 RESULT_KEYS = frozenset((
     STATE, REVISION, APPLIED_CHECKSUM, APPLIED_OUTPUT, PERIODIC_OUTPUT, FAILED_CHECKSUM, FAILED_OUTPUT, FAILED_MESSAGE,
     FAILURES, SUCCESSES, LAST_APPLY, PROBES,
@@ -49,13 +49,13 @@ RESULT_KEYS = frozenset((
 # The periods and the limit of six pauses are the same as in system-agent.
 RETRY_SECONDS = 30.0
 PROBE_SECONDS = 5.0
-RETELL_SECONDS = 3600.0  # a periodic instruction that comes to the same is told of again after so long
+RETELL_SECONDS = 3600.0  # an unchanged result of a periodic instruction is reported again after this time
 _PERIOD_SECONDS = 600
 _MOST_PAUSES = 6
 
 MOST_MESSAGE = 4 << 10
 # Kubernetes limits a Secret to 1 MiB.
-_MOST_SECRET = (1 << 20) - (64 << 10)  # of all values together; the rest is room for others
+_MOST_SECRET = (1 << 20) - (64 << 10)  # limit of all values together; the rest is for other writers
 
 
 class ApplyDecision(NamedTuple):
@@ -93,7 +93,7 @@ def _by_state(data: Data) -> ApplyDecision:
     if state == PENDING:
         return ApplyDecision(False, claim=True, attempt_id=f"revision-{revision + 1}")
     if state == IN_PROGRESS:
-        return ApplyDecision(True, attempt_id=f"revision-{revision}")  # each run that is asked for is a first attempt
+        return ApplyDecision(True, attempt_id=f"revision-{revision}")  # each requested run is a first attempt
     return ApplyDecision(False)
 
 
@@ -117,7 +117,7 @@ def _failures_of_this_plan(data: Data) -> int:
     return max(0, number(data, FAILURES, 0)) if same else 0
 
 
-# What is written
+# -- results
 
 
 def claimed(data: Data) -> dict[str, bytes]:
@@ -182,11 +182,11 @@ def _encoded(outputs: Mapping[str, bytes]) -> dict[str, str]:
     return {name: base64.b64encode(output).decode() for name, output in outputs.items()}
 
 
-# Periodic instructions
+# -- periodic instructions
 
 
 def seconds_until(record: Json | None, instruction: Instruction, now: float) -> float:
-    """Until a periodic instruction is due; 0 when it is."""
+    """Return the seconds until a periodic instruction is due; 0 if it is."""
     if record is None:
         return 0.0
     period = instruction.period_seconds or _PERIOD_SECONDS
@@ -238,15 +238,15 @@ def _last_run(record: Json) -> str:
 
 
 def periodic(data: Data, records: Json) -> dict[str, bytes]:
-    """The keys that tell of periodic instructions."""
+    """Return the keys that report periodic instructions."""
     return {PERIODIC_OUTPUT: fitted(records, _room(data, PERIODIC_OUTPUT))}
 
 
-# Probes
+# -- probes
 
 
 def probed(status: Json, probe: Probe, well: bool) -> Json:
-    """A probe's status after one more look; zero and false are left out."""
+    """Return a probe's status after one more result; zero and false are omitted."""
     successes, failures = status.get("successCount", 0), status.get("failureCount", 0)
     healthy = status.get("healthy", False)
     if well:
@@ -282,7 +282,7 @@ def probe_period(data: Data, default: float) -> float:
     return period if 0 < period < 1e6 else default
 
 
-# Reading
+# -- limits
 
 
 def _room(data: Data, *written: str) -> int:

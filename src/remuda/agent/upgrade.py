@@ -1,8 +1,8 @@
 """Self-upgrade: the agent replaces itself by the version that its manager serves.
 
-When it starts and every six hours or so it compares its own checksum with that of the manager's file. A new one is
-fetched over the same verified connection as everything else, checked against its checksum, tried (`version` must
-work), put into the place of the old one, and started in the same process. Never while anything of a plan is running.
+At its start and about every six hours it compares its own checksum with that of the manager's file. It downloads a new
+version over the same verified connection as everything else, verifies the checksum, tries it (`version` must work),
+replaces the old file, and executes it in the same process. It never does this while a part of a plan is running.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""HTTPS as the agent speaks it: always verified, through the proxy of the environment, with a deadline on every wait.
+"""HTTPS client of the agent: always verified, through the proxy of the environment, with a deadline on every wait.
 
-Errors are told in words. Those that come from a wrong clock name it: certificates and tokens are valid for a time, and
-a host whose clock is off sees them as bad. For that message alone the server is asked for the time without
-verification; nothing it says there is used for anything else.
+Errors are messages for people. If a wrong clock is the cause, the message names it: certificates and tokens have a
+validity period, and look invalid to a host whose clock is wrong. Only for that message, the server's time is read
+without verification, and used for nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 class ServerUnreachable(AgentError):
-    """No answer; the text says what was tried and why it failed."""
+    """Missing answer; the text says what was tried and why it failed."""
 
 
 class HttpResponse(NamedTuple):
@@ -45,7 +45,7 @@ class ServerUrl(NamedTuple):
 
 
 def parse(url: str) -> ServerUrl:
-    """Raises ValueError."""
+    """Parse a URL. Raise ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{url!r} is not a URL with http or https and a host")

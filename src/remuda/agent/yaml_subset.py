@@ -1,9 +1,9 @@
-"""The part of YAML that kubeconfigs, registries.yaml and config.yaml are written in, with the standard library alone.
+"""Parser of the YAML subset of kubeconfigs, registries.yaml and config.yaml, with the standard library alone.
 
-JSON is read as JSON. Else: mappings and lists, in blocks or in braces; plain and quoted text; `|` and `>`; comments;
-one document. Strict where a guess could be wrong: anchors, aliases, tags, complex keys, tabs as indentation, a key
-given twice and text over several lines without quotes are refused, each with its line. A number with a leading zero
-(`0644`) stays text, as readers of YAML do not agree on it.
+JSON is read as JSON. Otherwise: mappings and lists, in block or flow style; plain and quoted text; `|` and `>`;
+comments; one document. Ambiguous YAML is rejected with its line: anchors, aliases, tags, complex keys, tabs as
+indentation, duplicate keys, and unquoted text over several lines. A number with a leading zero (`0644`) stays text,
+because YAML parsers disagree about it.
 """
 
 from __future__ import annotations
@@ -29,23 +29,25 @@ _HEX = {"x": 2, "u": 4, "U": 8}
 
 
 class YamlError(ValueError):
-    """Not the YAML read here; the text says where and why, and quotes nothing of the document: it may be a secret."""
+    """Text outside the subset. The message says where and why, and quotes nothing of the document, which may be a
+    secret.
+    """
 
 
 def load(text: str) -> Any:
-    """The document as dicts, lists, strings, numbers, booleans and None."""
+    """Return the document as dicts, lists, strings, numbers, booleans and None."""
     if text.lstrip()[:1] in ("{", "["):
         try:
             return json.loads(text)
         except RecursionError:
             raise YamlError("line 1: nested too deeply") from None
         except ValueError:
-            pass  # braces of YAML, then
+            pass  # then it is YAML in flow style
     return _Reader(text).document()
 
 
 class _Reader:
-    """Walks the lines; `at` is the next one."""
+    """Parser over lines; `at` is the next one."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.replace("\r\n", "\n").lstrip("\ufeff").split("\n")
@@ -70,7 +72,7 @@ class _Reader:
         return value
 
     def peek(self) -> tuple[int, str] | None:
-        """Indentation and content of the next line that says something."""
+        """Return indentation and content of the next line that is not empty or a comment."""
         while self.at < len(self.lines):
             line = self.lines[self.at]
             content = line.lstrip(" ")
@@ -85,7 +87,7 @@ class _Reader:
         return None
 
     def block(self, indent: int, depth: int) -> Any:
-        """The value that begins on the next line, which is indented so."""
+        """Parse the value that begins on the next line, which has this indentation."""
         if depth > _DEEPEST:
             raise self.wrong("nested too deeply")
         seen = self.peek()
@@ -112,7 +114,7 @@ class _Reader:
                 items.append(self.value(len(seen[1]) - len(rest) + indent, rest, indent, depth))
             else:
                 deeper = indent + len(seen[1]) - len(rest)
-                self.lines[self.at] = " " * deeper + rest  # "- key: value" is a mapping that begins where key does
+                self.lines[self.at] = " " * deeper + rest  # "- key: value" is a mapping that begins at the key
                 items.append(self.block(deeper, depth + 1))
 
     def mapping(self, indent: int, depth: int) -> dict[str, Any]:
@@ -143,7 +145,7 @@ class _Reader:
         return None
 
     def key(self, content: str) -> tuple[str, str] | None:
-        """The key a line begins with and what follows its colon; None if it begins with none."""
+        """Return the key at the start of a line and the text after its colon; None if there is no key."""
         if content[0] in "\"'":
             try:
                 quoted = _quoted(content, 0)
@@ -201,7 +203,7 @@ class _Reader:
             raise self.wrong("a line of a block of text indented less than its first", start)
         rows = [line[indent:] for line in body]
         if self.at == len(self.lines) and rows and rows[-1] == "":
-            rows.pop()  # what follows the last line break of the file is no line
+            rows.pop()  # the text after the last line break of the file is no line
         empty = 0
         while rows and not rows[-1]:
             rows.pop()
@@ -213,7 +215,7 @@ class _Reader:
 
 
 class _Scanner:
-    """Braces and quotes, which may go on over several lines."""
+    """Scanner of flow style and quotes, which may continue over several lines."""
 
     def __init__(self, reader: _Reader, column: int) -> None:
         self.reader = reader
@@ -225,7 +227,7 @@ class _Scanner:
         return self.reader.wrong(why, self.first + self.text.count("\n", 0, self.at))
 
     def done(self) -> None:
-        """Nothing but a comment may follow on the line the value ends on."""
+        """Require that only a comment follows on the line where the value ends."""
         end = self.text.find("\n", self.at)
         rest = self.text[self.at : end if end >= 0 else len(self.text)]
         if rest.strip(" \t") and not re.match(r"[ \t]+#", rest):
@@ -316,7 +318,7 @@ def _plain(word: str) -> Any:
 
 
 def _folded(rows: list[str]) -> str:
-    """Line breaks become spaces, empty lines line breaks; a line that is indented keeps its breaks."""
+    """Fold lines: line breaks become spaces, empty lines become line breaks; indented lines keep their breaks."""
     text, empty = rows[0] if rows else "", 0
     before = text
     for row in rows[1:]:
@@ -333,7 +335,7 @@ def _folded(rows: list[str]) -> str:
 
 
 def _quoted(text: str, start: int) -> tuple[str, int] | None:
-    """The text in quotes that begins there, and where it ends; None if it does not."""
+    """Return the quoted text that begins there, and its end; None if it does not end."""
     if text[start] == "'":
         found = re.compile(r"'((?:[^']|'')*)'").match(text, start)
         return (_joined(found[1].replace("''", "'")), found.end()) if found else None
@@ -342,7 +344,7 @@ def _quoted(text: str, start: int) -> tuple[str, int] | None:
 
 
 def _joined(text: str) -> str:
-    """Quoted text over several lines: one line break is a space, each further one a line break."""
+    """Join quoted text over several lines: one line break is a space, each further one a line break."""
     return re.sub(r"[ \t]*\n((?:[ \t]*\n)*)[ \t]*", lambda found: "\n" * found[1].count("\n") or " ", text)
 
 

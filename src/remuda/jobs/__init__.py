@@ -6,14 +6,12 @@ It runs only Jobs that name it in `spec.managedBy`; kube-controller-manager igno
 MANAGED_BY = "remuda.dev/job-runner"
 COMMAND = ("remuda", "machine-job")  # the only command that is run
 
-# Annotation of a Job: namespace/name of another one. Nothing is started while a program of that Job still runs.
+# Annotation of a Job: namespace/name of another Job. No program is started while one of that Job runs.
 FOLLOWS = "remuda.dev/follows-job"
 
-# What a program finds in its environment when it runs here rather than in a container.
-ROOT_VARIABLE = (
-    "REMUDA_JOB_ROOT"  # stands before every mount path of the Job's volumes, and before /dev/termination-log
-)
-DIRECTORY_VARIABLE = "REMUDA_JOB_DIRECTORY"  # where drivers whose servers live on this machine keep them
+# Environment of a program that runs here instead of in a container.
+ROOT_VARIABLE = "REMUDA_JOB_ROOT"  # prefix of every mount path of the Job's volumes, and of /dev/termination-log
+DIRECTORY_VARIABLE = "REMUDA_JOB_DIRECTORY"  # directory of the servers of drivers that create them on this machine
 TERMINATION_LOG = "/dev/termination-log"
 
 

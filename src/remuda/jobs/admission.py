@@ -1,8 +1,8 @@
 """Admission of Jobs: only the management plane writes Jobs for the job runner.
 
-On the embedded engine its administrator may as well: members of `system:masters`, whom nobody can impersonate. On a
-Kubernetes elsewhere only a manager that serves webhooks has Jobs checked. The mark (`marks`), which the runner verifies
-before it runs a Job, protects it on every engine.
+On the embedded engine, administrators may too: members of `system:masters`, whom no user can impersonate. On another
+Kubernetes, Jobs are checked only if the manager serves webhooks. The mark (`marks`), which the runner verifies before
+it runs a Job, protects it on every engine.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ def judge(review: Review) -> AdmissionResult:
 
 
 def _protected(job: dict[str, Any]) -> object:
-    """Return what only the manager may change. Anybody who may update Jobs may suspend one, and may remove its
-    finalizers: neither runs anything. Garbage collectors change owners; a forged owner makes the mark invalid."""
+    """Return the fields that only the manager may change. Users who may update Jobs may suspend one or remove its
+    finalizers: neither runs anything. Garbage collectors change owners; a forged owner makes the mark invalid.
+    """
     metadata = job.get("metadata") or {}
     spec = {name: value for name, value in (job.get("spec") or {}).items() if name != "suspend"}
     return spec, metadata.get("labels"), metadata.get("annotations")
@@ -39,7 +40,7 @@ def _protected(job: dict[str, Any]) -> object:
 
 FUNCTIONS = (AdmissionRegistration(JOBS.group, JOBS.plural, judge),)
 
-# For an API server elsewhere, which asks about Jobs for the job runner alone.
+# For an external API server, which calls only for Jobs of the job runner.
 WEBHOOKS = (
     Webhook(
         kind="Job",

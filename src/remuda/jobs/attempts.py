@@ -34,11 +34,11 @@ START = step("jobrunner.start-program", "starts the program of a Pod")
 SAVE_POD = step("jobrunner.save-pod", "writes the status of a Pod")
 
 # Lifetime of a token.
-_SHORTEST_SECONDS = 600  # what the API server allows
+_SHORTEST_SECONDS = 600  # minimum of the API server
 _USUAL_SECONDS = 24 * 3600
 _SPARE_SECONDS = 300
 
-_FALLBACK_LINES, _FALLBACK_BYTES = 80, 2048  # of the log, for a termination message: as much as Kubernetes takes
+_FALLBACK_LINES, _FALLBACK_BYTES = 80, 2048  # part of the log that becomes the termination message: Kubernetes' limits
 
 
 class JobAttempts:
@@ -69,7 +69,7 @@ class JobAttempts:
         return present
 
     async def start(self, job: Job, pod: Pod, mark: Mark) -> Started:
-        """`mark`: verified for this Job. Raises NotReady and NotRunnable."""
+        """Start the program of an attempt. `mark`: verified for this Job. Raise NotReady and NotRunnable."""
         work = await self._work(job, pod, mark)
         async with START:
             return await self._launcher.start(work)
@@ -153,8 +153,9 @@ class JobAttempts:
 
 
 async def _kubeconfig(client: Client, server_url: str, ca_pem: bytes, job: Job, pod: Pod) -> bytes:
-    """Return the kubeconfig of a Job; nothing for a Pod that wants no token. Raises NotReady while there is no such
-    account."""
+    """Return the kubeconfig of a Job; empty for a Pod that wants no token. Raise NotReady while its account does not
+    exist.
+    """
     spec = job.spec.template.spec
     if not spec.automount_service_account_token:
         return b""

@@ -58,7 +58,7 @@ class Children:
         return any(child.pod_uid == pod_uid and child.code is None for child in self._by_job.values())
 
     async def ended(self, pod_uid: str) -> None:
-        """Returns when the program of that Pod has ended."""
+        """Return when the program of that Pod has ended."""
         for child in list(self._by_job.values()):
             if child.pod_uid == pod_uid:
                 await child.over.wait()
@@ -71,7 +71,7 @@ class Children:
             self._stopping.spawn(f"end job {child.key}", _stop(child, child.grace))
 
     def drop(self, key: Key) -> None:
-        """Forget the Job's process, once its end has been written."""
+        """Forget the Job's process after its end has been written."""
         self._by_job.pop(key, None)
 
     async def close(self) -> None:

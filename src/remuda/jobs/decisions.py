@@ -21,22 +21,22 @@ from remuda.kube import clock
 
 Json = dict[str, Any]
 
-ATTEMPT = "remuda.dev/attempt"  # annotation of a Pod: which one of its Job it is, from 0
-DISRUPTED = "DisruptionTarget"  # condition of a Pod: its end was not its own fault
+ATTEMPT = "remuda.dev/attempt"  # annotation of a Pod: its number among the Job's attempts, from 0
+DISRUPTED = "DisruptionTarget"  # condition of a Pod whose end the program did not cause
 RESTARTED = "RunnerRestarted"
 
 NOT_RUNNABLE = "NotRunnable"  # reason of a Job that the runner refuses
 DEADLINE = "DeadlineExceeded"
 BACKOFF_LIMIT = "BackoffLimitExceeded"
-START_ERROR = "StartError"  # reason of a Pod whose program could not be started, as containerd says it
+START_ERROR = "StartError"  # reason of a Pod whose program could not be started, in containerd's words
 
-CANNOT_START = 127  # exit code of a program that could not be started, as shells have it
+CANNOT_START = 127  # exit code of a program that could not be started, as in shells
 
 _DISRUPTIONS = 3  # attempts that the runner lost by a restart and retries, before it fails the Job
 _FIRST_WAIT_SECONDS = 10.0
 _LONGEST_WAIT_SECONDS = 600.0
 _LONGEST_NAME = 63
-_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # of generated names, as the API server draws them
+_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # letters of generated names, as in the API server
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -72,7 +72,7 @@ class Tally(msgspec.Struct, frozen=True):
     """Counts of the attempts by outcome."""
 
     succeeded: int
-    failed: int  # by their own fault
+    failed: int  # by their own fault, not the runner's
     disrupted: int
     active: Pod | None
 
@@ -89,7 +89,7 @@ class Tally(msgspec.Struct, frozen=True):
 
 
 def decide(job: Job, pods: Sequence[Pod], now: float) -> Decision:
-    """`pods`: all of the Job, their status as true as the runner knows."""
+    """Decide the next step. `pods`: all Pods of the Job, with their latest known status."""
     tally = Tally.of(pods)
     # Success comes first: work that is done stays done, even if the Job was suspended or its deadline passed meanwhile.
     if tally.succeeded:
@@ -121,7 +121,7 @@ def _next_attempt(job: Job, pods: Sequence[Pod], tally: Tally, now: float, left:
 
 
 def _start_error(pods: Sequence[Pod]) -> str:
-    """Return why the program of the newest failed Pod never ran, for the end of a message; empty where it ran."""
+    """Return why the program of the newest failed Pod never ran, to append to a message; empty if it ran."""
     failed = [pod for pod in pods if pod.status.phase == "Failed"]
     end = max(failed, key=_index).terminated if failed else None
     return f"; {end.message.strip()}" if end is not None and end.exit_code == CANNOT_START else ""
@@ -134,7 +134,7 @@ def _until_deadline(job: Job, now: float) -> float | None:
 
 
 def _backoff(pods: Sequence[Pod], failed: int, now: float) -> float:
-    """10 s after the first failure, doubled with each, as Kubernetes does."""
+    """Return the delay: 10 s after the first failure, doubled with each, as in Kubernetes."""
     ends = [_ended_at(pod) for pod in pods if pod.status.phase == "Failed" and not _disrupted(pod)]
     if not failed or not ends:
         return 0.0

@@ -1,6 +1,6 @@
-"""Runs a Job's program as a task of this event loop: for simulations, where thousands of Jobs do next to nothing.
+"""Launcher that runs a Job's program as a task of this event loop, for simulations with thousands of short Jobs.
 
-Nothing of it is on disk, and of its log only the end is kept.
+Nothing is written to disk, and only the end of the log is kept.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from remuda.jobs.pods import LONGEST_MESSAGE
 from remuda.kube import clock
 
 Say = Callable[[str], None]
-Program = Callable[[LaunchSpec, Say], Awaitable[int]]  # says what it does, and returns its exit code
+Program = Callable[[LaunchSpec, Say], Awaitable[int]]  # logs with `Say`, and returns its exit code
 
 _KEPT_BYTES = 16 * 1024
 _TERMINATED = 143
@@ -35,13 +35,13 @@ class InProcess:
         return self._logs.get(uid)
 
     async def tidy(self, uid: str) -> None:
-        """There is nothing to tidy."""
+        """Do nothing: there are no files."""
 
     async def forget(self, uid: str) -> None:
         self._logs.pop(uid, None)
 
     async def sweep(self, known: set[str]) -> None:
-        """Nothing outlives the process."""
+        """Do nothing: no program outlives the process."""
 
 
 class TaskStarted:

@@ -18,7 +18,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     kubeconfig: bytes = b""
     memory: int = 0  # bytes; 0: no limit
     termination_path: str = ""
-    privileged: bool = False  # runs as the user of the runner; otherwise, where possible, as one of its own
+    privileged: bool = False  # runs as the runner's user; otherwise, if possible, as a separate user
 
 
 class Log(Protocol):
@@ -52,10 +52,10 @@ class Launcher(Protocol):
         """Return the log of a Pod that was run here, even long ago; None if the Pod is unknown."""
 
     async def tidy(self, uid: str) -> None:
-        """The program has ended: nothing but the log is needed any more."""
+        """Delete everything but the log: the program has ended."""
 
     async def forget(self, uid: str) -> None:
-        """The Pod is gone."""
+        """Delete everything: the Pod was deleted."""
 
     async def sweep(self, known: set[str]) -> None:
-        """At start: forgets all Pods but these."""
+        """Delete everything at a start, except for these Pods."""

@@ -1,4 +1,4 @@
-"""A log of bounded size on disk, in the format of a kubelet's: `time stdout F text`, or P where a line goes on.
+"""Log of limited size on disk, in the kubelet's format: `time stdout F text`, or P if a line continues.
 
 The log is kept in segments named by the position at which they begin. The first one and the last ones stay and those in
 between are deleted, because people look for how a program began and how it ended. Positions count every byte ever
@@ -23,7 +23,7 @@ _HEAD = _TIME + len(" stdout F ")
 
 
 def stamp(seconds: float) -> bytes:
-    """`2026-01-02T03:04:05.678901Z`."""
+    """Return the current time as `2026-01-02T03:04:05.678901Z`."""
     return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ").encode()  # noqa: UP017
 
 
@@ -116,7 +116,7 @@ class LogReader:
         return b"", position
 
     def tail(self, count: int) -> int:
-        """The position from which there are so many lines."""
+        """Return the position of the last so many lines."""
         segments = self._segments()
         for start, path in reversed(segments):
             try:
@@ -147,7 +147,7 @@ class LogReader:
 
 
 def split(line: bytes) -> tuple[bytes, bytes, bool]:
-    """Time and text of a line of the log, and whether it ends there."""
+    """Split a line of the log into time and text, and whether the text ends there."""
     return line[:_TIME], line[_HEAD:], _ends(line)
 
 

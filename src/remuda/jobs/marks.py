@@ -5,8 +5,8 @@ manager puts an HMAC into an annotation of the Job. The key is a file in the man
 
 The mark covers the namespace, the name, the uid of the controlling owner, the whole spec with its Pod template, the
 time, the rights that the Job's driver needs on this machine, and a digest of every Secret and ConfigMap that the Job
-mounts. The runner compares these digests with the bytes that it lays out, at each attempt, so that there is no gap
-between the check and the use.
+mounts. At each attempt the runner compares these digests with the bytes that it writes for the program, so that there
+is no gap between the check and the use.
 
 The API server fills in defaults between the signature and the check. Both sides therefore drop known defaults before
 they compute the HMAC; any other difference makes the mark invalid. The Job's own uid is not known when it is signed.
@@ -41,7 +41,7 @@ _SKEW_SECONDS = 300.0  # between the clocks of the manager and of the API server
 _GENERATED_LABELS = frozenset(
     {"controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"}
 )
-# What the API server fills in. A value that differs from these stays, and so makes the mark invalid.
+# Defaults of the API server. Any other value stays, and so makes the mark invalid.
 _SPEC_DEFAULTS: Json = {
     "parallelism": 1,
     "completions": 1,
@@ -64,11 +64,11 @@ _VOLUME_DEFAULTS: Json = {"defaultMode": 0o644, "type": ""}
 
 
 class BadMark(JobRunnerError):
-    """The Job is not one that the manager made; the text says what is wrong."""
+    """Job that the manager did not create; the text gives the reason."""
 
 
 class JobKey:
-    """The manager's secret. It never appears in a repr."""
+    """Secret key of the manager. It never appears in a repr."""
 
     __slots__ = ("_secret",)
 
@@ -116,12 +116,12 @@ def _write_once(path: Path, secret: bytes) -> None:
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True):
-    """The annotation's value, as JSON."""
+    """Value of the annotation, as JSON."""
 
     issued: str
     inputs: Mapping[str, str]  # digests by `input_name`
     mac: str
-    rights: Sequence[str] = ()  # on the runner's machine; without any, the program runs as a user of its own
+    rights: Sequence[str] = ()  # rights on the runner's machine; without any, the program runs as a separate user
 
 
 def input_name(plural: str, name: str) -> str:
@@ -193,7 +193,7 @@ def _owner(metadata: Json) -> str:
     return next((one.get("uid", "") for one in references if one.get("controller")), "")
 
 
-# ---- what the API server fills in ------------------------------------------------------------------------------------
+# ---- defaults of the API server ------------------------------------------------------------------------------------
 
 
 def _spec(spec: Json) -> Json:

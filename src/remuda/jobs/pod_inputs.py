@@ -1,8 +1,8 @@
 """Read the files that a Job's volumes provide. The runner itself sets the arguments and the environment.
 
-Files are laid out as in a container, but below a directory of the Job's own. A Job that asks for anything else is
-refused with a message that names it. The contents of each Secret and ConfigMap are read once and compared with the
-digest in the Job's mark; exactly these bytes are laid out.
+Files have the same paths as in a container, but below a directory of the Job. A Job that needs anything else is refused
+with a message that names it. The contents of each Secret and ConfigMap are read once and compared with the digest in
+the Job's mark; exactly these bytes are written.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class PodInputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def gather(client: Client, job: Job, mark: Mark) -> PodInputs:
-    """Raises NotReady and NotRunnable."""
+    """Read all inputs of a Job. Raise NotReady and NotRunnable."""
     container = job.spec.template.spec.containers[0]
     source = _Source(client, job.metadata.namespace, mark)
     files: dict[str, PodFile] = {}
@@ -59,7 +59,9 @@ async def gather(client: Client, job: Job, mark: Mark) -> PodInputs:
 
 
 class _Source:
-    """Secrets and ConfigMaps of one namespace, each read once, and each as it was when the manager made the Job."""
+    """Secrets and ConfigMaps of one namespace, each read once and compared with its content when the manager created
+    the Job.
+    """
 
     def __init__(self, client: Client, namespace: str, mark: Mark) -> None:
         self._client = client
@@ -109,8 +111,9 @@ async def _contents(source: _Source, volume: Volume) -> dict[str, PodFile]:
 def _items(
     volume: str, found: Mapping[str, bytes] | None, items: Sequence[Item], mode: int | None, optional: bool
 ) -> dict[str, PodFile]:
-    """The files of a volume by their paths in it. Nobody but the runner's own user reads them, whatever the mode says
-    of others."""
+    """Return the files of a volume by their relative paths. Only the runner's own user can read them, whatever the mode
+    says of others.
+    """
     usual = _MODE if mode is None else mode
     if found is None:
         return {}

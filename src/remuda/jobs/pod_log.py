@@ -1,4 +1,4 @@
-"""A Pod's log as the API gives it out: `kubectl logs`, with -f, --tail, --since, --timestamps and --limit-bytes."""
+"""Log of a Pod as the API returns it: `kubectl logs`, with -f, --tail, --since, --timestamps and --limit-bytes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from remuda.jobs.launcher import Log
 from remuda.kube import clock
 from remuda.kube.errors import bad_request
 
-_LOOK_SECONDS = 0.1  # between two looks at a log that is followed
+_LOOK_SECONDS = 0.1  # between two reads of a followed log
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     follow: bool = False
     tail: int | None = None
-    since: float = 0.0  # of the epoch
+    since: float = 0.0  # seconds since the epoch
     timestamps: bool = False
     limit: int | None = None
 
 
 def parse(query: Mapping[str, str], pod: str, container: str) -> Query:
-    """Raises a 400 StatusError."""
+    """Parse the query. Raise a 400 StatusError."""
     if query.get("container", container) != container:
         raise bad_request(f"container {query['container']} is not valid for pod {pod}")
     if _flag(query, "previous"):
@@ -47,7 +47,7 @@ def parse(query: Mapping[str, str], pod: str, container: str) -> Query:
 
 
 def _flag(query: Mapping[str, str], name: str) -> bool:
-    """As the API server reads booleans: there, and neither 0 nor false."""
+    """Parse a boolean as the API server does: present, and neither 0 nor false."""
     return name in query and query[name].lower() not in ("0", "false")
 
 
@@ -61,12 +61,12 @@ def _number(query: Mapping[str, str], name: str, *, least: int) -> int | None:
 
 
 async def stream(log: Log, query: Query, ended: Callable[[], bool]) -> AsyncIterator[bytes]:
-    """The log, and while it is followed what comes to it until `ended`."""
+    """Yield the log and, if it is followed, new lines until `ended`."""
     position = 0 if query.tail is None else await asyncio.to_thread(log.tail, query.tail)
     left = query.limit
     shown = _Shown(query)
     while left is None or left > 0:
-        over = ended()  # before the read: what is written after it is not missed
+        over = ended()  # before the read, so that the last lines are not missed
         data, after = log.read(position)
         if after == position:
             if over or not query.follow:
@@ -82,12 +82,12 @@ async def stream(log: Log, query: Query, ended: Callable[[], bool]) -> AsyncIter
 
 
 class _Shown:
-    """Lines of the log as the query wants to see them; a long one comes in parts, and is one line."""
+    """Lines of the log as the query requests them; a long one comes in parts, and counts as one."""
 
     def __init__(self, query: Query) -> None:
         self._since = log_file.stamp(query.since) if query.since else b""
         self._timestamps = query.timestamps
-        self._within = False  # a line whose end has not come
+        self._within = False  # inside a line whose end has not been read yet
 
     def of(self, data: bytes) -> bytes:
         shown = bytearray()

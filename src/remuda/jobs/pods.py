@@ -1,6 +1,6 @@
-"""The Pod of one attempt, as the API shows it: made from the Job's template, and its status from what is known.
+"""Pod of one attempt, as the API shows it: created from the Job's template, with a status from the known facts.
 
-No node gets it, because its schedulerName is the runner's own.
+It is never scheduled to a node, because its schedulerName is the runner's own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from remuda.kube import clock
 
 Json = dict[str, Any]
 
-LABEL = "remuda.dev/job-runner"  # on every Pod of the runner, so that it need not keep those of others
+LABEL = "remuda.dev/job-runner"  # on every Pod of the runner, so that it need not cache other Pods
 LONGEST_MESSAGE = 4096
 _SIGNALS = 128
 _KILLED = 137  # 128 and SIGKILL
@@ -29,7 +29,7 @@ class AttemptResult(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     started: float
     finished: float
-    reason: str = ""  # of the Pod, where it was not the program's own end
+    reason: str = ""  # reason of the Pod, if the program did not end by itself
     why: str = ""
     disrupted: bool = False
 
@@ -65,7 +65,7 @@ def make(job: Job, raw: Json, index: int) -> Json:
 
 
 def waiting(status: Json, job: Job, message: str) -> None:
-    """Set the Pod's status: its program cannot be started yet."""
+    """Set the Pod's status to waiting: its program cannot be started yet."""
     status["phase"] = "Pending"
     _container(status, job, {"waiting": {"reason": "CreateContainerConfigError", "message": message}})
 

@@ -43,15 +43,15 @@ from remuda.runtime import steps
 _INHERITED = (
     "PATH", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
-    steps.VARIABLE, steps.ONCE_VARIABLE,  # of fault tests: a Job may be told to die as this process may
+    steps.VARIABLE, steps.ONCE_VARIABLE,  # for fault tests: a Job may be told to crash, as this process may
 )  # fmt: skip
-_LEAST_MEMORY = 256 * 1024 * 1024  # below that Python and a cloud's SDK do not even start
+_LEAST_MEMORY = 256 * 1024 * 1024  # below this, Python and a cloud's SDK do not start
 _NICE = 5
 _REMUDA = "remuda.cli.main"
 _SUPERVISOR = "remuda.jobs.supervisor"
 _FIRST_USER = 0x70000000
 _NAME = "remuda"
-_TRIAL = "trial"  # the directory of the program that tries out a user of its own
+_TRIAL = "trial"  # directory of the program that tests whether a separate user works
 # With -I the variable PYTHONPATH is not read: the path of this process is passed on as an argument.
 _MAIN = (
     "import json, runpy, sys; sys.path[:] = json.loads(sys.argv.pop(1)); "
@@ -64,7 +64,7 @@ _TRY = (
     "import remuda.cli.main, remuda.kube.http, remuda.providers.machine.job, remuda.providers.shared.jobs.ssh"
 )
 
-_COMPLAINTS = "supervisor.err"  # what the supervisor said itself, beside what the program can write
+_COMPLAINTS = "supervisor.err"  # errors of the supervisor itself, apart from the program's output
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Processes:
     needs_kubeconfig = True
 
     def __init__(self, directory: Path, hosts: Path, *, program: str = _REMUDA) -> None:
-        """`program`: the module that the command `remuda` of a container means here."""
+        """Configure the launcher. `program`: the module that replaces the container's command `remuda`."""
         self._directory = directory.absolute()
         self._hosts = hosts.absolute()
         self._program = program
@@ -105,7 +105,7 @@ class Processes:
         return ProcessStarted(process, place, work.termination_path)
 
     async def can_confine(self) -> bool:
-        """Return True if programs can run as users of their own. Tries it once, with a program that does nothing."""
+        """Return True if programs can run as separate users. Tested once, with a program that does nothing."""
         if os.geteuid() != 0:
             return False
         async with self._trying:
@@ -142,7 +142,8 @@ class Processes:
 
     def _environment(self, place: Path, user: int) -> dict[str, str]:
         own = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-        named = {"LOGNAME": _NAME, "USER": _NAME} if user else {}  # no account has the number: asyncssh asks for a name
+        # no account has this uid, and asyncssh needs a user name
+        named = {"LOGNAME": _NAME, "USER": _NAME} if user else {}
         return {
             **own,
             **named,

@@ -48,16 +48,16 @@ _MISSING_SECONDS = 5.0  # between two checks for a missing Secret
 
 
 class JobRunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    directory: Path  # private to the runner: what Jobs are given, and their logs
-    hosts: Path  # where drivers whose servers live on this machine keep them
-    server_url: str  # how a Job reaches the API server
-    ca_pem: bytes  # what its certificate is verified with
-    key: JobKey  # with which the manager signs the Jobs that it makes
+    directory: Path  # private to the runner: inputs and logs of Jobs
+    hosts: Path  # directory of the servers of drivers that create them on this machine
+    server_url: str  # URL at which a Job reaches the API server
+    ca_pem: bytes  # CA that verifies the API server
+    key: JobKey  # key with which the manager signs its Jobs
     concurrency: int = 8
 
 
 class JobRunner:
-    """`launcher`: other than as processes of this machine."""
+    """Job runner. `launcher`: another one than processes of this machine."""
 
     def __init__(self, manager: Manager, settings: JobRunnerSettings, launcher: Launcher | None = None) -> None:
         self._manager = manager
@@ -78,10 +78,10 @@ class JobRunner:
         manager.at_start(self._sweep)
         manager.at_end(self._children.close)
 
-    # what others ask
+    # -- interface for other components
 
     def log_source(self, pod: Mapping[str, Any], query: Mapping[str, str]) -> AsyncIterator[bytes] | None:
-        """A `LogSource` for the engine's pods/log."""
+        """Return a `LogSource` for the engine's pods/log."""
         spec = pod.get("spec") or {}
         if spec.get("schedulerName") != MANAGED_BY:
             return None

@@ -29,7 +29,7 @@ from remuda.jobs import log_file
 
 _LIFELINE = 0
 _PIECE = 64 * 1024
-_LAST_PIECES = 64  # of output still in the pipe when the program has ended; what it left running may write for ever
+_LAST_PIECES = 64  # limit of the output read after the program's end; processes that it left may write forever
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _CLONE_NEWNS = 0x00020000
 _MS_NOSUID, _MS_NODEV, _MS_BIND, _MS_REC, _MS_PRIVATE = 0x2, 0x4, 0x1000, 0x4000, 0x40000

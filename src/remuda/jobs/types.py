@@ -20,7 +20,7 @@ NAME_LABEL = "batch.kubernetes.io/job-name"
 
 
 class JobCondition(Part):
-    """As batch/v1 has it, which is older than metav1.Condition."""
+    """Condition of batch/v1, which is older than metav1.Condition."""
 
     type: str = ""
     status: str = ""
@@ -124,7 +124,7 @@ class Job(Object):
     status: JobStatus = JobStatus()
 
     def has(self, type: str) -> JobCondition | None:
-        """The condition of that type, if it holds."""
+        """Return the condition of that type, if its status is True."""
         return next((one for one in self.status.conditions if one.type == type and one.status == "True"), None)
 
     @property

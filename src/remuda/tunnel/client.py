@@ -59,7 +59,7 @@ class Status(NamedTuple):
     since: float  # when that began, seconds since 1970
     last_disconnect_reason: str
     attempts: int  # since the last tunnel
-    waiting_for: str = ""  # the local service that is not ready yet, and why
+    waiting_for: str = ""  # local service that is not ready yet, and the reason
 
 
 class BackOff:

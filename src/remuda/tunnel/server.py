@@ -35,7 +35,7 @@ except ImportError:
 log = logging.getLogger(__name__)
 
 _BATCH = 128 * 1024  # bytes of one write
-_HIGH_WATER = 256 * 1024  # of the transport: a control message waits behind no more than that
+_HIGH_WATER = 256 * 1024  # bytes in the transport's buffer: a control message waits behind no more than that
 _CLOSE_SECONDS = 5.0  # time for the last bytes to be sent
 
 
@@ -45,7 +45,7 @@ class TunnelRequest(NamedTuple):
     method: str
     headers: Mapping[str, str]
     address: str
-    certificate: bytes | None = None  # the client's, verified (DER)
+    certificate: bytes | None = None  # the client's verified certificate (DER)
 
 
 class RefusalResponse(NamedTuple):

@@ -291,7 +291,7 @@ class SessionCounters:
 
 
 class TunnelMetrics(Collector):
-    """`current` gives the counts of each client key, those of running sessions included."""
+    """Metrics of tunnels. `current` returns the counts of each client key, including running sessions."""
 
     def __init__(self, current: Callable[[], Iterator[tuple[str, dict[str, int]]]]) -> None:
         self._current = current

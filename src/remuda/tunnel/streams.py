@@ -34,10 +34,10 @@ if TYPE_CHECKING:
             """Resume writing, after a write returned False."""
 
         def opened(self) -> None:
-            """The other end has confirmed that it is connected. Not all implementations do."""
+            """Handle the other end's confirmation that it is connected. Not all implementations send it."""
 
         def ended(self, reason: str) -> None:
-            """The stream has ended; `reason` is `protocol.END` if it was closed in order."""
+            """Handle the end of the stream; `reason` is `protocol.END` if it was closed in order."""
 
 
 class StreamLimits(NamedTuple):

@@ -37,7 +37,7 @@ class StreamTransport(asyncio.Transport):
     def begin(self, user: asyncio.BaseProtocol) -> None:
         self._protocol = user
         user.connection_made(self)
-        if self._lost:  # before it had a protocol
+        if self._lost:  # the stream ended before it had a protocol
             self._loop.call_soon(self._notify_lost)
         else:
             self._stream.flush()

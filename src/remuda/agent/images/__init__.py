@@ -1,7 +1,7 @@
-"""The images of instructions: found in a local archive or pulled from a registry, and unpacked into a directory.
+"""Images of instructions: found in a local archive or pulled from a registry, and unpacked into a directory.
 
-The directory appears whole or not at all. Nothing outside of it is written, whatever the image says. What pulls is
-loaded with the first image: an agent that never sees one does not pay for it.
+The directory appears atomically. Nothing outside it is written, whatever the image contains. The code that pulls is
+imported with the first image, so that agents without images do not pay for it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ __all__ = ["ImageError", "ImageSettings", "stage"]
 
 
 class ImageError(AgentError):
-    """The image could not be staged.
+    """Image that could not be unpacked.
 
-    The text is a sentence for people: it ends up in the plan Secret and in the log. It never holds a credential.
+    The text is for people: it appears in the plan Secret and in the log. It never contains a credential.
     """
 
 

@@ -1,8 +1,8 @@
-"""Images in local archives, for hosts without a registry: what `docker save`, `ctr image export` and the like write.
+"""Images in local archives, for hosts without a registry, as written by `docker save`, `ctr image export` and the like.
 
-All archives below the images directory are looked through in order of their paths, those that begin with a dot left
-out. An archive that cannot be read is passed over; why is told if the image is found nowhere. A compressed one is read
-through for its list of images, and written out only if it holds the image that is wanted.
+All archives below the images directory are searched in order of their paths, except those whose name begins with a dot.
+Unreadable archives are skipped; the error is reported if the image is found nowhere. A compressed archive is read
+through for its list of images, and decompressed to disk only if it contains the wanted image.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _archives(directory: str) -> Iterator[str]:
 
 
 def _lists(file: IO[bytes]) -> dict[str, Any]:
-    """The lists of images of an archive, by the names of their files."""
+    """Return the image lists of an archive, by the names of their files."""
     found: dict[str, Any] = {}
     with streams.tar_entries(file) as entries:
         for entry, content in entries:
@@ -148,7 +148,7 @@ def _opened(path: str, scratch: str, limit: int) -> Iterator[IO[bytes]]:
 
 
 class _Content:
-    """The files of an archive by name."""
+    """Files of an archive by name."""
 
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
@@ -162,7 +162,7 @@ class _Content:
         return file
 
     def blob(self, digest: str) -> IO[bytes]:
-        """By its digest, which is checked."""
+        """Return a blob by its digest, which is verified."""
         algorithm, _, expected = digest.partition(":")
         file, found = self.open(f"blobs/{algorithm}/{expected}"), hashlib.new(algorithm)
         while piece := file.read(_PIECE):

@@ -151,8 +151,9 @@ def _environment(provider: dict[str, Any]) -> dict[str, str]:
 
 
 def matches(pattern: str, image: str) -> bool:
-    """kubelet's rule: as many parts of the host, each by its own pattern; the same port; a path the image begins
-    with."""
+    """Match an image as the kubelet does: the same number of host parts, each by its pattern; the same port; a path
+    prefix.
+    """
     wanted_host, _, wanted_path = pattern.split("://")[-1].partition("/")
     host, _, path = image.partition("/")
     wanted_name, _, wanted_port = wanted_host.partition(":")

@@ -1,7 +1,8 @@
-"""Layers, lowest first, become one tree.
+"""Unpacking of layers, lowest first, into one tree.
 
-A layer is a tar archive. An entry replaces what is there; `.wh.name` takes `name` of the layers below away,
-`.wh..wh..opq` everything they have in its folder. Devices, pipes and sockets are left out: instructions need none.
+A layer is a tar archive. An entry replaces the existing one; `.wh.name` removes `name` of the layers below, and
+`.wh..wh..opq` removes everything that they have in its folder. Devices, pipes and sockets are skipped: instructions
+need none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from remuda.agent.images.tree import Tree
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _PIECE = 1 << 20
-_PADDING = 256 << 20  # what may follow the end of an archive
+_PADDING = 256 << 20  # limit of the padding after the end of an archive
 
 
 class _Hashed(io.RawIOBase):
@@ -39,8 +40,11 @@ class _Hashed(io.RawIOBase):
 
 
 def unpack(file: IO[bytes], tree: Tree, content_digest: str = "") -> None:
-    """The layer in this file, compressed or not, on top of the tree. `content_digest`, if known, is the sha256 digest
-    of the layer before it was compressed. It is checked when all is read: a tree is good once this has returned."""
+    """Unpack the layer in this file, compressed or not, on top of the tree.
+
+    `content_digest`, if known, is the sha256 digest of the uncompressed layer. It is verified at the end: the tree is
+    valid only after this has returned.
+    """
     tree.begin_layer()
     try:
         with streams.plain(file) as plain:

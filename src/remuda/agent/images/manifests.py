@@ -1,6 +1,6 @@
-"""Manifests: what an image is made of. Read the same way from a registry and from a local archive.
+"""Manifests, which list the parts of an image. They are read the same way from a registry and from a local archive.
 
-Everything but a tag is named by its digest, so what is read is exactly what was meant, whoever serves it.
+Everything except a tag is named by its digest, so the content is verified, whichever server it comes from.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ IMAGES = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-LARGEST = 4 << 20  # what registries themselves allow of a manifest
-_DEEPEST = 3  # an index may name an index
+LARGEST = 4 << 20  # limit of registries for a manifest
+_DEEPEST = 3  # an index may refer to another index
 
 
 class Layer(NamedTuple):
@@ -38,8 +38,10 @@ def check(content: bytes, digest: str, what: str) -> None:
 
 
 def layers(content: bytes, host: Platform, fetch: Callable[[str], bytes]) -> list[Layer]:
-    """The layers, lowest first, of the image for this host. `fetch` gives a further manifest by its digest; the digest
-    is checked here."""
+    """Return the layers, lowest first, of the image for this host.
+
+    `fetch` returns a further manifest by its digest, which is verified here.
+    """
     for _ in range(_DEEPEST):
         document = _document(content)
         if "manifests" not in document:

@@ -35,8 +35,11 @@ def this_host() -> Platform:
 
 
 def choose(manifests: Any, host: Platform) -> dict[str, Any] | None:
-    """The entry of an index for this host: its own variant if there is one, else the first that names none or an older
-    one. An entry without a platform serves only where it is the only one."""
+    """Return the entry of an index for this host: its own variant if there is one, else the first with none or an older
+    one.
+
+    An entry without a platform is used only if it is the only one.
+    """
     entries = [entry for entry in manifests if isinstance(entry, dict)] if isinstance(manifests, list) else []
     fitting = [entry for entry in entries if _fits(entry.get("platform"), host)]
     fitting.sort(key=lambda entry: entry["platform"].get("variant") or "", reverse=True)
@@ -46,7 +49,7 @@ def choose(manifests: Any, host: Platform) -> dict[str, Any] | None:
 
 
 def offered(manifests: Any) -> str:
-    """The platforms an index has, for a message."""
+    """Return the platforms of an index, for a message."""
     found = set()
     for entry in manifests if isinstance(manifests, list) else []:
         of = entry.get("platform") if isinstance(entry, dict) else None

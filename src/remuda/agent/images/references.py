@@ -1,7 +1,8 @@
 """Names of images: `[registry/]repository[:tag][@digest]`, with Docker's defaults.
 
-The first part is a registry if it has a dot or a colon or is `localhost`; else the image is Docker Hub's, and one
-without a folder is of its `library`. Without tag and digest the tag is `latest`; a digest decides over a tag.
+The first part is a registry if it has a dot or a colon or is `localhost`; otherwise the image is on Docker Hub, and a
+name without a slash is in its `library`. Without tag and digest the tag is `latest`; a digest takes precedence over a
+tag.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ImageReference(NamedTuple):
 
 
 def parse(text: str) -> ImageReference:
-    """The reference, whole; ImageError if it is none."""
+    """Parse a whole reference. Raise ImageError if it is invalid."""
     name, at, digest = text.partition("@")
     if at and not is_digest(digest):
         raise ImageError(f"{shown(text)} is not an image reference: the digest after @ is not sha256 or sha512")
@@ -71,5 +72,5 @@ def is_repository(text: str) -> bool:
 
 
 def shown(text: str) -> str:
-    """Return text of foreign origin, quoted and shortened so that it is safe to show."""
+    """Return untrusted text, quoted and shortened so that it is safe to show."""
     return repr(text[:200])

@@ -1,8 +1,8 @@
-"""registries.yaml: by which names, as whom and trusting whom a registry is asked.
+"""Reader of registries.yaml: endpoints, credentials and trusted CAs of registries.
 
-`mirrors` gives the addresses to ask before the registry itself; of the names a registry may go by the first with an
-entry counts, `*` being the last. A mirror's `rewrite` changes the repository. `configs` are by the host that is really
-asked.
+`mirrors` lists the endpoints to try before the registry itself; of the possible names of a registry, the first with an
+entry counts, and `*` is the last. A mirror's `rewrite` changes the repository. The keys of `configs` are the hosts that
+are actually contacted.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ _OTHERS = ("/etc/rancher/rke2/registries.yaml", "/etc/rancher/k3s/registries.yam
 
 
 class Endpoint(NamedTuple):
-    """One address to ask: `base` ends with what the API calls /v2. `namespace` tells a mirror of several registries
-    which one is meant."""
+    """Endpoint to try: `base` ends with the API's /v2. `namespace` tells a mirror of several registries which one is
+    meant.
+    """
 
     base: str
     host: str
@@ -41,7 +42,7 @@ class Registries:
         self._configs = _mapping(whole.get("configs"), f"{path}: configs")
 
     def endpoints(self, reference: ImageReference) -> list[Endpoint]:
-        """In the order to ask them: the mirrors, then the registry itself."""
+        """Return the endpoints in order: the mirrors, then the registry itself."""
         found: list[Endpoint] = []
         for key in _keys(reference.registry):
             if key in self._mirrors:
@@ -99,7 +100,7 @@ def below(path: str, root: str) -> str:
 
 
 def read(path: str, root: str = "") -> Registries:
-    """The agent's own file, else that of the distribution on this host, else nothing."""
+    """Read the agent's own file, or else that of the distribution on this host; empty if there is none."""
     for candidate in (path, *_OTHERS):
         try:
             with open(below(candidate, root), encoding="utf-8") as file:
@@ -134,7 +135,7 @@ def _endpoint(address: str, repository: str, reference: ImageReference, where: s
 
 
 def _rewritten(repository: str, rewrites: dict[str, Any], where: str) -> str:
-    """By the first pattern that changes it. `$1` and `${name}` in a replacement are what the pattern's groups found."""
+    """Rewrite the repository by the first matching pattern. `$1` and `${name}` in a replacement refer to groups."""
     for pattern, replacement in rewrites.items():
         try:
             changed = re.sub(pattern, lambda found: _filled(str(replacement), found), repository)  # noqa: B023

@@ -1,8 +1,8 @@
-"""A registry by the distribution API: manifests by tag or digest, blobs by digest.
+"""Client of a registry's distribution API: manifests by tag or digest, blobs by digest.
 
-It asks without credentials first and follows the challenge that comes back: Basic, or a token from the server the
-registry names. What it knows it sends to that registry only: a redirect to another host goes without, and none leads
-from https to http. What may pass is tried again, a blob from where it broke off.
+It first sends requests without credentials and answers the challenge: Basic, or a token from the server that the
+registry names. Credentials are sent to that registry only: a redirect to another host gets none, and no redirect leads
+from https to http. Temporary errors are retried; an interrupted blob is resumed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CLIENT = "remuda-agent"
 
 
 class ImageRegistry:
-    """One endpoint, for one repository."""
+    """Endpoint for one repository."""
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ def _basic(credentials: RegistryCredentials) -> str:
 
 
 def _parsed(challenge: str) -> list[tuple[str, dict[str, str]]]:
-    """`Bearer realm="…",service="…"`: the schemes in lower case, with their parameters."""
+    """Parse `Bearer realm="…",service="…"`: the schemes in lower case, with their parameters."""
     found: list[tuple[str, dict[str, Any]]] = []
     for part in re.finditer(r'([\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))|([\w-]+)', challenge):
         if part[4]:

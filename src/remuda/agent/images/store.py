@@ -1,7 +1,7 @@
-"""From a reference to a directory: the local archives are asked first, then the registries.
+"""Unpacking of a reference into a directory: from the local archives if they have it, else from the registries.
 
-The image is unpacked beside its place, in a directory of the same file system, which becomes the place when all of it
-is there. What a stage that was interrupted left behind, the next one at the same place removes.
+The image is unpacked into a temporary directory of the same file system, which is renamed when it is complete. The next
+run at the same place removes what an interrupted one left.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Compressed streams, known by how they begin and not by what they are called, and tar archives in them.
+"""Compressed streams, recognized by their first bytes and not by file names, and tar archives in them.
 
-gzip, bzip2 and xz are read by the standard library. zstd and lz4 are read by the programs of that name; on a host
-without them the image is refused in words that say what to install.
-
-tar archives are read with bounds: tarfile would keep every entry, and take names as long as an archive says.
+The standard library reads gzip, bzip2 and xz. The programs zstd and lz4 read those formats; on a host without them the
+image fails with a message that says what to install. tar archives are read with limits: tarfile would keep every entry,
+and accept names of any length.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _LONGEST = 1 << 20
 
 _BAD_ARCHIVE = (tarfile.TarError, ValueError, OverflowError, KeyError, RecursionError)
 _DAMAGED_BYTES = (EOFError, zlib.error, lzma.LZMAError, OSError)
-BROKEN = (*_BAD_ARCHIVE, *_DAMAGED_BYTES)  # raised at what is no good archive, and at damaged bytes
+BROKEN = (*_BAD_ARCHIVE, *_DAMAGED_BYTES)  # errors for invalid archives and damaged data
 
 
 def compression(file: IO[bytes]) -> str:

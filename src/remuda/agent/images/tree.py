@@ -2,7 +2,7 @@
 
 A path is walked part by part from the root, as a kernel would if the directory were the root of a file system: symbolic
 links within it are followed within it, an absolute one from its root, and `..` never leads out of it. The directory is
-private to the agent while it is filled, so nobody changes it between a look and an act.
+private to the agent while it is filled, so no other process changes it between a check and a write.
 
 Everything written is counted, so a decompression bomb fails before the disk is full. `REMUDA_IMAGE_LIMIT_BYTES` and
 `REMUDA_IMAGE_LIMIT_ENTRIES` in the agent's environment change the limits of one image.
@@ -65,8 +65,9 @@ def _number(environment: Mapping[str, str], name: str, default: int) -> int:
 
 
 class Tree:
-    """`touched` holds what the current layer has placed, with all folders on the way there: a whiteout is about the
-    layers below."""
+    """Tree of an image. `touched` holds the paths that the current layer has written, with all parent folders: a
+    whiteout applies only to the layers below.
+    """
 
     def __init__(self, root: str, allowance: ImageBudget) -> None:
         self.root = os.path.realpath(root)
@@ -204,7 +205,7 @@ class Tree:
 
 
 def split(name: str) -> tuple[str, ...]:
-    """The parts of a name in an archive; a leading slash is the root of the image."""
+    """Split a name in an archive into its parts; a leading slash is the root of the image."""
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     if ".." in parts:
         raise ImageError(f"the image holds {shown(name)}: a path with .. is refused")

@@ -1,7 +1,7 @@
-"""One request to a web server: through the proxy the environment names, over verified TLS, with deadlines.
+"""HTTP requests through the proxy of the environment, over verified TLS, with deadlines.
 
-Redirects are the caller's business. What may pass if tried again is `RegistryUnreachable`; a certificate that is not
-accepted will not be accepted a second later.
+The caller handles redirects. Errors that a retry may fix are `RegistryUnreachable`; a rejected certificate is not one of
+them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from remuda.agent.images import ImageError
 
-_SECONDS = 60.0  # without a byte
+_SECONDS = 60.0  # timeout without received data
 _AGENT = "remuda-agent"
 
 
@@ -45,7 +45,7 @@ class RegistryResponse:
 
 
 class Web:
-    """`context` says whom to trust as a host."""
+    """HTTP client. `context` returns the TLS context for a host."""
 
     def __init__(self, context: Callable[[str], ssl.SSLContext], environment: Mapping[str, str] = os.environ) -> None:
         self._context = context
@@ -53,7 +53,7 @@ class Web:
 
     @contextlib.contextmanager
     def ask(self, url: str, headers: Mapping[str, str], form: bytes | None = None) -> Iterator[RegistryResponse]:
-        """GET, or POST of a form."""
+        """Send a GET, or a POST of a form."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ImageError("a registry redirects to an address that is neither http nor https")
@@ -102,8 +102,9 @@ class Web:
 
 
 def proxy_for(scheme: str, host: str, port: int, environment: Mapping[str, str]) -> SplitResult | None:
-    """The proxy for a host, as Go's programs read the environment: never for this machine itself, nor for what NO_PROXY
-    lists as a name (with all below it), an address, a network, or `*`."""
+    """Return the proxy for a host, as Go programs read the environment: never for this machine itself, nor for hosts
+    that NO_PROXY lists as a name (with its subdomains), an address, a network, or `*`.
+    """
     address = environment.get(f"{scheme}_proxy") or environment.get(f"{scheme.upper()}_PROXY") or ""
     if not address or _is_excepted(host, port, environment.get("no_proxy") or environment.get("NO_PROXY") or ""):
         return None

@@ -30,11 +30,13 @@ Run = Callable[..., Any]
 
 
 class ClusterSubject:
-    """One per test: every test finds the infrastructure empty. `directory` is the test's own."""
+    """Driver of cluster infrastructure under test, one per test: every test starts with empty infrastructure.
+    `directory` is private to the test.
+    """
 
     driver: ClassVar[type[ClusterDriver[Any]]]
     options: Mapping[str, Any] = {}
-    bad_options: Mapping[str, Mapping[str, Any]] = {}  # option → options that are bad because of it
+    bad_options: Mapping[str, Mapping[str, Any]] = {}  # option → options that are invalid because of it
     backends: Sequence[str] = ("192.0.2.1", "192.0.2.2")
     ports: Sequence[int] = (6443,)
 
@@ -44,7 +46,7 @@ class ClusterSubject:
         self._numbers = itertools.count(1)
 
     async def things(self) -> Sequence[str]:
-        """Whatever there is, whole or half made: empty when nothing is left."""
+        """Return everything that exists, complete or not; empty if nothing is left."""
         raise NotImplementedError
 
     async def stands(self, order: ClusterOrder, made: ClusterInfrastructure) -> Sequence[str]:
@@ -61,7 +63,7 @@ class ClusterSubject:
         return msgspec.structs.replace(base, **changes)
 
     def act(self, order: ClusterOrder) -> ClusterDriver[Any]:
-        """A driver as a Job has it: new, knowing only what is recorded."""
+        """Return a driver as a Job creates it: new, knowing only the recorded state."""
         options = msgspec.convert(dict(order.options), self.driver.options_type)
         context = Context(credentials={}, record=self.record(order), say=self.said.append, directory=self.hosts)
         return self.driver(options, context)
@@ -111,7 +113,7 @@ async def _complaint(subject: ClusterSubject, order: ClusterOrder) -> str:
 
 
 async def _killed(subject: ClusterSubject, run: Run) -> AsyncIterator[tuple[int, ClusterOrder]]:
-    """Orders whose `ensure` was just killed, each at the next point."""
+    """Yield orders whose `ensure` was just killed, each at the next crash point."""
     for number in range(1, _MOST_POINTS):
         order = subject.order()
         answer = await run("ensure", order, f"*@{number}")
@@ -159,7 +161,7 @@ class ClusterConformance:
         order = subject.order()
         made = await subject.act(order).ensure(order)
         other = msgspec.structs.replace(order, uid="11111111-other", namespace="elsewhere")
-        with contextlib.suppress(DriverError):  # where names are unique there cannot be two
+        with contextlib.suppress(DriverError):  # if names are unique there cannot be two
             await subject.act(other).ensure(other)
         await subject.act(other).remove(other)
         assert list(await subject.stands(order, made)) == sorted(order.backends)

@@ -1,4 +1,4 @@
-"""Secrets stay secret: not in what is said, not in an error nor behind it, not in a repr, not in a log at any level."""
+"""Secrecy tests: secrets appear in no message, error, error chain, repr or log, at any level."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from remuda.lab.driver_conformance.subject import Subject
 from remuda.providers.shared.drivers.spi import DriverError
 
-_TELLING = 24  # so many characters of a key's line give it away
+_TELLING = 24  # so many characters of a line of a key reveal it
 
 
 class _Everything(logging.Handler):
@@ -26,7 +26,7 @@ class _Everything(logging.Handler):
 
 @contextlib.contextmanager
 def _overheard() -> Iterator[list[str]]:
-    """Whatever is logged or printed."""
+    """Record everything that is logged or printed."""
     heard: list[str] = []
     root, handler, printed = logging.getLogger(), _Everything(heard), io.StringIO()
     level = root.level
@@ -42,7 +42,7 @@ def _overheard() -> Iterator[list[str]]:
 
 
 def _pieces(secret: str) -> list[str]:
-    """A key of many lines is given away by any one of them; what frames it is no secret."""
+    """Split a secret: any line of a multi-line key reveals it; its BEGIN and END lines do not."""
     lines = [line.strip() for line in secret.splitlines() if not line.startswith("-----")]
     return [line for line in lines if len(lines) == 1 or len(line) >= _TELLING]
 

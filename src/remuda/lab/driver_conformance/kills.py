@@ -1,4 +1,6 @@
-"""Killed at any point: a Job that dies anywhere leaves what the next one finishes or clears away, never two servers."""
+"""Crash tests: after a Job is killed at any point, the next one finishes or removes its work, and there are never two
+servers.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ async def _jobs(subject: Subject) -> AsyncIterator[_Jobs]:
 
 
 async def _killed_creates(subject: Subject, jobs: _Jobs) -> AsyncIterator[tuple[str, Order]]:
-    """Orders whose create has just been killed, each at the next point; then at some times."""
+    """Yield orders whose create has just been killed, at each crash point in turn, then at some times."""
     for number in range(1, _MOST_POINTS):
         order = subject.order()
         answer = await jobs.run("create", order, crash_at=f"*@{number}")

@@ -1,4 +1,4 @@
-"""The life of a server: made once, found, running, reachable, removed for good; and whose it is."""
+"""Lifecycle tests of a server: created once, found, running, reachable, removed; and ownership."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOK_SECONDS = 0.05
 
 
 async def running(subject: Subject, order: Order) -> Server:
-    """The server, as soon as it runs."""
+    """Return the server as soon as it runs."""
     server: Server | None = None
     for _ in range(int(subject.boot_seconds / _LOOK_SECONDS) + 1):
         server = await subject.act(order).find(order)
@@ -81,7 +81,7 @@ class Life:
         try:
             second: Server | None = await subject.act(other).create(other, subject.user_data)
         except DriverError:
-            second = None  # where names are unique there cannot be two
+            second = None  # if names are unique there cannot be two
         assert second is None or second.id != server.id
         await subject.act(other).remove(other)
         assert list(await subject.servers()) == [server.id]

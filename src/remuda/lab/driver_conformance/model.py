@@ -14,11 +14,11 @@ from remuda.providers.shared.drivers.spi import Options
 
 _DRIVER_NAME = re.compile("[a-z][a-z0-9]{0,56}")
 _JSON_NAME = re.compile("[a-z][A-Za-z0-9]*")
-_NOT_OPTIONS = {"common", "providerID"}  # stand beside the options in the spec of a machine
+_NOT_OPTIONS = {"common", "providerID"}  # fields beside the options in the spec of a machine
 
 
 def _fields(options: type[Any]) -> dict[str, tuple[Field | None, Any]]:
-    """By JSON name: what the schema says, and the default."""
+    """Return the schema and the default of each field, by JSON name."""
     hints = get_type_hints(options, include_extras=True)
     found: dict[str, tuple[Field | None, Any]] = {}
     for field in msgspec.structs.fields(options):

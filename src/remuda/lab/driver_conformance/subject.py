@@ -1,7 +1,7 @@
-"""A driver under test, and the infrastructure as somebody sees it who does not ask the driver.
+"""Driver under test, and a view of its infrastructure that does not depend on the driver.
 
-What is said here of the infrastructure must come from the infrastructure: an API of its own, its directories, its
-processes. A subject that asked the driver would believe whatever the driver believes.
+Statements about the infrastructure must come from the infrastructure itself: its own API, its directories, its
+processes. A subject that asked the driver would repeat the driver's errors.
 """
 
 from __future__ import annotations
@@ -18,24 +18,26 @@ import msgspec
 from remuda.lab.driver_conformance.worker import FileRecord
 from remuda.providers.shared.drivers.spi import Context, Driver, Order, Server
 
-# With all that is easily lost on the way, also at the end.
+# With characters that are easily lost on the way, also at the end.
 _USER_DATA = (
     b"#!/bin/sh\n# \xc3\xa9t\xc3\xa9, a tab\there, $HOME `not run` \\n, a line that ends in Windows\r\nexit 0\n\n"
 )
 
 
 class Subject:
-    """One per test: every test finds the infrastructure empty. `directory` is the test's own."""
+    """Driver under test, one per test: every test starts with empty infrastructure. `directory` is private
+    to the test.
+    """
 
     driver: ClassVar[type[Driver[Any]]]
-    options: Mapping[str, Any] = {}  # good ones, by their JSON names
+    options: Mapping[str, Any] = {}  # valid ones, by their JSON names
     credentials: Mapping[str, str] = {}
-    secrets: Sequence[str] = ()  # whatever must never be printed: credentials, keys
-    user_data: bytes = _USER_DATA  # something the servers of this driver can start with
-    bad_options: Mapping[str, Mapping[str, Any]] = {}  # option → options that are bad because of it
+    secrets: Sequence[str] = ()  # texts that must never be printed: credentials, keys
+    user_data: bytes = _USER_DATA  # user data that the servers of this driver can start with
+    bad_options: Mapping[str, Mapping[str, Any]] = {}  # option → options that are invalid because of it
     boot_seconds: float = 10.0  # until a server runs
-    capacity: int = 3  # how many servers there can be at a time
-    by_the_clock: Sequence[float] = (0.2, 0.5, 0.8)  # also killed after so much of the time a create takes
+    capacity: int = 3  # maximum number of servers at a time
+    by_the_clock: Sequence[float] = (0.2, 0.5, 0.8)  # also killed after these shares of a create's duration
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -43,22 +45,22 @@ class Subject:
         self._numbers = itertools.count(1)
 
     async def servers(self) -> Sequence[str]:
-        """Ids of all servers there are."""
+        """Return the ids of all servers."""
         raise NotImplementedError
 
     async def things(self) -> Sequence[str]:
-        """Everything that drivers have made: servers, and keys, directories, processes that belong to them."""
+        """Return everything that drivers have created: servers, and their keys, directories and processes."""
         return await self.servers()
 
     async def received(self, server: Server) -> bytes:
-        """The user data as the server has got it. Not asked of a driver that takes none."""
+        """Return the user data as the server received it. Not called for a driver that takes none."""
         raise NotImplementedError
 
     def refusing(self) -> AbstractAsyncContextManager[None] | None:
-        """The infrastructure says no to whatever is asked of it; None: this one never does."""
+        """Return a context in which the infrastructure refuses every request; None: it never does."""
         return None
 
-    # What the tests make of it.
+    # -- derived by the tests
 
     def order(self, **changes: Any) -> Order:
         number = next(self._numbers)
@@ -85,7 +87,7 @@ class Subject:
         return record
 
     def act(self, order: Order, *, lost: bool = False) -> Driver[Any]:
-        """A driver as a Job has it: new, knowing only what is recorded."""
+        """Return a driver as a Job creates it: new, knowing only the recorded state."""
         options = msgspec.convert(dict(order.options), self.driver.options_type)
         context = Context(
             credentials=self.credentials,

@@ -1,9 +1,8 @@
-"""Jobs that can be killed: a driver's create or remove in a process of its own, ended by SIGKILL where the suite says.
+"""Jobs that can be killed: a driver's create or remove in a separate process, ended by SIGKILL where the suite says.
 
-One worker process imports the driver once and forks for each Job, which is cheap enough to kill at every point there
-is. It has one thread and nothing open but its pipes, so a fork is whole. Requests and answers are lines of JSON.
-
-A driver's record is a file, where a Job would have it in a Secret: saving it is an act that can be the last one.
+One worker process imports the driver once and forks for each Job, which is cheap enough to kill at every crash point.
+It has one thread and no open files but its pipes, so a fork is safe. Requests and answers are lines of JSON. A driver's
+record is a file, where a Job would use a Secret: saving it can be the last act before a kill.
 """
 
 from __future__ import annotations
@@ -80,20 +79,20 @@ class WorkerRequest(msgspec.Struct, frozen=True, kw_only=True):
     record: str
     answer: str  # the file it goes to
     crash_at: str = ""  # as REMUDA_CRASH_AT
-    kill_after: float = 0.0  # seconds; 0: not by the clock
+    kill_after: float = 0.0  # seconds; 0: not by time
 
 
 class WorkerResponse(msgspec.Struct, frozen=True, kw_only=True):
     killed: bool = False
     server: Server | None = None
     made: ClusterInfrastructure | None = None  # for a cluster
-    error: str = ""  # of a driver, for users
-    broken: str = ""  # anything else that went wrong
+    error: str = ""  # error of a driver, for users
+    broken: str = ""  # any other error
     seconds: float = 0.0
 
 
 class Worker:
-    """The suite's end of it."""
+    """The suite's side of the worker process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -106,7 +105,7 @@ class Worker:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             limit=_LONGEST_LINE,
-            env={**os.environ, "PYTHONPATH": path},  # a driver may live where only the tests look
+            env={**os.environ, "PYTHONPATH": path},  # a driver may be importable only in the tests
         )
         return cls(process)
 
@@ -133,7 +132,7 @@ def main() -> None:
 
 
 def _serve(request: WorkerRequest) -> WorkerResponse:
-    driver = _load(request.driver)  # before the fork: paid once
+    driver = _load(request.driver)  # imported once, before the fork
     path = Path(request.answer)
     path.unlink(missing_ok=True)
     started = time.monotonic()
@@ -169,7 +168,7 @@ def _wait(child: int, started: float, kill_after: float) -> int:
 
 
 def _job(request: WorkerRequest, driver: type[Any], path: Path) -> None:
-    """In the child: never returns."""
+    """Run a Job in the child process; never return."""
     try:
         crash_at(request.crash_at)
         path.write_bytes(msgspec.json.encode(asyncio.run(_act(request, driver))))

@@ -1,4 +1,4 @@
-"""`python -m remuda.lab.nano`."""
+"""Entry point of `python -m remuda.lab.nano`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""`nano agent`: a node that is no server. It joins by any server it knows, and goes on with any that answers.
+"""Implementation of `nano agent`: a node that is not a server. It joins through any known server, and switches to any
+that answers.
 
-The servers it has learnt of are kept on disk: the one it was told at first may be long gone when it starts again.
+The known servers are stored on disk: the server of the configuration may no longer exist at the next start.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _LOOK_SECONDS = 30.0
 
 class Agent:
     def __init__(self, configuration: Configuration, host: NanoHost, version: str) -> None:
-        """Raises FatalError."""
+        """Read the configuration. Raise FatalError."""
         check_cloud_settings(configuration)
         self.configuration = configuration
         self.host = host
@@ -49,7 +50,7 @@ class Agent:
         self._apiservers: list[str] = []
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Raises FatalError."""
+        """Run the agent. Raise FatalError."""
         self.layout.make(server=False)
         self._apiservers = self._remembered()
         async with AsyncExitStack() as closing:
@@ -80,7 +81,7 @@ class Agent:
     # -- joining -------------------------------------------------------------------------------------------------
 
     async def _join(self) -> bytes:
-        """Until one of the servers has let it in; the authorities they are verified by."""
+        """Retry until a server accepts the join; return the authorities that verify the servers."""
         password = facts.node_password(self.host)
         said = ""
         while True:
@@ -121,7 +122,7 @@ class Agent:
         url = f"{server}{self.layout.flavour.prefix}/apiservers"
         found = [f"https://{address}" for address in await caller.ask_json("GET", url)]
         if found and sorted(found) != sorted(self._apiservers):
-            # Those that went on answering come first: nobody changes a server without need.
+            # Servers that answered come first, to avoid needless changes.
             kept = [one for one in self._apiservers if one in found]
             self._apiservers = [*kept, *sorted(set(found) - set(kept))]
             write_file(self.layout.known_servers, msgspec.json.encode({"ServerAddresses": self._apiservers}))

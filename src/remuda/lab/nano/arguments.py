@@ -1,7 +1,8 @@
 """Arguments of servers and agents: the keys of K3s and RKE2, each a long flag and a key of the config file.
 
-nano takes all of them, so that whatever fits K3s fits here. Many configure what a stand-in does not have (networks,
-images, snapshots): they are read, shown on the Node, and have no effect; the page of nano lists those that have one.
+nano accepts all of them, so that every configuration of K3s works here. Many configure features that a stand-in lacks
+(networks, images, snapshots): they are read, shown on the Node, and have no effect. The page of nano lists those that
+have one.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ SERVER: dict[str, ArgumentType] = AGENT | _table(
     """,
 )
 
-# Of the keys above, those that RKE2 does not have.
+# Keys above that RKE2 does not have.
 _K3S_ONLY = frozenset(
     _table(
         strings="""
@@ -112,7 +113,7 @@ SECRET = frozenset(
     }
 )
 
-# Must be equal on all servers: whoever joins is refused otherwise.
+# Must be equal on all servers; otherwise a join is refused.
 COMMON = (
     "cluster-cidr",
     "service-cidr",
@@ -131,7 +132,7 @@ COMMON = (
     "supervisor-metrics",
 )
 
-# Variables by what follows the name of the program: NANO_TOKEN.
+# Environment variables by their suffix after the program's name: NANO_TOKEN.
 ENVIRONMENT: Mapping[str, str] = {
     "TOKEN": "token",
     "TOKEN_FILE": "token-file",

@@ -1,7 +1,8 @@
-"""The authorities of a cluster, as files of a server: used as they are when they were delivered before the first start
-or fetched from another server, made otherwise, and never replaced.
+"""Certificate authorities of a cluster, as files of a server.
 
-A key without its certificate, or one that does not fit it, is for a person to solve.
+Files that were delivered before the first start or fetched from another server are used unchanged; missing ones are
+created; existing ones are never replaced. If a key lacks its certificate or does not match it, an administrator must
+act.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from remuda.lab.nano.layout import NanoLayout, read_or_none, write_file
 
 CA_DAYS = 3650
 
-# Below server/tls: what all servers of a cluster have in common. The names they are made with are K3s'.
+# Files below server/tls that all servers of a cluster share, with K3s' common names.
 NAMES: Mapping[str, str] = {
     "server-ca": "{program}-server-ca",
     "client-ca": "{program}-client-ca",
@@ -34,7 +35,7 @@ CURRENT_SERVICE_KEY = "service.current.key"
 
 class Authorities:
     def __init__(self, layout: NanoLayout) -> None:
-        """Reads what `prepare` has left there. Raises FatalError."""
+        """Read the files that `prepare` has written. Raise FatalError."""
         self.tls = layout.tls
         found = {name: _load(self.tls, name) for name in NAMES}
         self.server = found["server-ca"]
@@ -45,12 +46,12 @@ class Authorities:
         self.service_key = _load_key(self.tls / SERVICE_KEY)
 
     def pem(self, name: str) -> bytes:
-        """The whole file: with the authorities above it, where it has some."""
+        """Return the whole file, including the authorities above it, if any."""
         return (self.tls / f"{name}.crt").read_bytes()
 
 
 def prepare(layout: NanoLayout) -> Authorities:
-    """Makes what is not there. Raises FatalError."""
+    """Create missing files. Raise FatalError."""
     for name, common_name in NAMES.items():
         key_path, certificate_path = layout.tls / f"{name}.key", layout.tls / f"{name}.crt"
         if certificate_path.exists():
@@ -73,12 +74,12 @@ def prepare(layout: NanoLayout) -> Authorities:
 
 
 def shared(layout: NanoLayout) -> dict[str, bytes]:
-    """All of it by its name, for a server that joins."""
+    """Return all files by name, for a joining server."""
     return {name: (layout.tls / name).read_bytes() for name in shared_names()}
 
 
 def accept(layout: NanoLayout, given: Mapping[str, bytes]) -> None:
-    """Takes over what another server has. What is there already must be the same. Raises FatalError."""
+    """Store the files of another server. Existing files must be equal. Raise FatalError."""
     for name in shared_names():
         content = given.get(name)
         if content is None:

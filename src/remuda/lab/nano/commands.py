@@ -1,4 +1,4 @@
-"""The small commands: bootstrap tokens, how long certificates are good, and the scripts of an installation."""
+"""Small commands: bootstrap tokens, validity of certificates, and the scripts of an installation."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ def _check(layout: NanoLayout, *, as_json: bool) -> int:
 
 
 def _rotate(layout: NanoLayout) -> int:
-    """Copies everything aside first, as K3s does. Authorities stay."""
+    """Rotate certificates, after copying everything to a backup folder, as K3s does. Authorities stay."""
     if not layout.tls.is_dir():
         raise FatalError(f"{layout.tls} does not exist: this host is not a server")
     kept = layout.server / f"tls-{int(clock.time())}"

@@ -1,8 +1,8 @@
-"""The process of a server's components: started, found again after a restart of the program, and replaced.
+"""Process of a server's components: started, found again after a restart of the program, and replaced.
 
-It stands for static Pods and the shims that hold them. So it has a session of its own, no word of systemd, and a name
-below the data directory that scripts find: <data>/data/<version>/bin/containerd-shim-runc-v2. What it runs with is one
-file, the manifest. It is replaced when the manifest has changed, and only then.
+It stands for static Pods and their shims. So it has its own session, is unknown to systemd, and has a path below the
+data directory that scripts find: <data>/data/<version>/bin/containerd-shim-runc-v2. Its settings are in one file, the
+manifest. It is replaced only when the manifest has changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 _STOP_SECONDS = 15.0
 _LOOK_SECONDS = 0.05
-# Settings of the node alone: they change no static Pod.
+# Settings of the node alone, which change no static Pod.
 _OF_THE_NODE = frozenset({"node-label", "node-taint", "kubelet-arg", "server", "debug", "config"})
 
 
@@ -39,13 +39,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     values: dict[str, tuple[str, ...]]
-    certificates: str = ""  # a digest: they are read at the start only
+    certificates: str = ""  # a digest: certificates are read at the start only
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
-    started: str  # so that another process with that number is not taken for it
-    manifest: str  # its digest
+    started: str  # distinguishes it from another process with the same pid
+    manifest: str  # digest of its manifest
 
 
 def manifest_of(configuration: Configuration, layout: NanoLayout, version: str) -> Manifest:

@@ -1,8 +1,9 @@
-"""From flags, environment and config files to one configuration, by K3s' rules.
+"""Merge of flags, environment and config files into one configuration, by K3s' rules.
 
-The environment is lowest, then config.yaml, then config.yaml.d/*.yaml in the order of their names, then flags. A later
-file replaces a key; `key+` appends to it. Flags append to lists and replace everything else. A server warns of keys it
-does not know and goes on; an agent refuses them. Settings that RKE2 does not start with are refused in its words.
+The environment has the lowest precedence, then config.yaml, then config.yaml.d/*.yaml in the order of their names, then
+flags. A later file replaces a key; `key+` appends to it. Flags append to lists and replace everything else. A server
+warns about unknown keys and continues; an agent refuses them. Settings that prevent a start of RKE2 are refused with
+RKE2's messages.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Role = Literal["server", "agent"]
 
 
 class FatalError(LabError):
-    """The program cannot run; the message says why."""
+    """Error that ends the program; the message gives the reason."""
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,11 +49,11 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
         return self.values.get(key, ())
 
     def split(self, key: str) -> list[str]:
-        """A list that is also written with commas: addresses."""
+        """Split a list that may also be written with commas: addresses."""
         return [part.strip() for value in self.items(key) for part in value.split(",") if part.strip()]
 
     def argument(self, key: str, name: str, default: str = "") -> str:
-        """One of a component's own flags: `provider-id` of `kubelet-arg`."""
+        """Return one of a component's own flags: `provider-id` of `kubelet-arg`."""
         found = default
         for item in self.items(key):
             flag, _, value = item.lstrip("-").partition("=")
@@ -67,7 +68,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
 def read(
     role: Role, flags: Sequence[str], host: NanoHost, environment: Mapping[str, str], flavour: Flavour = NANO
 ) -> Configuration:
-    """Raises FatalError."""
+    """Read the configuration. Raise FatalError."""
     table = flavour.server_arguments if role == "server" else flavour.agent_arguments
     from_environment = {
         key: (value,)
@@ -99,7 +100,7 @@ def merge(before: Mapping[str, Sequence[str]], document: Mapping[str, Any]) -> d
 
 
 def parse_flags(flags: Sequence[str], table: Mapping[str, ArgumentType]) -> dict[str, tuple[str, ...]]:
-    """`--key value`, `--key=value`, and `--key` alone for what is yes or no. Raises FatalError."""
+    """Parse `--key value`, `--key=value`, and `--key` alone for booleans. Raise FatalError."""
     found: dict[str, tuple[str, ...]] = {}
     rest = list(flags)
     while rest:
@@ -141,7 +142,7 @@ def _load(path: Path) -> Mapping[str, Any]:
     try:
         document = yaml.safe_load(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
-        # Without the parser's excerpt: the file holds tokens.
+        # Without the parser's excerpt, because the file contains tokens.
         where = getattr(error, "problem_mark", None)
         raise FatalError(f"{path} cannot be read as YAML{f', line {where.line + 1}' if where else ''}") from None
     if document is None:
@@ -160,7 +161,7 @@ def _as_texts(value: Any) -> tuple[str, ...]:
 
 
 def check_cloud_settings(configuration: Configuration) -> None:
-    """Raises FatalError."""
+    """Refuse cloud settings that contradict each other. Raise FatalError."""
     if not configuration.flavour.excludes_cloud_addresses:
         return
     provider = configuration.text("cloud-provider-name")

@@ -1,4 +1,4 @@
-"""A server's tokens: read from its configuration, or made once; and the files that people look for them in."""
+"""Tokens of a server: read from its configuration or created once, and the files in which users find them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from remuda.lab.nano.tokens import BadToken, JoinToken
 
 
 def configured(configuration: Configuration, host: NanoHost, key: str) -> JoinToken | None:
-    """`token` or `agent-token`, given as it is or in a file. Raises FatalError."""
+    """Return `token` or `agent-token`, given directly or in a file. Raise FatalError."""
     text = configuration.text(key)
     if not text and (file := configuration.text(f"{key}-file")):
         try:
@@ -30,7 +30,7 @@ def configured(configuration: Configuration, host: NanoHost, key: str) -> JoinTo
 
 
 def of_server(configuration: Configuration, host: NanoHost, layout: NanoLayout) -> SupervisorCredentials:
-    """Raises FatalError."""
+    """Return the tokens of a server. Raise FatalError."""
     server = configured(configuration, host, "token") or _remembered(layout)
     if server is None:
         server = JoinToken(secrets.token_hex(16))
@@ -39,7 +39,7 @@ def of_server(configuration: Configuration, host: NanoHost, layout: NanoLayout) 
 
 
 def write(layout: NanoLayout, credentials: SupervisorCredentials, ca_pem: bytes) -> None:
-    """As K3s has them: one for servers, which agents may use as well unless they have one of their own."""
+    """Write the token files as K3s does: one for servers, which agents may use too unless they have their own."""
     _write(layout.server / "token", tokens.full(tokens.SERVER, credentials.server, ca_pem))
     _link(layout.server / "node-token", "token")
     agent = layout.server / "agent-token"

@@ -1,5 +1,4 @@
-"""The engine, as the server that keeps the data runs it: with the cluster's keys, and what a cluster of nano is born
-with."""
+"""The engine on the server that has the data: started with the cluster's keys and nano's standard objects."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ _NODE_RULES = [
 
 
 class _Keys(pki.Pki):
-    """The engine's view of the cluster's keys."""
+    """Keys of the cluster, in the form that the engine needs."""
 
     def __init__(self, identity: TlsIdentity) -> None:
         authorities = identity.authorities
@@ -51,7 +50,7 @@ class _Keys(pki.Pki):
 
 
 async def start(identity: TlsIdentity, address: str, port: int, before: Callable[[Handler], Handler]) -> ApiServer:
-    """Raises FatalError."""
+    """Start the engine. Raise FatalError."""
     layout = identity.layout
     layout.engine.mkdir(mode=0o700, parents=True, exist_ok=True)
     settings = ServerSettings(data_dir=layout.engine, host=address, port=port)
@@ -88,7 +87,9 @@ async def _create(client: Client, target: Target, obj: dict[str, Any]) -> None:
 
 
 def _chart_definition(kind: str, plural: str) -> dict[str, Any]:
-    """The charts are kept, as those of K3s are; nobody installs them, because there is nothing to run them."""
+    """Return the CRD of Helm charts. As in K3s they are stored, but nothing installs them, because nothing here runs
+    them.
+    """
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": anything, "status": anything}}
     return {
@@ -113,7 +114,7 @@ def _chart_definition(kind: str, plural: str) -> dict[str, Any]:
 
 
 def restrict_nodes(review: Review) -> AdmissionResult:
-    """A node writes its own Node, its own Lease and Pods that are on it, and nobody else's."""
+    """Allow a node to write only its own Node, its own Lease and the Pods on it."""
     if not review.user.startswith(NODE_USER_PREFIX) or NODE_GROUP not in review.groups:
         return ALLOWED
     node = review.user.removeprefix(NODE_USER_PREFIX)

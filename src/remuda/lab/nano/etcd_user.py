@@ -1,4 +1,4 @@
-"""User etcd, which RKE2 runs etcd as where `profile` asks for it.
+"""User etcd, as which RKE2 runs etcd if `profile` requires it.
 
 At each start RKE2 gives etcd's authorities to that user. If a program changes their owner afterwards, etcd cannot start
 again. A stand-in runs as one user only, so it checks owner and mode instead of reading.
@@ -30,7 +30,7 @@ def required(configuration: Configuration) -> bool:
 
 
 def find(host: NanoHost) -> Account:
-    """Look the user up where the host has users; a folder without any has those of its machine. Raises FatalError."""
+    """Look up the user in the host's user database; a folder without one uses that of its machine. Raise FatalError."""
     listed = read_or_none(host.path("/etc/passwd")) if host.root else None
     if listed is not None:
         for line in listed.decode().splitlines():
@@ -46,7 +46,7 @@ def find(host: NanoHost) -> Account:
 
 
 def give_authorities(layout: NanoLayout, account: Account) -> None:
-    """Without root the owner stays; the mode is set in any case."""
+    """Set owner and mode. Without root the owner stays unchanged."""
     for name in AUTHORITIES:
         path = layout.etcd_tls / name
         if os.geteuid() == 0:
@@ -55,7 +55,7 @@ def give_authorities(layout: NanoLayout, account: Account) -> None:
 
 
 def check_authorities(layout: NanoLayout, account: Account) -> None:
-    """Raises FatalError when etcd could not read them."""
+    """Raise FatalError if etcd could not read them."""
     for name in AUTHORITIES:
         path = layout.etcd_tls / name
         found = path.stat()

@@ -53,7 +53,7 @@ class NodeDescription(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gather(configuration: Configuration, host: NanoHost, version: str) -> NodeDescription:
-    """Raises FatalError."""
+    """Collect the facts. Raise FatalError."""
     name = configuration.text("node-name") or socket.gethostname()
     if configuration.flag("with-node-id"):
         name = f"{name}-{_node_id(host)}"
@@ -78,7 +78,7 @@ def gather(configuration: Configuration, host: NanoHost, version: str) -> NodeDe
 
 
 def node(facts: NodeDescription) -> Obj:
-    """As it is registered."""
+    """Return the Node as it is registered."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -110,7 +110,7 @@ def standard_labels(facts: NodeDescription) -> dict[str, str]:
 
 
 def status(facts: NodeDescription, before: Obj | None) -> Obj:
-    """`before`: the conditions that were there, whose times stay when nothing has changed."""
+    """Return the status. `before`: the previous conditions, whose times stay if nothing has changed."""
     addresses = [{"type": "InternalIP", "address": address} for address in facts.addresses]
     addresses += [{"type": "ExternalIP", "address": address} for address in facts.external_addresses]
     addresses.append({"type": "Hostname", "address": facts.name})
@@ -165,7 +165,7 @@ def _label(item: str) -> tuple[str, str]:
 
 
 def taint(item: str) -> dict[str, str]:
-    """`key=value:effect` or `key:effect`. Raises FatalError."""
+    """Parse `key=value:effect` or `key:effect`. Raise FatalError."""
     head, colon, effect = item.rpartition(":")
     if not colon or effect not in _EFFECTS:
         raise FatalError(f"node-taint {item!r}: key=value:effect, with an effect of {', '.join(_EFFECTS)}")
@@ -191,7 +191,7 @@ def _annotations(configuration: Configuration, name: str, addresses: Sequence[st
 
 
 def node_password(host: NanoHost) -> str:
-    """Made once; whoever has it may be this node."""
+    """Return the node's password, created once; it proves the node's identity."""
     path = host.path(NODE_FOLDER) / "password"
     try:
         return path.read_text().strip()

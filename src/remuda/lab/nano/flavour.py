@@ -16,17 +16,17 @@ from remuda.lab.nano.arguments import ArgumentType
 
 
 class Flavour(msgspec.Struct, frozen=True, kw_only=True):
-    original: str  # what it stands in for
-    name: str  # of the program, and in its folders, paths and annotations
-    release: str  # what precedes the number in a version: the nano of +nano1
+    original: str  # distribution that it imitates
+    name: str  # name of the program, also in its folders, paths and annotations
+    release: str  # prefix of the release number in a version: the nano of +nano1
     server_arguments: Mapping[str, ArgumentType]
     agent_arguments: Mapping[str, ArgumentType]
-    fatal: str  # how it says why it ends
+    fatal: str  # prefix of the final error message
     supervisor_port: int
-    peer_port: int  # where servers reach each other
+    peer_port: int  # port on which servers reach each other
     api_port: int = 6443
     static_pods: bool = False  # etcd, the API server and the like run in a process that outlives the program
-    begins_without_etcd: bool = False  # a first server without etcd begins a cluster, on a database of its own
+    begins_without_etcd: bool = False  # a first server without etcd starts a cluster, on its own database
     health_ports_fixed: bool = False  # a component that serves its health on another port is killed
     excludes_cloud_addresses: bool = False  # see `check_cloud_settings`
     profiles: tuple[str, ...] = ()  # values of `profile` that give etcd's authorities to user etcd
@@ -45,12 +45,12 @@ class Flavour(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prefix(self) -> str:
-        """Prefix of the supervisor's paths."""
+        """Return the prefix of the supervisor's paths."""
         return f"/v1-{self.name}"
 
     @property
     def unpacked(self) -> str:
-        """Version of a source tree, which no bundle was made of."""
+        """Return the version of a source tree that is not from a bundle."""
         return f"v1.36.3+{self.release}0"
 
     def variable(self, name: str) -> str:
@@ -65,7 +65,7 @@ class Flavour(msgspec.Struct, frozen=True, kw_only=True):
         return re.sub(f":{self.api_port}$", f":{self.supervisor_port}", api_url)
 
     def etcd(self, name: str) -> str:
-        """Annotation of a Node that concerns etcd."""
+        """Return the name of a Node's annotation about etcd."""
         return f"etcd.{self.name}.cattle.io/{name}"
 
 

@@ -1,8 +1,8 @@
-"""The seat of a server that does not keep the data: it reports to the leader and remembers what it is answered.
+"""Membership of a server that does not have the data: it reports to the leader and stores the answers.
 
-Without an answer for the length of an election there is no leader as far as this server knows, and its health says so.
-It then also asks the others, in case the data has moved while it was away. One that is told it was removed leaves a
-tombstone and ends: started again, it refuses.
+Without an answer for the election timeout, the server assumes that there is no leader, and its health check fails. It
+then also asks the other servers, in case the data has moved meanwhile. A server that was removed leaves a tombstone and
+ends; if it is started again, it refuses to run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REMOVED = "this node has been removed from the cluster: remove {} to let it join
 
 
 class LeadershipMoved(LabError):
-    """This server keeps the data from now on: it must start anew as that."""
+    """Raised when this server has received the data: it must restart as the keeper."""
 
 
 class Follower:
@@ -59,7 +59,7 @@ class Follower:
         return MembershipState(members=self._members)
 
     async def run(self) -> None:
-        """Raises FatalError once it was removed."""
+        """Report until the server is removed; then raise FatalError."""
         while True:
             await self.report()
             await asyncio.sleep(self.intervals.heartbeat)

@@ -1,8 +1,8 @@
-"""Passing requests on to the server that keeps the data, and its answers back, as they are.
+"""Forwarder of requests to the server that has the data.
 
-TLS cannot be passed on unopened, because each server answers some paths itself and has names of its own; who the client
-is goes along as `identity` tells. Watches and logs are passed on piece by piece; whoever reads slowly slows down the
-other end.
+TLS cannot be forwarded without decryption, because each server answers some paths itself and has its own names. The
+identity of the client is forwarded as `identity` describes. Watches and logs are streamed; a slow reader slows down the
+sender.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from remuda.lab.nano.members import NO_LEADER
 log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 3.0
-_WHOLE = 1 << 20  # an answer whose length is known and at most this is passed on in one piece
+_WHOLE = 1 << 20  # an answer of known length up to this size is forwarded in one piece
 _HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade host "
     b"content-length expect date".split()
@@ -31,7 +31,7 @@ _HOP_BY_HOP = frozenset(
 
 
 class Forwarder:
-    """`same_host`: to the components of this host, which pass on themselves what is not for them."""
+    """Forwarder. `same_host`: to the components of this host, which themselves forward requests for other servers."""
 
     def __init__(self, identity: TlsIdentity, leader_url: Callable[[], str], *, same_host: bool = False) -> None:
         self._extra = [(SAME_HOST.decode(), "true")] if same_host else []
@@ -92,7 +92,9 @@ def _passed_back(answer: aiohttp.ClientResponse) -> bytes:
 
 
 def _copying(answer: aiohttp.ClientResponse, *, may_end: bool) -> Callable[[Sink], Awaitable[None]]:
-    """`may_end`: a watch ends when the leader does, and is asked for again; anything else must not look complete."""
+    """Copy the body. `may_end`: a watch ends with the leader and is then restarted; other answers must not look
+    complete.
+    """
 
     async def copy(sink: Sink) -> None:
         try:

@@ -1,9 +1,9 @@
-"""Giving the data to another member, because the server that keeps it is asked to leave.
+"""Hand-over of the data to another member, when the server that has it is asked to leave.
 
-There are never two leaders: from the moment the copy is made nothing is written; the new leader asks once more before
-it takes the copy as the data (`confirm`), after which the old leader does not change its mind; and an old leader that
-is killed on the way finds its intent on disk and asks the new leader how it ended before it serves again. A new leader
-that is lost in between takes the cluster with it, as losing the leader does.
+There are never two leaders. Once the copy is made, nothing is written. The new leader asks once more before it uses the copy
+as the data (`confirm`); after that the old leader cannot go back. If an old leader is killed meanwhile, it finds its
+intent on disk and asks the new leader for the result before it serves again. If the new leader is lost in between, the cluster is
+lost, as with the loss of the leader.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class HandoverIntent(msgspec.Struct, frozen=True, kw_only=True):
     source: str  # where the new leader gets the data
 
 
-# ---- the one who leaves ------------------------------------------------------------------------------------------
+# ---- the leaving server ------------------------------------------------------------------------------------------
 
 
 class HandoverSender:
@@ -62,7 +62,9 @@ class HandoverSender:
         self._intent: HandoverIntent | None = None
 
     async def hand_over(self, node: str) -> None:
-        """`node`: whose Node says that it has left; empty when the Node is gone. Raises MemberRefused, StatusError."""
+        """Hand over the data. `node`: the Node that shows that it has left; empty if the Node is deleted. Raise
+        MemberRefused, StatusError.
+        """
         own = self._leader.own.member
         intent = self._decide(own)
         if node:
@@ -109,9 +111,10 @@ class HandoverSender:
         return True
 
     async def _has_taken(self, intent: HandoverIntent) -> bool:
-        """Known for certain. Nobody takes the data without our confirmation, so without one nobody has it, and nobody
-        will. With one only the new leader can say; it must deny it several times, because it may be about to."""
-        self._intent = None  # it cannot be confirmed any more
+        """Return whether the new leader has the data, with certainty. Without our confirmation no member can have it. With
+        one, only the new leader knows; it must deny it several times, because it may be about to take it.
+        """
+        self._intent = None  # from now on it cannot be confirmed
         denied = 0
         while self._confirmed and denied < _DENIALS:
             taken = await has_taken(self._caller, self._layout, intent)
@@ -132,7 +135,7 @@ class HandoverSender:
         raise MemberRefused("the data could not be given to another member")
 
     async def run(self) -> None:
-        """Raises FatalError when this server has left."""
+        """Run until this server has left; then raise FatalError."""
         await self.left.wait()
         raise FatalError(REMOVED.format(self._layout.db))
 
@@ -158,7 +161,7 @@ class HandoverSender:
 
 
 async def has_taken(caller: Caller, layout: NanoLayout, intent: HandoverIntent) -> bool | None:
-    """Return whether the new leader keeps the data; None when it does not answer."""
+    """Return whether the new leader has the data; None if it does not answer."""
     try:
         answer = await caller.ask(
             "GET", f"{intent.new_leader.url}{layout.flavour.prefix}/cluster", seconds=_ASK_SECONDS
@@ -221,7 +224,7 @@ class HandoverReceiver:
         finally:
             self._busy = False
         log.warning("etcd: this server now holds the data")
-        asyncio.get_running_loop().call_later(0.1, self.inherited.set)  # after the answer is on its way
+        asyncio.get_running_loop().call_later(0.1, self.inherited.set)  # after the answer is sent
         return text(200, "ok")
 
     async def _fetch(self, source: str) -> None:
@@ -231,14 +234,14 @@ class HandoverReceiver:
         await asyncio.to_thread(_restore, archive, content, self._layout.engine)
 
     async def run(self) -> None:
-        """Raises Moved when this server keeps the data."""
+        """Raise Moved when this server has the data."""
         await self.inherited.wait()
         raise LeadershipMoved
 
 
 def _restore(archive: Path, content: bytes, engine: Path) -> None:
     write_file(archive, content)
-    shutil.rmtree(engine, ignore_errors=True)  # of an attempt that was not confirmed
+    shutil.rmtree(engine, ignore_errors=True)  # left by an attempt that was not confirmed
     try:
         restore(archive, engine)
     finally:

@@ -1,4 +1,4 @@
-"""The host nano runs on: a real one, or a folder with an address of its own.
+"""Host that nano runs on: a real one, or a folder with its own address.
 
 On a folder (REMUDA_HOST_ROOT) every path is below it, and everything listens on the one address (REMUDA_HOST_ADDRESS),
 ports of loopback included, so that many hosts share a machine. Nothing else in nano knows the difference.

@@ -23,7 +23,7 @@ from remuda.lab.nano.layout import NanoLayout
 from remuda.lab.nano.serving_certificates import AUTH_PROXY
 
 CLIENT_CERTIFICATE = b"x-nano-client-certificate"
-SAME_HOST = b"x-nano-same-host"  # the supervisor of this host has passed it on: as if its client had asked here
+SAME_HOST = b"x-nano-same-host"  # the supervisor of this host forwarded it: treated as if its client had sent it here
 _MOST_CERTIFICATE = 16 * 1024
 NODE_GROUP = "system:nodes"
 NODE_USER_PREFIX = "system:node:"
@@ -37,8 +37,9 @@ class TlsIdentity:
         self._is_proxy = lru_cache(maxsize=64)(self._judge)
 
     def server_context(self) -> ssl.SSLContext:
-        """A client certificate is optional; if there is one it is of a client or of a server that passes requests
-        on."""
+        """Return the server's TLS context. A client certificate is optional; it belongs to a client or to a forwarding
+        server.
+        """
         tls = self.layout.tls
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -52,7 +53,7 @@ class TlsIdentity:
         return context
 
     def proxy_context(self) -> ssl.SSLContext:
-        """To pass requests on with."""
+        """Return the TLS context for forwarded requests."""
         tls = self.layout.tls
         return client_context(
             ca_pem=self.server_ca_pem,

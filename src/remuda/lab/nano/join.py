@@ -1,4 +1,4 @@
-"""Joining a cluster: a server gets the cluster's keys and a membership in etcd, every node gets its certificates."""
+"""Joining a cluster: a server gets the cluster's keys and an etcd membership; every node gets its certificates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def member_name(layout: NanoLayout, node: str) -> str:
 async def join_as_server(
     server: str, token: JoinToken, layout: NanoLayout, own: Heartbeat, common: Mapping[str, Sequence[str]]
 ) -> MemberList:
-    """Tries until it is let in. Raises FatalError when it never will be."""
+    """Retry until the join is accepted. Raise FatalError if it never will be."""
     if token.user and token.user != tokens.SERVER:
         raise FatalError("this is an agent token; a server needs the server token to join")
     said = ""
@@ -97,7 +97,7 @@ def _compare(common: Mapping[str, Sequence[str]], theirs: Mapping[str, Any]) -> 
 async def node_certificates(
     caller: Caller, server: str, facts: NodeDescription, layout: NanoLayout, password: str
 ) -> None:
-    """Has the node's certificates signed. Raises Answered, NoAnswer."""
+    """Request the node's certificates. Raise Answered, NoAnswer."""
     flavour = layout.flavour
     headers = {
         flavour.header("Node-Name"): facts.name,

@@ -1,10 +1,8 @@
-"""The stand-in of a kubelet: it registers the Node, renews its Lease, and pretends to run the Pods that are bound to
-it.
+"""Stand-in of a kubelet: it registers the Node, renews its Lease, and pretends to run the Pods that are bound to it.
 
-Such a Pod is Running at once and gone at once when it is deleted; nothing of it is ever started. A Node that was
-deleted is registered again only when nano starts anew, as with a kubelet.
-
-A node reaches the API by one server of several at a time, and by the next one when that does not answer.
+Such a Pod is Running at once and, when deleted, removed at once; nothing is ever started. A deleted Node is registered
+again only when nano restarts, as with a kubelet. A node uses one API server at a time, and the next one if that does
+not answer.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _TIMEOUT_SECONDS = 10.0
 
 
 class Kubelet:
-    """`access` gives each task a way of its own."""
+    """Kubelet. `access` creates an API connection for each task."""
 
     def __init__(self, facts: NodeDescription, access: Callable[[], ApiAccess]) -> None:
         self.registered = asyncio.Event()
@@ -66,9 +64,9 @@ class Kubelet:
         await self._renew_once(client)
 
     async def _refresh(self, client: Client, found: Obj) -> None:
-        """A Node that was there before: what a kubelet sets at its start, and nothing that was changed since."""
+        """Update an existing Node: set what a kubelet sets at its start, and keep all other changes."""
         labels = node_facts.standard_labels(self._facts)
-        labels.pop(node_facts.ETCD_LABEL, None)  # is the cluster's to say, once the Node is there
+        labels.pop(node_facts.ETCD_LABEL, None)  # once the Node exists, the cluster decides
         patch: Obj = {"metadata": {"labels": labels, "annotations": self._facts.annotations}}
         if not found["spec"].get("providerID"):
             patch["spec"] = {"providerID": self._facts.provider_id}
@@ -78,7 +76,7 @@ class Kubelet:
     async def _report(self, client: Client, found: Obj) -> None:
         status = node_facts.status(self._facts, found.get("status") or {})
         name = self._facts.name
-        addresses = status.pop("addresses")  # a strategic patch would keep those that are gone
+        addresses = status.pop("addresses")  # a strategic patch would keep removed addresses
         await client.patch(NODES, "", name, {"status": status}, kind="strategic", subresource="status")
         if (found.get("status") or {}).get("addresses") != addresses:
             await client.patch(NODES, "", name, {"status": {"addresses": addresses}}, subresource="status")
@@ -113,12 +111,12 @@ class Kubelet:
         try:
             node = msgspec.json.decode(await client.get(NODES, "", name))
         except NotFound:
-            return  # deleted: nobody asks for this Node's Lease
+            return  # the Node was deleted, and its Lease does not matter
         owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"]}
         meta = {"name": name, "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
         await client.create(LEASES, LEASE_NAMESPACE, {"metadata": meta, "spec": spec})
 
-    # -- what others change --------------------------------------------------------------------------------------
+    # -- changes by other clients --------------------------------------------------------------------------------
 
     async def _watch_node(self, client: Client) -> None:
         """Watch this host's Node, and report it as ready again whenever another client marked it as not ready."""
@@ -146,7 +144,7 @@ class Kubelet:
                     PODS, meta["namespace"], meta["name"], status, kind="strategic", subresource="status"
                 )
 
-    # -- servers that come and go --------------------------------------------------------------------------------
+    # -- changing servers ----------------------------------------------------------------------------------------
 
     async def _again_and_again(self, work: Work) -> None:
         access = self._access()
@@ -159,7 +157,7 @@ class Kubelet:
 
 
 async def _persist(access: ApiAccess, work: Work) -> None:
-    """Until it has been done, by whichever server."""
+    """Retry an action until it succeeds, on any server."""
     said = ""
     while True:
         client = access.client()
@@ -177,7 +175,7 @@ async def _persist(access: ApiAccess, work: Work) -> None:
 
 
 def running(pod: Obj, address: str) -> Obj:
-    """The status of a Pod as if it ran."""
+    """Return the status of a Pod as if it ran."""
     now = clock.now()
     conditions = [
         {"type": kind, "status": "True", "lastTransitionTime": now}
@@ -209,9 +207,11 @@ def running(pod: Obj, address: str) -> Obj:
 
 
 class ApiAccess:
-    """One task's way to the API: closing a connection leaves whoever else reads from it waiting.
+    """API connection of one task.
 
-    `servers` are asked for anew each time one has failed."""
+    Tasks share none, because closing a connection leaves its other readers waiting. `servers` is called again after
+    each failure.
+    """
 
     def __init__(self, servers: Callable[[], Sequence[str]], ca: bytes, certificate: Path, key: Path) -> None:
         self._servers = servers
@@ -222,7 +222,7 @@ class ApiAccess:
         self._server = ""
 
     def client(self) -> HttpClient | None:
-        """None while there is no server."""
+        """Return the client; None if there is no server."""
         if self._client is None:
             servers = list(self._servers())
             if not servers:
@@ -240,7 +240,7 @@ class ApiAccess:
         return self._client
 
     async def failed(self, why: object) -> None:
-        """The next question goes to another server, where there is one."""
+        """Switch to another server for the next request, if there is one."""
         log.info("%s has failed: %s", self._server, why)
         await self.close()
 

@@ -1,4 +1,4 @@
-"""Paths below the data directory: K3s' names for all of them, which are RKE2's too."""
+"""Paths below the data directory, with K3s' names, which RKE2 uses too."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class NanoLayout:
         self.credentials = self.server / "cred"
         self.manifests = self.server / "manifests"
         self.db = self.server / "db"
-        self.engine = self.db / "data"  # of the server that keeps the data
-        self.cluster = self.db / "cluster.json"  # members of etcd, and which of them keeps the data
+        self.engine = self.db / "data"  # on the server that has the data
+        self.cluster = self.db / "cluster.json"  # members of etcd, and the one that has the data
         self.etcd = self.db / "etcd"
         self.member_name = self.etcd / "name"
         self.tombstone = self.etcd / "tombstone"
-        self.hand_over = self.etcd / "hand-over.json"  # there while the data is being given to another member
+        self.hand_over = self.etcd / "hand-over.json"  # exists while the data is handed over to another member
         self.agent = data / "agent"
         self.known_servers = self.agent / "etc" / f"{flavour.name}-agent-load-balancer.json"
 
@@ -37,7 +37,7 @@ class NanoLayout:
 
 
 def write_file(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """The file appears whole or not at all, survives a power cut, and is never readable by others for a moment."""
+    """Write a file atomically and durably. It is never readable by other users."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

@@ -1,8 +1,8 @@
-"""The seat of the server that keeps the data: it hears the others, and says how things stand.
+"""Membership of the server that has the data: it receives the others' reports, and returns the state of the cluster.
 
-A member is alive while it reports. After a start nobody but the leader itself is, so a leader that comes back alone has
-no majority and writes nothing until the others have found it, as a member of etcd would. The list changes in one place,
-and is on disk before it is in force.
+A member is alive while it reports. After a start only the leader itself is alive, so a leader that restarts alone has
+no majority and writes nothing until the others report, as a member of etcd would. The list changes in one place, and is
+on disk before it takes effect.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from remuda.lab.nano.membership_client import Heartbeat, Intervals, MembershipSt
 
 log = logging.getLogger(__name__)
 
-CATCH_UP_SECONDS = 1.0  # a learner that has reported for so long has caught up
-STALL_SECONDS = 300.0  # one that has not for so long is given up: it would keep everybody else from joining
+CATCH_UP_SECONDS = 1.0  # a learner that has reported for this long has caught up
+STALL_SECONDS = 300.0  # a learner that has not reported for this long is removed: it would block all other joins
 
 
 class MemberRemoved(LabError):
@@ -31,10 +31,10 @@ class Leader:
     def __init__(self, layout: NanoLayout, members: MemberList, own: Heartbeat, intervals: Intervals) -> None:
         self.own = own
         self.intervals = intervals
-        self.handing_over = ""  # why nothing is written just now
+        self.handing_over = ""  # why writes are refused now
         self._layout = layout
         self._members = members
-        self._heard: dict[str, tuple[Heartbeat, float]] = {}  # by node
+        self._heard: dict[str, tuple[Heartbeat, float]] = {}  # latest report of each node
         self._learning_since: dict[str, float] = {}
         self._stalled_since: dict[str, float] = {}
         self._changed: list[Callable[[], None]] = []
@@ -44,7 +44,7 @@ class Leader:
         return self._members
 
     def on_change(self, listener: Callable[[], None]) -> None:
-        """Called when the list has changed."""
+        """Register a function to call when the list has changed."""
         self._changed.append(listener)
 
     def alive(self) -> set[str]:
@@ -69,10 +69,10 @@ class Leader:
             return self.handing_over
         return "" if self._members.has_majority(self.alive()) else NO_LEADER
 
-    # -- what others ask for -------------------------------------------------------------------------------------
+    # -- requests of other servers -------------------------------------------------------------------------------
 
     def hear(self, report: Heartbeat) -> MembershipState:
-        """Raises Removed."""
+        """Record a report. Raise Removed."""
         if report.member and self._members.find(report.member) is None:
             self._heard.pop(report.node, None)
             raise MemberRemoved(f"{report.member} is not, or no more, a member of this cluster")
@@ -81,19 +81,19 @@ class Leader:
         return self.standing()
 
     def join(self, new: Member) -> MemberList:
-        """Raises MemberRefused."""
+        """Add a member. Raise MemberRefused."""
         self._keep(self._members.add(new, self.alive()), f"{new.name} at {new.address} joins as a learner")
         return self._members
 
     def remove(self, name: str) -> None:
-        """Raises MemberRefused."""
+        """Remove a member. Raise MemberRefused."""
         self._keep(self._members.remove(name, self.alive()), f"{name} is removed")
         self._heard = {node: heard for node, heard in self._heard.items() if heard[0].member != name}
 
-    # -- by itself -----------------------------------------------------------------------------------------------
+    # -- background ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Promotes learners that have caught up, and gives up those that will not."""
+        """Promote learners that have caught up, and remove stalled ones."""
         while True:
             await asyncio.sleep(self.intervals.heartbeat / 2)
             self.look_after_learners()

@@ -37,7 +37,9 @@ _Answer = Callable[[Request, Requester], Awaitable[Result]]
 
 
 class LeaderApi:
-    """`client` is the engine's own; `shared_config` what all nodes may know of a server's configuration."""
+    """API of the leader. `client` is the engine's own; `shared_config` is the part of a server's configuration that all
+    nodes may read.
+    """
 
     def __init__(self, leader: Leader, identity: TlsIdentity, client: Client, shared_config: Mapping[str, Any]) -> None:
         self._leader = leader
@@ -164,7 +166,7 @@ class LeaderApi:
 
     async def _join(self, request: Request, who: Requester) -> Response:
         report = msgspec.json.decode(await request.body(_MOST_REQUEST), type=Heartbeat)
-        if not report.member:  # not of etcd: it only wants to know whom to follow
+        if not report.member:  # not a member of etcd: it only asks which server has the data
             return json_answer(self._leader.members)
         try:
             return json_answer(self._leader.join(report.as_member()))

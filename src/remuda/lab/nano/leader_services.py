@@ -1,4 +1,4 @@
-"""The part of a server that keeps the data: the engine, and everything that is decided where the data is."""
+"""Services of the server that has the data: the engine, and all decisions that need the data."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Manifests in server/manifests are applied when nano starts and whenever they change; looked at every 15 s.
+"""Manifests in server/manifests: applied at the start and whenever they change; checked every 15 s.
 
-As with K3s a file that is taken away leaves its objects there, `<file>.skip` beside a file keeps it from being applied,
-and `disable` names files that are not. What cannot be applied is said in the log and tried again.
+As in K3s, the objects of a removed file stay, `<file>.skip` beside a file disables it, and `disable` names files that
+are not applied. Errors are logged, and the file is retried.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Manifests:
 
 
 def wanted(folder: Path, disabled: Collection[str]) -> dict[Path, Stamp]:
-    """The files that are to be applied, in the order of their names, each with what changes when it does."""
+    """Return the files to apply, in the order of their names, each with a fingerprint of its content."""
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix not in _ENDINGS or path.stem in disabled or not path.is_file():
@@ -101,7 +101,7 @@ def wanted(folder: Path, disabled: Collection[str]) -> dict[Path, Stamp]:
 
 
 def documents(path: Path) -> list[dict[str, Any]]:
-    """Every object of a file, those of lists one by one."""
+    """Return every object of a file; lists are split."""
     found: list[dict[str, Any]] = []
     for document in yaml.safe_load_all(path.read_text()):
         if document is None:

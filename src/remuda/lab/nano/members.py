@@ -1,8 +1,8 @@
-"""The member list, as etcd keeps it. Pure: who is alive is told by the caller.
+"""Member list, as etcd keeps it. Pure: the caller says which members are alive.
 
-A new member is a learner and has no vote; there is one at a time. A change needs a majority of the voters alive, and
-must leave one. Refusals are in etcd's words. The data is with one member, the leader; `term` grows when that changes,
-so that a server which missed it knows whose list is newer.
+A new member is a learner without a vote; there is at most one. A change requires a living majority of the voters, and
+must leave one. Refusals have etcd's wording. One member, the leader, has the data. `term` grows when the leader
+changes, so that a server which missed it knows which list is newer.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NOT_FOUND = "etcdserver: member not found"
 
 
 class MemberRefused(LabError):
-    """In etcd's words."""
+    """Refusal, in etcd's words."""
 
 
 class Member(msgspec.Struct, frozen=True, kw_only=True):
-    name: str  # the node's, and a suffix that no other member of that node has had
+    name: str  # name of the node, and a suffix that no other member of that node has had
     node: str
     address: str
-    port: int = 6443  # of its supervisor
+    port: int = 6443  # port of its supervisor
     learner: bool = False
 
     @property
@@ -37,7 +37,7 @@ class Member(msgspec.Struct, frozen=True, kw_only=True):
         return f"https://{shown(self.address)}:{self.port}"
 
     def described(self) -> dict[str, Any]:
-        """As etcd describes it."""
+        """Return the member in etcd's format."""
         number = int.from_bytes(hashlib.sha256(self.name.encode()).digest()[:8], "big")
         return {
             "ID": number,
@@ -66,7 +66,7 @@ class MemberList(msgspec.Struct, frozen=True, kw_only=True):
         return sum(voter.name in alive for voter in voters) >= len(voters) // 2 + 1
 
     def add(self, new: Member, alive: Collection[str]) -> MemberList:
-        """As a learner. Asking twice is asking once. Raises MemberRefused."""
+        """Add a learner. Idempotent. Raise MemberRefused."""
         known = self.find(new.name)
         if known is not None and (known.address, known.port) == (new.address, new.port):
             return self
@@ -79,7 +79,7 @@ class MemberList(msgspec.Struct, frozen=True, kw_only=True):
         return self._with((*self.members, msgspec.structs.replace(new, learner=True)))
 
     def promote(self, name: str, alive: Collection[str]) -> MemberList:
-        """Raises MemberRefused."""
+        """Promote a learner. Raise MemberRefused."""
         if self.find(name) is None:
             raise MemberRefused(NOT_FOUND)
         promoted = self._with(
@@ -90,7 +90,7 @@ class MemberList(msgspec.Struct, frozen=True, kw_only=True):
         return promoted
 
     def remove(self, name: str, alive: Collection[str]) -> MemberList:
-        """Raises MemberRefused."""
+        """Remove a member. Raise MemberRefused."""
         member = self.find(name)
         if member is None:
             raise MemberRefused(NOT_FOUND)

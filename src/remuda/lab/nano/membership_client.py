@@ -21,10 +21,10 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True):
 
     node: str
     address: str
-    port: int  # where other servers reach it
+    port: int  # port for other servers
     api_port: int = 6443
-    member: str = ""  # its name in etcd; empty: it is none
-    api: bool = True  # it answers for the API
+    member: str = ""  # its name in etcd; empty: no member
+    api: bool = True  # it serves the API
     version: str = ""
 
     @property
@@ -43,18 +43,18 @@ class MembershipState(msgspec.Struct, frozen=True, kw_only=True):
     """State of the cluster, as the leader knows it."""
 
     members: MemberList
-    alive: tuple[str, ...] = ()  # members
-    leader: bool = False  # a majority of the voters is alive, and the leader with it
-    apiservers: tuple[str, ...] = ()  # URLs of the servers that answer for the API
+    alive: tuple[str, ...] = ()  # names of living members
+    leader: bool = False  # a majority of the voters is alive, including the leader
+    apiservers: tuple[str, ...] = ()  # URLs of the servers that serve the API
 
 
 class Intervals(msgspec.Struct, frozen=True):
     heartbeat: float = 1.0
-    election: float = 5.0  # without a word for so long: dead
+    election: float = 5.0  # a member that is silent for this long is dead
 
 
 class ClusterMember(Protocol):
-    """A server's place among the others."""
+    """Membership of a server among the others."""
 
     own: Heartbeat
 
@@ -62,7 +62,7 @@ class ClusterMember(Protocol):
 
 
 def intervals(configuration: Configuration) -> Intervals:
-    """Raises FatalError."""
+    """Read the intervals. Raise FatalError."""
     try:
         heartbeat = float(configuration.argument("etcd-arg", "heartbeat-interval", "1000"))
         election = float(configuration.argument("etcd-arg", "election-timeout", "5000"))
@@ -74,7 +74,7 @@ def intervals(configuration: Configuration) -> Intervals:
 
 
 def load(path: Path) -> MemberList | None:
-    """The list as this server knew it last. Raises FatalError."""
+    """Return the list as this server last knew it. Raise FatalError."""
     content = read_or_none(path)
     if content is None:
         return None

@@ -28,7 +28,7 @@ NODES = Target("v1", "nodes")
 LEASES = Target("coordination.k8s.io/v1", "leases")
 LEASE_NAMESPACE = "kube-node-lease"
 
-# Annotations, by what follows etcd.<program>.cattle.io/
+# Annotations by their suffix after etcd.<program>.cattle.io/
 REMOVE = "remove"
 REMOVED_NAME = "removed-node-name"
 MEMBER_NAME = "node-name"
@@ -41,7 +41,7 @@ _LOOK_SECONDS = 5.0
 _AGAIN_SECONDS = 2.0
 
 Obj = dict[str, Any]
-# Gives the data to another member before this server, which keeps it, leaves. Raises MemberRefused.
+# Hands over the data to another member before this server, which has it, leaves. Raises MemberRefused.
 HandOver = Callable[[str], Awaitable[None]]
 
 
@@ -61,10 +61,10 @@ class Nodes:
         self._grace = grace_seconds
         self._hand_over = hand_over
         self._flavour = flavour
-        self._etcd = etcd  # else the data is in a database of the first server, which has no members
+        self._etcd = etcd  # otherwise the data is in a database of the first server, without members
         self._seen: dict[str, Obj] = {}
         self._wake = asyncio.Event()
-        self._leave: set[str] = set()  # members whose Nodes are gone
+        self._leave: set[str] = set()  # members whose Nodes are deleted
         leader.on_change(self._wake.set)
 
     async def run(self) -> None:
@@ -74,7 +74,7 @@ class Nodes:
                 tasks.create_task(self._keep_etcd())
             tasks.create_task(self._keep_leases())
 
-    # -- what there is -------------------------------------------------------------------------------------------
+    # -- watches -------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         while True:
@@ -121,7 +121,8 @@ class Nodes:
                 elif member.name in self._leave and node is None:
                     await self._remove(member, None)
                 elif node is not None and (patch := etcd_patch(node, member, self._flavour)):
-                    await self._client.patch(NODES, "", member.node, patch)  # the condition follows when it is seen
+                    # the condition follows with the event of this write
+                    await self._client.patch(NODES, "", member.node, patch)
                 elif node is not None and (status := voter_patch(node, member)):
                     await self._client.patch(NODES, "", member.node, status, kind="strategic", subresource="status")
             except MemberRefused as refused:
@@ -157,7 +158,9 @@ class Nodes:
     # -- heartbeats ----------------------------------------------------------------------------------------------
 
     async def _keep_leases(self) -> None:
-        """By when a renewal was seen, not by what it says: clocks differ, and nobody is blamed for our outages."""
+        """Check Leases by the time at which a renewal was seen, not by its timestamp: clocks differ, and our own
+        outages must not count.
+        """
         seen = Renewals()
         while True:
             await asyncio.sleep(min(_LOOK_SECONDS, self._grace / 4))
@@ -181,7 +184,7 @@ class Nodes:
         taints = [one for one in node["spec"].get("taints") or () if one["key"] != UNREACHABLE]
         added = [{"key": UNREACHABLE, "effect": effect, "timeAdded": clock.now()} for effect in _EFFECTS]
         await self._client.patch(NODES, "", name, {"spec": {"taints": [*taints, *added]}})
-        # Last: a kubelet that lives after all answers this at once, and removes the taints that it finds then.
+        # Last, because a living kubelet reacts at once, and removes the taints that exist then.
         await self._client.patch(NODES, "", name, unknown_patch(), kind="strategic", subresource="status")
 
 
@@ -200,8 +203,9 @@ def said(node: Obj, name: str, flavour: Flavour) -> str:
 
 
 def asked_to_leave(node: Obj, member: str, flavour: Flavour) -> bool:
-    """Also when the Node says already that this member has left: a hand-over that failed may have left that behind. A
-    member that has come since is another one."""
+    """Return whether this member was asked to leave. True even if the Node says that it has left: a failed hand-over
+    may have written that. A newer member of the Node is another one.
+    """
     return said(node, REMOVE, flavour) == "true" and (said(node, REMOVED_NAME, flavour) or member) == member
 
 
@@ -253,7 +257,7 @@ class Renewals:
         self._seen = {name: (renewed, now) for name, (renewed, _) in self._seen.items()}
 
     def silence(self, name: str, now: float) -> float:
-        """In seconds. One who has never been heard of is silent from the first question on."""
+        """Return the seconds of silence. For an unknown Node they count from the first call."""
         return now - self._seen.setdefault(name, ("", now))[1]
 
 

@@ -1,6 +1,6 @@
-"""Node passwords: whoever has had a node's name first keeps it.
+"""Node passwords: the first host that uses a node name keeps it.
 
-A node makes up a password when it joins first; the cluster keeps a hash. Another host that asks for certificates in the
+A node creates a password at its first join; the cluster stores a hash. Another host that requests certificates for the
 same name is refused until the Node is deleted.
 """
 
@@ -29,7 +29,7 @@ class WrongPassword(LabError):
 
 
 async def check(client: Client, program: str, node: str, password: str) -> None:
-    """Keeps the hash of a password that comes first. Raises WrongPassword, StatusError."""
+    """Check a password; store the hash of the first one. Raise WrongPassword, StatusError."""
     name = name_of(program, node)
     stored = await _stored(client, name)
     if stored is None:

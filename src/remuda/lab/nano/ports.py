@@ -1,5 +1,4 @@
-"""Ports beside the API's: etcd's, the kubelet's, the controller manager's and the scheduler's health, where K3s has
-them."""
+"""Ports besides the API's, as in K3s: etcd, and the health of kubelet, controller manager and scheduler."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ class Ports:
         self._listeners: list[Listener] = []
 
     async def listen(self, address: str, port: int, handler: Handler, tls: ssl.SSLContext | None = None) -> None:
-        """Raises FatalError."""
+        """Listen on a port. Raise FatalError."""
         listener = Listener(handler)
         try:
             await listener.start(address, port, tls)
@@ -65,7 +64,7 @@ async def open_etcd(ports: Ports, host: NanoHost, layout: NanoLayout, seat: Clus
 async def open_component(
     ports: Ports, name: str, configuration: Configuration, host: NanoHost, layout: NanoLayout, names: Sequence[str]
 ) -> None:
-    """The health port of a component that a stand-in has not; with the certificate its own flags ask for."""
+    """Open the health port of a component that a stand-in lacks, with the certificate of its own flags."""
     flags = f"{name}-arg"
     certificate = configuration.argument(flags, "tls-cert-file")
     key = configuration.argument(flags, "tls-private-key-file")
@@ -81,7 +80,7 @@ async def open_component(
 
 
 def secure_port(configuration: Configuration, name: str) -> int:
-    """Raises FatalError."""
+    """Return the secure port of a component. Raise FatalError."""
     port = configuration.argument(f"{name}-arg", "secure-port", str(_COMPONENTS[name]))
     if not port.isdigit():
         raise FatalError(f"{name}-arg: secure-port={port} is not a port")
@@ -96,7 +95,7 @@ def is_probed(configuration: Configuration, name: str) -> bool:
 async def kill_again_and_again(
     name: str, configuration: Configuration, host: NanoHost, layout: NanoLayout, names: Sequence[str]
 ) -> None:
-    """Run a component that does not answer where its probe asks: it starts, is killed, and is started again."""
+    """Simulate a component that does not answer its probe: it is started, killed, and started again."""
     while True:
         opened = Ports()
         try:
@@ -128,7 +127,7 @@ def _context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def _etcd_context(layout: NanoLayout, etcd_ca: bytes) -> ssl.SSLContext:
-    """etcd answers nobody without a certificate of its own authority."""
+    """Return etcd's TLS context, which requires a client certificate of etcd's own authority."""
     context = _context(layout.etcd_tls / "server-client.crt", layout.etcd_tls / "server-client.key")
     context.load_verify_locations(cadata=etcd_ca.decode())
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

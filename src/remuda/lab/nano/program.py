@@ -122,7 +122,7 @@ def _until_stopped(made: Callable[[], NanoServer]) -> Service:
             try:
                 await made().run(stop)
             except LeadershipMoved:
-                continue  # as the server that keeps the data
+                continue  # restart as the server that has the data
 
     return run
 
@@ -158,7 +158,7 @@ async def _until_signal(service: Service) -> int:
 
 
 def current_version(flavour: Flavour) -> str:
-    """NANO_VERSION says otherwise, for tests of upgrades without a bundle."""
+    """Return the version; NANO_VERSION overrides it, for tests of upgrades without a bundle."""
     return os.environ.get("NANO_VERSION") or _bundled() or flavour.unpacked
 
 

@@ -1,6 +1,6 @@
-"""The first to see a request on a server's port: the supervisor's paths go to the supervisor, all others are the API's.
+"""Router of all requests on a server's port: the supervisor's paths go to the supervisor, all others to the API.
 
-The API is either in this process or behind the forwarder. A server without the role answers for it only to other
+The API is either in this process or behind the forwarder. A server without the role answers API requests only for other
 servers.
 """
 
@@ -24,7 +24,7 @@ _HEALTH = ("/readyz", "/livez", "/healthz")
 
 class RequestRouter:
     def __init__(self, identity: TlsIdentity, seat: ClusterMember, supervisor: Supervisor, version: str) -> None:
-        self.open = False  # until the server has started, the API is not there
+        self.open = False  # until the server has started, there is no API
         self._identity = identity
         self._seat = seat
         self._supervisor = supervisor
@@ -41,7 +41,7 @@ class RequestRouter:
         return handle
 
     def api_alone(self, api: Handler) -> Handler:
-        """For a port that is not the supervisor's."""
+        """Route a request on a port that serves only the API."""
 
         def handle(request: Request) -> Result | Awaitable[Result]:
             passed_on = self._identity.unwrap(request)

@@ -1,4 +1,4 @@
-"""`python -m remuda.lab.nano.rke2`: nano in RKE2 mode."""
+"""Entry point of `python -m remuda.lab.nano.rke2`: nano in RKE2 mode."""
 
 from __future__ import annotations
 

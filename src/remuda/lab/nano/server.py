@@ -1,7 +1,7 @@
-"""`nano server`: puts a server together, and runs it until it is told to stop or was removed from the cluster.
+"""Implementation of `nano server`: assembles a server, and runs it until it is stopped or removed from the cluster.
 
-The first server begins a cluster and keeps its data. Every other one joins by the server it was told, reports to the
-leader, and passes on to it what it is asked. Which of the two a server is, it knows from its disk at every later start.
+The first server starts a cluster and has its data. Every other one joins through the configured server, reports to the
+leader, and forwards requests to it. At later starts, a server reads from its disk which of the two it is.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ _GRACE_SECONDS = 5.0
 
 class NanoServer:
     def __init__(self, configuration: Configuration, host: NanoHost, version: str) -> None:
-        """Raises FatalError."""
+        """Read the configuration. Raise FatalError."""
         self.configuration = configuration
         self.host = host
         self.version = version
         self.facts: NodeDescription = facts.gather(configuration, host, version)
         self.layout = NanoLayout(host.path(configuration.data_dir), configuration.flavour)
         flavour = configuration.flavour
-        self.port = _port(configuration)  # of the API
+        self.port = _port(configuration)  # API port
         self.peer_port = flavour.peer_port if flavour.static_pods else self.port
         self.supervisor_port = flavour.supervisor_port if flavour.static_pods else self.port
         self.intervals = membership_client.intervals(configuration)
@@ -74,7 +74,9 @@ class NanoServer:
         self._work: list[Coroutine[Any, Any, None]] = []
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Raises FatalError: at the start for what cannot be, later when it was removed from the cluster."""
+        """Run the server. Raise FatalError: at the start for an invalid configuration, later when it was removed from
+        the cluster.
+        """
         _check(self.configuration)
         check_cloud_settings(self.configuration)
         self.layout.make(server=True)
@@ -110,7 +112,7 @@ class NanoServer:
         passwords: SupervisorCredentials,
         caller: Caller,
     ) -> ClusterMember:
-        """Serves the cluster's API: with the data, or by the server that has it."""
+        """Serve the cluster's API: with the data, or through the server that has it."""
         if members.leader == own.member and own.member:
             # Only one server of a cluster loads the engine.
             from remuda.lab.nano.leader_services import LeaderServices
@@ -123,10 +125,10 @@ class NanoServer:
         return await self._follow(members, own, identity, passwords, caller)
 
     async def _enter(self, own: Heartbeat, passwords: SupervisorCredentials) -> MemberList:
-        """Begins a cluster, or joins one."""
+        """Start a cluster, or join one."""
         server = self.configuration.text("server").rstrip("/")
         if not server:
-            if not own.member:  # RKE2 begins a cluster then, on a database of the server's own
+            if not own.member:  # RKE2 then starts a cluster on the server's own database
                 raise FatalError("invalid flag use; --server is required with --disable-etcd")
             authorities.prepare(self.layout)
             members = MemberList(leader=own.member, members=(own.as_member(),))
@@ -174,7 +176,7 @@ class NanoServer:
         return follower
 
     async def listen(self, port: int, handler: Handler, identity: TlsIdentity) -> None:
-        """Raises FatalError."""
+        """Listen on the ports. Raise FatalError."""
         listener = Listener(handler)
         try:
             await listener.start(self.address, port, identity.server_context())
@@ -217,7 +219,7 @@ class NanoServer:
         passwords: SupervisorCredentials,
     ) -> None:
         if not own.api and not self.layout.flavour.static_pods:
-            service.ready()  # a server of etcd alone is up before there is an API to be a node of
+            service.ready()  # a server with only etcd is up before there is an API for its Node
         if self.configuration.flag("disable-agent"):
             service.ready()
             print(f"{self.layout.flavour.name} {self.version} is up: no node at {self.url}", flush=True)
@@ -243,7 +245,7 @@ class NanoServer:
                 await self._deploy(identity)
 
     async def _certify(self, identity: TlsIdentity, passwords: SupervisorCredentials) -> None:
-        """By this server itself, or through it."""
+        """Get the node's certificates from this server, or through it."""
         caller = Caller(client_context(ca_pem=identity.server_ca_pem), JoinToken(passwords.agent), NODE)
         password = facts.node_password(self.host)
         try:
@@ -275,7 +277,7 @@ class NanoServer:
             client_key=tls / "client-admin.key",
         )
 
-    # -- what it is called ---------------------------------------------------------------------------------------
+    # -- names ---------------------------------------------------------------------------------------------------
 
     @property
     def address(self) -> str:
@@ -331,7 +333,7 @@ class NanoServer:
         )
 
     def _begins_without_etcd(self) -> bool:
-        """Return whether this server began a cluster without etcd, on a database of its own."""
+        """Return whether this server started a cluster without etcd, on its own database."""
         if self.layout.cluster.exists():
             return self.layout.flavour.begins_without_etcd and self.layout.member_name.exists()
         return self.layout.flavour.begins_without_etcd and not self.configuration.text("server")

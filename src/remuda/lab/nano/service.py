@@ -1,6 +1,4 @@
-"""A node as a service of systemd: its work goes on until it is told to stop, and systemd is notified when the node is
-up, if it asked for that.
-"""
+"""Node as a systemd service: runs until it is stopped, and notifies systemd when the node is up, if requested."""
 
 from __future__ import annotations
 
@@ -21,11 +19,11 @@ def ready() -> None:
             channel.connect("\0" + path[1:] if path.startswith("@") else path)
             channel.sendall(b"READY=1")
         except OSError:
-            pass  # whoever asked is gone
+            pass  # the receiver has ended
 
 
 async def until(stop: asyncio.Event, work: list[Coroutine[Any, Any, None]]) -> None:
-    """Until told to stop, or until something of it fails, which is then raised."""
+    """Run until stopped, or until a task fails, whose error is then raised."""
     tasks = [asyncio.create_task(one) for one in work]
     waiting = asyncio.create_task(stop.wait())
     try:

@@ -1,6 +1,6 @@
-"""A server's own certificates: made at its start where they are missing, do not fit, or end within 120 days.
+"""Certificates of a server: issued at its start if they are missing, do not match, or expire within 120 days.
 
-Names of files and of users are K3s', because probes, scripts and people know them.
+Names of files and users are K3s', because probes, scripts and people know them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _Issue = Callable[[_Key, datetime.datetime], x509.Certificate]
 
 
 class Leaf(NamedTuple):
-    path: Path  # without its ending
+    path: Path  # without its suffix
     authority: certificates.Authority
     issue: _Issue
     names: frozenset[str] = frozenset()
@@ -55,7 +55,7 @@ def ensure(leaves: Iterable[Leaf], now: datetime.datetime) -> list[Path]:
         key = certificates.new_key()
         certificate = leaf.issue(key, now)
         certificate_path = leaf.path.with_name(leaf.path.name + ".crt")
-        certificate_path.unlink(missing_ok=True)  # never an old one beside a new key
+        certificate_path.unlink(missing_ok=True)  # an old certificate must never be beside a new key
         write_file(leaf.path.with_name(leaf.path.name + ".key"), certificates.key_pem(key))
         write_file(certificate_path, certificates.certificate_pem(certificate), 0o644)
         made.append(certificate_path)
@@ -81,7 +81,7 @@ def is_good(leaf: Leaf, now: datetime.datetime) -> bool:
 
 
 def of_server(layout: NanoLayout, authorities: Authorities, names: Sequence[str]) -> list[Leaf]:
-    """`names`: everything this server is called, by anyone."""
+    """Return the certificates of a server. `names`: all names and addresses of this server."""
     program = layout.flavour.name
     leaves = [
         client(layout.tls / file.format(program=program), authorities.client, user.format(program=program), groups)
@@ -111,8 +111,9 @@ def _serving(
 
 
 def self_signed(folder: Path, name: str, names: Sequence[str], now: datetime.datetime) -> tuple[Path, Path]:
-    """The pair a component makes for itself when it is given a folder and finds none there: the certificate, and behind
-    it the authority it was signed by, which nobody keeps the key of."""
+    """Create the self-signed pair of a component that finds none in its folder: the certificate, followed by its
+    authority, whose key is discarded.
+    """
     certificate_path, key_path = folder / f"{name}.crt", folder / f"{name}.key"
     if not _serves_still(certificate_path, key_path, names, now):
         ca_key, key = certificates.new_key(), certificates.new_key()

@@ -37,7 +37,7 @@ from remuda.lab.nano.tokens import SERVER, JoinToken
 
 log = logging.getLogger(__name__)
 
-SYNC_SECONDS = 2.0  # until the kubelet has seen that the Pods of before are not those of now
+SYNC_SECONDS = 2.0  # until the kubelet notices that the static Pods have changed
 _LOOK_SECONDS = 0.5
 _LEARN_SECONDS = 5.0
 _BACK_OFF_SECONDS = 2.0
@@ -120,7 +120,7 @@ class StaticPodServer(NanoServer):
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _ask_api(self, identity: TlsIdentity) -> None:
-        """Raises StatusError."""
+        """Check the API. Raise StatusError."""
         client = HttpClient(self._admin(identity), field_manager=self.layout.flavour.name)
         try:
             await client.raw_get("/readyz")
@@ -128,7 +128,7 @@ class StaticPodServer(NanoServer):
             await client.close()
 
     async def _ask_etcd(self, identity: TlsIdentity) -> None:
-        """Raises NoAnswer, Answered."""
+        """Check etcd. Raise NoAnswer, Answered."""
         caller = Caller(client_context(ca_pem=identity.server_ca_pem))
         try:
             await caller.ask("GET", f"http://{shown(self.host.loopback)}:{ports.ETCD_METRICS}/health")
@@ -152,7 +152,7 @@ class StaticPodServer(NanoServer):
 
 class Components(NanoServer):
     async def run(self, stop: asyncio.Event) -> None:
-        """Raises FatalError."""
+        """Run the components. Raise FatalError."""
         try:
             await super().run(stop)
         except FatalError as refused:

@@ -1,7 +1,7 @@
-"""The supervisor: what servers and agents ask a server before and beside the API.
+"""Supervisor: API for servers and agents besides the Kubernetes API.
 
-A server that keeps the data answers everything; the others answer what they know themselves and pass the rest on.
-Whoever asks is a `server` or a `node`: by the cluster's tokens, by a bootstrap token, or by a node's own certificate.
+A server that has the data answers everything; the others answer what they know and forward the rest. A client is a
+`server` or a `node`: by the cluster's tokens, by a bootstrap token, or by a node's own certificate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _JSON = header_block([("Content-Type", "application/json")])
 
 
 class SupervisorCredentials(msgspec.Struct, frozen=True):
-    server: str  # passwords
+    server: str  # a password
     agent: str
 
     def caller(self, user: str, password: str) -> Caller:
@@ -41,7 +41,7 @@ class SupervisorCredentials(msgspec.Struct, frozen=True):
 
 class Requester(msgspec.Struct, frozen=True):
     caller: Caller
-    node: str = ""  # by its own certificate: it may speak for itself alone
+    node: str = ""  # authenticated by its own certificate: it may act only for itself
 
 
 class ClusterLeader(Protocol):
@@ -53,7 +53,7 @@ class ClusterLeader(Protocol):
 
 
 class Supervisor:
-    """Without a seat, what it has no answer to is passed on: the components of this host have one."""
+    """Supervisor. Without a membership, it forwards requests that it cannot answer to the components of this host."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Supervisor:
         pass_on: Handler | None,
     ) -> None:
         self.leader: ClusterLeader | None = None
-        self.take_over: Callable[[Request], Awaitable[Response]] | None = None  # by a member that follows
+        self.take_over: Callable[[Request], Awaitable[Response]] | None = None  # for a member that follows
         self._seat = seat
         self._ca_pem = ca_pem
         self._credentials = credentials

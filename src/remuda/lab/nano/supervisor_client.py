@@ -1,7 +1,7 @@
-"""Asking another server's supervisor, over verified TLS, with the cluster's token.
+"""Client of another server's supervisor, over verified TLS, with the cluster's token.
 
-Trust comes first: an authority that is on this host already, or else what the server itself shows, held against the
-hash in the token. A token without a hash trusts what it is shown, and says so.
+Trust comes first: an authority that is already on this host, or else the one that the server presents, compared with
+the hash in the token. With a token without a hash, any authority is trusted, with a warning.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class NoAnswer(LabError):
 
 
 class UnexpectedAnswer(LabError):
-    """Something else than what was hoped for."""
+    """Unexpected answer."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(f"{code}: {text}")
@@ -44,7 +44,7 @@ class UnexpectedAnswer(LabError):
 
 
 class Caller:
-    """Close it when done."""
+    """Client. Close it after use."""
 
     def __init__(self, context: ssl.SSLContext, token: JoinToken | None = None, user: str = "") -> None:
         headers = {}
@@ -70,7 +70,7 @@ class Caller:
         seconds: float = _ANSWER_SECONDS,
         most: int = _MOST,
     ) -> bytes:
-        """The body of a 200. Raises NoAnswer, Answered."""
+        """Return the body of a 200. Raise NoAnswer, Answered."""
         try:
             async with (
                 asyncio.timeout(seconds),
@@ -104,7 +104,7 @@ class Caller:
 
 
 async def trusted_authorities(server: str, token: JoinToken, on_disk: bytes | None) -> bytes:
-    """The PEM that `server` is verified by. Raises FatalError for one that the token does not mean, NoAnswer."""
+    """Return the PEM that verifies `server`. Raise FatalError if it does not match the token, NoAnswer."""
     if on_disk is not None:
         if token.ca_hash and tokens.ca_hash(on_disk) != token.ca_hash:
             raise FatalError("token CA hash does not match the CA certificates on this host")

@@ -1,7 +1,7 @@
 """Tokens of a cluster: `K10<hash of its CA>::<user>:<password>`, or only the password.
 
-With the hash a host that joins knows whom it talks to before it says the password. Users are `server`, who may read
-the cluster's keys, and `node`. A bootstrap token (`abcdef.0123456789abcdef`) stands for a node.
+With the hash, a joining host can verify the server before it sends the password. Users are `server`, who may read the
+cluster's keys, and `node`. A bootstrap token (`abcdef.0123456789abcdef`) stands for a node.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ NODE = "node"
 
 
 class BadToken(ValueError):
-    """Never shows the token."""
+    """Invalid token. The message never contains the token."""
 
 
 class JoinToken(msgspec.Struct, frozen=True):
     password: str
-    user: str = ""  # empty: whoever uses it says
+    user: str = ""  # empty: the caller decides
     ca_hash: str = ""  # empty: any CA is trusted
 
     @property
@@ -42,7 +42,7 @@ class JoinToken(msgspec.Struct, frozen=True):
 
 
 def parse(text: str) -> JoinToken:
-    """Raises BadToken."""
+    """Parse a token. Raise BadToken."""
     text = text.strip()
     if not text:
         raise BadToken("the token is empty")

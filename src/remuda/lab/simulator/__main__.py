@@ -1,4 +1,4 @@
-"""The simulated provider as a process of its own, beside any core on any Kubernetes.
+"""The simulated provider as a separate process, beside any core on any Kubernetes.
 
     python -m remuda.lab.simulator --kubeconfig FILE --cloud DIR
 

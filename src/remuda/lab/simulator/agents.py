@@ -1,10 +1,9 @@
 """Model agents: each follows the Machine Plan Secret of one server, thousands of them in one process.
 
-An agent applies a plan by the rules of the real one (`remuda.agent.rules`), only that instructions and probes are
-answered by a `AgentHost`, which stands for the server: it says what a command comes to, and whether a component is
-well. Started anew, it applies its plan once more, which ours does not but others in the field do: whoever writes plans
-has to live with both. Nothing is written unless something has changed, and each pass writes at most once. Agents have a
-manager of their own: they read whole Secrets, which no cache of a management program should hold.
+An agent applies a plan by the rules of the real one (`remuda.agent.rules`), but an `AgentHost`, which stands for the
+server, provides the results of commands and probes. After a restart, it applies its plan once more. The real agent does
+not, but other existing agents do, so the controllers must handle both. An agent writes only changes, and at most once
+per pass. Agents have a separate manager: they read whole Secrets, which no cache of a management program should hold.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _CONCURRENCY = 100
 
 
 class EncodedSecret(Object):
-    """A Secret, its values still encoded."""
+    """Secret with its values still encoded."""
 
     type: str = ""
     data: Mapping[str, str] = {}
@@ -41,7 +40,7 @@ SECRETS = Target("v1", "secrets")
 
 
 class AgentHost(Protocol):
-    """The server behind an agent, by the key of its Secret."""
+    """Server behind an agent, by the key of its Secret."""
 
     def seconds(self, agent: Key, plan: Plan) -> float:
         """Return how long applying the plan takes."""
@@ -52,7 +51,7 @@ class AgentHost(Protocol):
 
 
 class InstantHost:
-    """A server on which everything works at once."""
+    """Server on which everything succeeds at once."""
 
     def seconds(self, agent: Key, plan: Plan) -> float:
         return 0.0
@@ -65,7 +64,7 @@ class InstantHost:
 
 
 class _Pass:
-    """One look at one Secret: what it holds, and what is to be written."""
+    """Pass over one Secret: its content, and the changes to write."""
 
     def __init__(self, secret: EncodedSecret) -> None:
         self.secret = secret
@@ -77,9 +76,10 @@ class _Pass:
 
 
 class Agents:
-    """`restart` is what happens to an agent whose process ends: its next pass applies the plan once more. One that does
-    not `listen` neither hears nor says anything, until it is told to `look`. `label_selector`: which Secrets are
-    cached."""
+    """Model agents. `restart` simulates an agent whose process ended: its next pass applies the plan once more. An
+    agent that does not `listen` neither reads nor writes anything, until `look` is called. `label_selector`: which
+    Secrets are cached.
+    """
 
     def __init__(
         self,
@@ -94,8 +94,10 @@ class Agents:
         self._machinery = machinery
         self._informer = manager.caches.of(SECRET, label_selector=label_selector)
         self._seen: set[str] = set()
-        self._records: dict[str, tuple[str, formats.Json]] = {}  # of periodic instructions, by uid, of which plan
-        self._until: dict[tuple[str, str], float] = {}  # when applying a plan, by its checksum, will be done
+        # records of periodic instructions by uid, with the plan they belong to
+        self._records: dict[str, tuple[str, formats.Json]] = {}
+        # time at which the application of a plan, by its checksum, will be done
+        self._until: dict[tuple[str, str], float] = {}
         self._controller = manager.controller(
             "simulatedagent", SECRET, self.reconcile, concurrency=_CONCURRENCY, informer=self._informer
         )
@@ -108,7 +110,7 @@ class Agents:
             self._controller.enqueue(agent)
 
     def look(self, agent: Key) -> None:
-        """Something about its server has changed."""
+        """Process an agent because its server has changed."""
         self._controller.enqueue(agent)
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -186,7 +188,7 @@ class Agents:
             work.changes |= rules.periodic(work.data, records)
 
     def _probe(self, work: _Pass, plan: Plan) -> None:
-        """Looks again only while something is not well: a healthy server costs nothing."""
+        """Run probes. They are repeated only while one fails, so a healthy server costs nothing."""
         before = rules.probe_statuses(work.data)
         after = {
             name: rules.probed(before.get(name, {}), probe, self._machinery.well(work.key, name))

@@ -1,4 +1,4 @@
-"""The objects a user would apply for a simulated cluster. Pure: whoever wants the cluster creates them, in order."""
+"""Objects that a user would apply for a simulated cluster. Pure: the caller creates them, in order."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ class Item(NamedTuple):
 
 
 class Blueprint(msgspec.Struct, frozen=True, kw_only=True):
-    """`workers` go into one MachineDeployment `<name>-workers`; `machines` scripts the servers, those of workers unless
-    `worker_machines` does."""
+    """Settings of a simulated cluster. `workers` are in one MachineDeployment `<name>-workers`; `machines` scripts the
+    servers, also of workers unless `worker_machines` is set.
+    """
 
     name: str
     namespace: str = "default"

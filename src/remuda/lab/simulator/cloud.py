@@ -1,9 +1,9 @@
 """Model hosts behind a small protocol, as a driver of a real cloud would offer it.
 
-What must hold, here as in any cloud worth provisioning on: `create` with a name and tag that exist returns what is
-there, `remove` of what is gone is fine, and a host has one address for life. Its providerID is known before it is made,
-as where servers are named by whoever wants them. A host boots by itself: `ready_at` says when, so nobody has to ask
-again and again.
+As in any usable cloud, `create` with an existing name and tag returns the existing host, `remove` of a missing host
+succeeds, and a host keeps its address for life. Its providerID is known before it is created, as in clouds where the
+caller chooses the names. A host boots by itself: `ready_at` is the time when it will be ready, so callers need not
+poll.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ def provider_id(name: str, tag: str) -> str:
 
 
 class HostRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`refusals`: so many attempts to create this host fail first, without a host being made. `answers_lost`: so many
-    more make it and then fail, as when a connection breaks."""
+    """Request for a host. `refusals`: so many attempts fail first, without creating the host. `answers_lost`: so many
+    more create it and then fail, as when a connection breaks.
+    """
 
     name: str
     tag: str
@@ -62,15 +63,15 @@ class CloudHost(msgspec.Struct, frozen=True, kw_only=True):
 
 class Cloud(Protocol):
     async def create(self, request: HostRequest) -> CloudHost:
-        """The host of this name and tag, made unless it exists. Raises CloudError."""
+        """Return the host of this name and tag; create it if it does not exist. Raise CloudError."""
 
     async def remove(self, name: str, tag: str) -> None:
-        """Raises CloudError."""
+        """Remove a host. Raise CloudError."""
 
     async def find(self, name: str, tag: str) -> CloudHost | None: ...
 
     async def hosts(self) -> list[CloudHost]:
-        """All there are, by number."""
+        """Return all hosts, by number."""
 
 
 class CloudLedger:
@@ -83,7 +84,7 @@ class CloudLedger:
         self._last = 0
 
     def attempt(self, request: HostRequest) -> JournalEntry | None:
-        """Return the result of a create request; None when the host exists and the answer gets through."""
+        """Return the result of a create request; None if the host exists and the answer is not lost."""
         place = (request.name, request.tag)
         attempts = self._attempts.get(place, 0)
         lost = attempts < request.refusals + request.answers_lost
@@ -117,7 +118,7 @@ class CloudLedger:
 
 
 class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of a cloud's journal. A create whose answer is lost has still made the host."""
+    """Line of a cloud's journal. A create whose answer is lost has still created the host."""
 
     event: Literal["create", "remove", "refuse", "lose-answer"]
     name: str
@@ -134,7 +135,7 @@ class JournalEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class MemoryCloud:
-    """Hosts of this process. `journal` holds everything that ever happened."""
+    """Hosts of this process. `journal` contains every event."""
 
     def __init__(self) -> None:
         self._ledger = CloudLedger()
@@ -163,7 +164,7 @@ class MemoryCloud:
 
 
 def made_twice(journal: list[JournalEntry]) -> list[str]:
-    """The names a journal shows as created more than once: what no provider may ever cause."""
+    """Return the names that a journal shows as created more than once, which no provider may cause."""
     seen: set[tuple[str, str]] = set()
     twice = []
     for entry in journal:

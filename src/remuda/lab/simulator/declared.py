@@ -65,7 +65,9 @@ T = TypeVar("T")
 
 
 def pool(name: str, quantity: int, *held: str, **more: Any) -> Json:
-    """`held`: of etcd, controlPlane and worker. The pools of a cluster share a SimConfig of its name."""
+    """Return a machine pool. `held`: its roles, of etcd, controlPlane and worker. The pools of a cluster share a
+    SimConfig of its name.
+    """
     return {"name": name, "quantity": quantity, **{f"{role}Role": True for role in held}, **more}
 
 
@@ -80,7 +82,7 @@ class DeclaredWorld(World):
         self._folder = tempfile.TemporaryDirectory(prefix="remuda-declared-")
         self._site = Site(server_url=server.url, ca_pem=server.pki.ca_certificate_pem)
         self._boot_seconds = boot_seconds
-        self._job_key = JobKey(bytes(32))  # the same in every run: nobody attacks a simulation
+        self._job_key = JobKey(bytes(32))  # the same in every run: a simulation needs no secret
         self.registration: RegistrationService
         self.judge = Judge()
         self.herd = ModelHosts(self.judge, lambda: self.registration, catch_up_seconds)
@@ -163,7 +165,7 @@ class DeclaredWorld(World):
             except StatusError:
                 await asyncio.sleep(1)
 
-    # what users do
+    # -- actions of users
 
     async def declare(self, name: str, pools: Sequence[Json], version: str = VERSION, **rke: Any) -> None:
         config = {"apiVersion": CONFIG.api_version, "kind": CONFIG.name, "metadata": {"name": name}}
@@ -190,14 +192,14 @@ class DeclaredWorld(World):
         await self.client.delete(CLUSTER.target, NAMESPACE, name)
         await self.until(lambda: self.declared(name) is None, f"Cluster {name} is gone")
 
-    # what goes wrong
+    # -- faults
 
     def kill(self, host: ModelHost) -> None:
         self.judge.epoch += 1
         self.herd.kill(host)
 
     def heal(self, host: ModelHost) -> None:
-        """Whatever is wrong with it."""
+        """Repair all faults of a host."""
         self.judge.epoch += 1
         host.deaf, host.failing, host.slow_seconds = False, 0, 0.0
         self.herd.revive(host)
@@ -206,7 +208,7 @@ class DeclaredWorld(World):
         self.judge.epoch += 1
         await super().crash()
 
-    # looking
+    # -- observation
 
     def declared(self, name: str) -> Cluster | None:
         return self._declared.get(NAMESPACE, name)
@@ -253,7 +255,7 @@ class DeclaredWorld(World):
         return found
 
     async def ready(self, name: str, seconds: float = 4 * PATIENCE_SECONDS) -> None:
-        """Until the Cluster is as it says."""
+        """Wait until the Cluster is in its desired state."""
         try:
             await self.until(lambda: not self.unlike(name), f"Cluster {name} is as it says", seconds)
         except TimeoutError as error:
@@ -279,7 +281,7 @@ def simulate_declared(
     catch_up_seconds: float = 0.0,
     boot_seconds: float = 10.0,
 ) -> T:
-    """Tells a scenario in a new world, from its beginning to its end."""
+    """Run a scenario in a new world."""
 
     def make(server: ApiServer) -> DeclaredWorld:
         return DeclaredWorld(server, catch_up_seconds=catch_up_seconds, boot_seconds=boot_seconds)

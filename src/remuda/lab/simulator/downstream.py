@@ -1,8 +1,8 @@
-"""A model cluster made of model hosts: its etcd, its API, and the Nodes in it.
+"""Model cluster made of model hosts: its etcd, its API, and its Nodes.
 
-It moves by `tick`: services that are up join etcd, one step at a time, and register their Nodes; members whose Nodes
-say so leave; a Node whose host is down is Unknown after a while. Its API answers while a control plane is up, and takes
-writes while etcd has a quorum. While the manager cannot reach it (`unreachable`) nothing in it changes but etcd.
+`tick` advances it: running services join etcd, one step at a time, and register their Nodes; members whose Nodes
+request it leave; a Node whose host is down becomes Unknown after a while. Its API answers while a control plane is up,
+and accepts writes while etcd has a quorum. While the manager cannot reach it (`unreachable`), only etcd changes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from remuda.lab.simulator.workload import ModelWorkload
 from remuda.providers.controlplane.render.files import INIT
 
 NODES = Target("v1", "nodes")
-UNKNOWN_SECONDS = 40.0  # after which a Node that is not heard of is Unknown
+UNKNOWN_SECONDS = 40.0  # a Node becomes Unknown after so long without a heartbeat
 
 Json = dict[str, Any]
 
@@ -37,8 +37,8 @@ class Downstream:
         self.hosts: dict[Key, ModelHost] = {}
         self.unreachable = False
         self.ending = False  # the whole cluster is being deleted
-        self.used = False  # its control plane was called initialized: from then on people may keep something in it
-        self.changes: list[str] = []  # of members, as they happened
+        self.used = False  # its control plane was initialized once: users may have stored data in it
+        self.changes: list[str] = []  # of members, in order
         self._down_since: dict[str, float] = {}
         self._catch_up_seconds = catch_up_seconds
         self._witness = witness
@@ -66,7 +66,7 @@ class Downstream:
     def answers(self, url: str) -> bool:
         return any(host.answers and f"//{host.server.address}:" in url for host in self.hosts.values())
 
-    # what hosts are asked
+    # -- queries of hosts
 
     def members(self, host: ModelHost) -> Result:
         member = self.etcd.members.get(host.member)
@@ -115,7 +115,7 @@ class Downstream:
                     self.etcd.promote(host.member)
                     self.changes.append(f"{host.name} votes")
             elif host.has_data:
-                return  # it was removed, and does not come back by itself
+                return  # it was removed, and does not return by itself
             elif service.join == INIT:
                 self.etcd.bootstrap(host.member)
                 self.changes.append(f"{host.name} begins")
@@ -160,7 +160,7 @@ class Downstream:
         return None
 
     async def _miss(self, name: str, present: Json | None) -> None:
-        """Nothing is heard of it."""
+        """Record that the Node sends no heartbeats."""
         since = self._down_since.setdefault(name, clock.time())
         if present is not None and clock.time() - since >= UNKNOWN_SECONDS:
             await self._say(name, present, {"Ready": "Unknown"}, "")
@@ -203,7 +203,7 @@ class Downstream:
         await self.api.patch(NODES, "", name, {"metadata": {"annotations": removed}})
 
     def _forget_members(self, nodes: dict[str, Json]) -> None:
-        """A Node that is deleted takes its member along."""
+        """Remove the members of deleted Nodes."""
         registered = {host.member for host in self.hosts.values() if host.is_up or host.service is not None}
         for member in list(self.etcd.members):
             if member.rpartition("-")[0] not in nodes and member not in registered:
@@ -219,7 +219,7 @@ def _runs_api(host: ModelHost) -> bool:
 
 
 def _node(host: ModelHost, service: Service) -> Json:
-    """As its kubelet registers it."""
+    """Return the Node as its kubelet registers it."""
     settings = service.settings
     labels = dict(label.split("=", 1) for label in settings.get("node-label") or ())
     labels |= {"kubernetes.io/hostname": service.node}

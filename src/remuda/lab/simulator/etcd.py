@@ -1,9 +1,9 @@
-"""Model etcd: members, quorum, and a judge of those who manage them.
+"""Model etcd: members, quorum, and a record of errors by the controllers that manage it.
 
-It refuses what etcd refuses: a second learner, promoting one that has not caught up, removing a member whose loss would
-break the quorum, and every change while there is none. Losing a quorum can be a fault (`fail`) or the deed of whoever
-took a host away (`take_host`); only deeds are violations, and they are recorded here, by the model, not by the guards
-of the managers themselves.
+It refuses what etcd refuses: a second learner, the promotion of a learner that has not caught up, the removal of a
+member whose loss would break the quorum, and every change without a quorum. A lost quorum can be a fault (`fail`) or
+the act of a controller that removed a host (`take_host`). Only acts are violations. The model records them,
+independently of the controllers' own checks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ModelEtcdMember(msgspec.Struct):
 
 
 class Etcd:
-    """Members of one cluster. Empty until `bootstrap`. `witness` is told of every violation when it happens."""
+    """Members of one cluster. Empty until `bootstrap`. `witness` is called with every violation at once."""
 
     def __init__(self, catch_up_seconds: float = 0.0, witness: Callable[[str], None] | None = None) -> None:
         self.members: dict[str, ModelEtcdMember] = {}
@@ -57,10 +57,12 @@ class Etcd:
         alive = sum(member.alive for member in self.voters)
         return f"no leader ({alive} of {len(self.voters)} voting members are alive, {self.quorum} are needed)"
 
-    # what managers do
+    # -- actions of managers
 
     def bootstrap(self, name: str) -> None:
-        """The first member of a new cluster. Doing it twice makes a second cluster of one name: data is lost."""
+        """Create the first member of a new cluster. A second call creates a second cluster of the same name: data is
+        lost.
+        """
         if name in self.members:
             return
         if self._ended:
@@ -76,14 +78,14 @@ class Etcd:
         return self._born
 
     def adopt(self, name: str) -> None:
-        """A member from before this model was made: taken over as it must have been."""
+        """Add a member from before this model was created, as it must have been."""
         if self._ended:
             return
         self._born = True
         self.members.setdefault(name, ModelEtcdMember(name=name, learner=False, caught_up_at=clock.time()))
 
     def join(self, name: str) -> None:
-        """Adds a learner; one that is there already is left alone."""
+        """Add a learner; an existing member stays unchanged."""
         if name in self.members:
             return
         self._need_quorum()
@@ -103,7 +105,7 @@ class Etcd:
         member.learner = False
 
     def remove(self, name: str) -> None:
-        """Takes a member off the list; one that is not on it is fine."""
+        """Remove a member from the list; a missing one is ignored."""
         if name not in self.members:
             return
         self._need_quorum()
@@ -115,7 +117,7 @@ class Etcd:
         del self.members[name]
 
     def take_host(self, name: str) -> None:
-        """A manager has removed a host for good. While its member is on the list, that can cost the quorum."""
+        """Record that a manager removed a host. While its member is on the list, that can cost the quorum."""
         member = self.members.get(name)
         if member is None:
             return
@@ -125,11 +127,11 @@ class Etcd:
             self._violated(f"the quorum was lost by removing the host of {name}: {self.refusal()}")
 
     def end(self) -> None:
-        """The whole cluster is being deleted: from now on nothing that happens to members is a loss."""
+        """Record that the whole cluster is being deleted: from now on the loss of members is no violation."""
         self._ended = True
         self.members.clear()
 
-    # what happens to members
+    # -- faults of members
 
     def fail(self, name: str) -> None:
         self._member(name).alive = False

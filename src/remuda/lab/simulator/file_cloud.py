@@ -1,8 +1,8 @@
-"""A cloud in a directory: hosts that outlive every process, and a journal that proves what was done to them.
+"""Cloud in a directory: hosts that outlive every process, and a journal of everything done to them.
 
-The journal is the state: one line per event, appended and synced before the answer is given, under a lock that several
-processes share. Killing a process at any moment leaves either the whole line or a torn last one, which is as if the
-call had never been made.
+The journal is the state: one line per event, appended and synced before the answer, under a lock that several processes
+share. If a process is killed, the last line is either complete or torn; a torn line counts as a call that was never
+made.
 """
 
 from __future__ import annotations
@@ -86,6 +86,6 @@ class FileCloud:
 
 
 def read_journal(directory: Path) -> list[JournalEntry]:
-    """Everything that ever happened in the cloud of a directory, in order."""
+    """Return every event in the cloud of a directory, in order."""
     content = (directory / JOURNAL).read_bytes()
     return [_decode(line) for line in content[: content.rfind(b"\n") + 1].splitlines()]

@@ -1,9 +1,9 @@
-"""Model hosts: what becomes of a server of the driver `sim` that carries out the plans of its control plane.
+"""Model hosts: servers of the driver `sim` that carry out the plans of their control plane.
 
-A host reads what a real one reads: its config file, the list of servers to join by, the environment of its
-installation. It picks a server as the host tool does, restarts its service when the stamp has changed, and does nothing
-else. What its service comes to is its cluster's matter (`downstream`). Things go wrong as the scenario says: it dies,
-it cannot be heard, its installations fail, its service starts slowly.
+A host reads what a real one reads: its config file, the list of servers to join, the environment of its installation.
+It chooses a server as the host tool does, restarts its service when the stamp has changed, and does nothing else. Its
+cluster (`downstream`) decides the result of its service. A scenario can inject faults: the host dies, loses its
+connection, fails installations, or starts its service slowly.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Service(msgspec.Struct, kw_only=True):
 
     version: str
     settings: Json
-    server: bool  # of the distribution; else its agent
-    join: str  # INIT, or the server it joins by
+    server: bool  # a server of the distribution; otherwise an agent
+    join: str  # INIT, or the server that it joins
     up_at: float
 
     @property
@@ -55,18 +55,18 @@ class Service(msgspec.Struct, kw_only=True):
 class ModelHost:
     def __init__(self, server: SimServer, agent: Key) -> None:
         self.server = server
-        self.agent = agent  # its plan Secret
+        self.agent = agent  # key of its plan Secret
         self.alive = True
         self.dead_since: float | None = None
-        self.deaf = False  # it works, and cannot be heard
-        self.failing = 0  # so many installations fail
+        self.deaf = False  # it works, but has no connection
+        self.failing = 0  # so many installations will fail
         self.slow_seconds = 0.0  # its service takes so much longer to start
         self.plan = Plan()
         self.stamp = ""
-        self.join = ""  # INIT, or the server it joins by
+        self.join = ""  # INIT, or the server that it joins
         self.service: Service | None = None
-        self.has_data = False  # it has joined its cluster, or begun it
-        self.stopped = False  # by what it was told
+        self.has_data = False  # it has joined or started its cluster
+        self.stopped = False  # stopped by its plan
 
     @property
     def name(self) -> str:
@@ -86,7 +86,7 @@ class ModelHost:
 
     @property
     def answers(self) -> bool:
-        """Others can join by it."""
+        """Return whether other hosts can join through it."""
         return self.is_up and self.has_data and self.service is not None and self.service.server
 
     def die(self) -> None:
@@ -97,7 +97,7 @@ class ModelHost:
         if self.service is not None:
             self.service.up_at = clock.time() + random_source.between(5, 20)
 
-    # what plans make it do
+    # -- effects of plans
 
     def take(self, plan: Plan) -> None:
         self.plan = plan
@@ -156,5 +156,5 @@ def asks_for_members(instruction: Instruction) -> bool:
 
 
 def is_not_modelled(instruction: Instruction) -> bool:
-    """Tunnels, and units as systemd sees them."""
+    """Return whether the instruction is not modelled: tunnels, and systemd's view of units."""
     return instruction.name in (TUNNEL, UNIT_STATUS)

@@ -1,9 +1,9 @@
-"""Judges those who manage model clusters, by what is seen from outside: which plans hosts are given, and what becomes
-of etcd when they carry them out.
+"""Judge of the controllers that manage model clusters, from outside: by the plans that hosts get, and the effect of
+these plans on etcd.
 
-What nobody could know when a plan was given is nobody's fault: that a host has died is known to all members of etcd
-only a while later. A quorum that is lost by faults alone is no deed; one that is lost because a host was stopped, while
-others were known to be down, is.
+Facts that were unknowable when a plan was given do not count: members of etcd learn of a dead host only a while later.
+A quorum lost by faults alone is no violation. One that is lost because a host was stopped, while others were known to
+be down, is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from remuda.lab.simulator.hosts import SERVERS, ModelHost
 # The manager reads the members of etcd every 20 seconds. A read can fail, and reports of hosts take a while.
 KNOWABLE_SECONDS = 75.0
 _SECRETS = "secrets"
-_SAME_LISTS = 2  # so often a host may be given the same list of servers while no scenario does anything
+_SAME_LISTS = 2  # how often a host may get the same list of servers while the scenario does nothing
 
 
 class _Secret(msgspec.Struct):
@@ -35,10 +35,10 @@ class _Secret(msgspec.Struct):
 
 
 class _Given(msgspec.Struct, frozen=True):
-    """A plan, as it was given to a host."""
+    """Plan as it was given to a host."""
 
     whole: str
-    lasting: str  # without the list of servers, which follows machines as they come and go, and restarts nothing
+    lasting: str  # without the list of servers, which changes with machines and restarts nothing
     epoch: int
 
 
@@ -48,20 +48,20 @@ _decode = msgspec.json.Decoder(_Secret).decode
 class Judge:
     def __init__(self) -> None:
         self.complaints: list[str] = []
-        self.epoch = 0  # grows with everything that a scenario does: edits and faults
-        self.ordered: dict[Key, float] = {}  # when a host was told to do something last
-        self.without_quorum: set[Key] = set()  # hosts that were told to while there was no quorum to lose
+        self.epoch = 0  # grows with every act of a scenario: edits and faults
+        self.ordered: dict[Key, float] = {}  # when a host last got an order
+        self.without_quorum: set[Key] = set()  # hosts that got an order while there was no quorum to lose
         self.deliveries = 0
-        self.reports = 0  # writes by which hosts say again that nothing has changed
+        self.reports = 0  # writes by which hosts repeat that nothing has changed
         self._given: dict[Key, list[_Given]] = {}
 
     def complain(self, what: str) -> None:
         self.complaints.append(f"{clock.now()} {what}")
 
-    # plans
+    # -- plans
 
     def see(self, event: StoreEvent) -> Key | None:
-        """One committed write. The host that was told something by it, if any was."""
+        """Process one committed write. Return the host that got an order by it, if any."""
         entry = event.entry
         if entry.table != _SECRETS or event.type == "DELETED":
             return None
@@ -94,10 +94,10 @@ class Judge:
         if max(Counter(whole).values()) > _SAME_LISTS:
             self.complain(f"the list of servers of {agent} flaps: {', '.join(whole)}")
 
-    # etcd
+    # -- etcd
 
     def stopped(self, downstream: Downstream, host: ModelHost, how: str) -> None:
-        """By what the managers did, or told the host to do."""
+        """Record a host that was stopped by an act or order of the managers."""
         etcd = downstream.etcd
         member = etcd.members.get(host.member)
         if downstream.ending or member is None or not member.alive:

@@ -1,7 +1,7 @@
-"""The simulated provider's kinds, twice: one family follows the v1beta2 contract, the other the v1beta1 contract.
+"""Kinds of the simulated provider, twice: one family follows the v1beta2 contract, the other the v1beta1 contract.
 
-Both families have the same kinds with the same specs; what the contracts word differently (statuses, and where a
-control plane names its machine template) differs as they do.
+Both families have the same kinds with the same specs. They differ where the contracts differ: in statuses, and in the
+field where a control plane names its machine template.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PROVIDER = "infrastructure-simulator"
 
 
 class Family(NamedTuple):
-    """The kinds of one group."""
+    """Kinds of one group."""
 
     group: str
     contract: str
@@ -81,7 +81,7 @@ _AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "Time since it was cr
 
 
 def definitions() -> list[dict[str, Any]]:
-    """The CustomResourceDefinitions of both families, ready to be installed."""
+    """Return the CustomResourceDefinitions of both families, ready to be installed."""
     return [custom_resource_definition(_definition(family, kind)) for family in FAMILIES for kind in family.kinds]
 
 

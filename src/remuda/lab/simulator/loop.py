@@ -1,9 +1,9 @@
 """Virtual time: an event loop whose clock jumps to the next timer as soon as nothing is left to do.
 
-Code that takes delays from the loop (`asyncio.sleep`, `loop.call_later`) and wall time from `kube.clock` cannot tell
-the difference. Nothing runs beside the loop, so a run depends on nothing but its inputs: what would go to a thread is
-done on the spot, and chance is drawn from a seeded source. Work that does run in a thread of its own (that of a durable
-store) must be declared with `stand_still_while`: time waits for it, though its pace then shows in the order of things.
+Code that takes delays from the loop (`asyncio.sleep`, `loop.call_later`) and wall time from `kube.clock` does not
+notice the difference. Nothing runs beside the loop, so a run depends only on its inputs: work for threads runs at once,
+and random numbers come from a seeded source. Work in a real thread (that of a durable store) must be declared with
+`stand_still_while`: time waits for it, though its speed then affects the order of events.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from remuda.kube import clock, random_source
 
 T = TypeVar("T")
 
-START = 1_767_225_600.0  # 2026-01-01T00:00:00Z: when a simulated world begins, unless it is told otherwise
-# Real time to wait for something outside the loop: declared work, which a busy machine may delay, or nothing known.
+START = 1_767_225_600.0  # 2026-01-01T00:00:00Z: default start of a simulated world
+# Real time to wait for something outside the loop: declared work, which a busy machine may delay, or an unknown event.
 _WORK_SECONDS, _IDLE_SECONDS = 300.0, 30.0
 
 
 class Stalled(RuntimeError):
-    """Nothing is ready, no timer is set and nobody else is at work: the wait would never end."""
+    """Nothing is ready, no timer is set and no other work is declared: the wait would never end."""
 
 
 class _JumpingSelector(selectors.BaseSelector):
-    """Instead of waiting for the next timer, moves the clock there."""
+    """Selector that moves the clock to the next timer instead of waiting."""
 
     def __init__(self, jump: Callable[[float], None], busy: Callable[[], bool]) -> None:
         self._real = selectors.DefaultSelector()
@@ -64,7 +64,9 @@ class _JumpingSelector(selectors.BaseSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """`wall()` is the simulated wall time; give it to `kube.clock.use`, or use `run`, which does."""
+    """Event loop in virtual time. `wall()` is the simulated wall time; pass it to `kube.clock.use`, or use `run`, which
+    does.
+    """
 
     def __init__(self, start: float = START) -> None:
         self._now = 0.0
@@ -79,11 +81,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         return self._start + self._now
 
     def stand_still_while(self, probe: Callable[[], bool]) -> None:
-        """Time does not move while `probe` says yes; whoever makes it say no must wake the loop."""
+        """Stop time while `probe` returns True; the code that makes it return False must wake the loop."""
         self._probes.append(probe)
 
     def leap(self, seconds: float) -> None:
-        """Time passes in which nothing runs here, as in a process that was suspended."""
+        """Let time pass in which nothing runs here, as in a suspended process."""
         self._jump(seconds)
 
     def _jump(self, seconds: float) -> None:

@@ -1,6 +1,7 @@
-"""All model hosts of a world: servers of the cloud `sim` that boot, call the manager, and carry out their plans.
+"""All model hosts of a world: servers of the cloud `sim` that boot, register with the manager, and carry out their
+plans.
 
-It is the `AgentHost` behind the model agents, and listens to the cloud. A host belongs to the cluster that its config
+It implements `AgentHost` for the model agents, and listens to the cloud. A host belongs to the cluster that its config
 names.
 """
 
@@ -27,7 +28,7 @@ from remuda.runtime.tasks import Tasks
 
 _SCRIPT = re.compile(rb"content: ['\"]?([A-Za-z0-9+/=]+)")  # in the cloud-config: gzip, base64
 _TOKEN = re.compile(rb"CATTLE_TOKEN=['\"]?([^'\"\n]+)")
-_CALL_SECONDS = 10.0  # between two calls of a host that was not let in
+_CALL_SECONDS = 10.0  # between two registration attempts of a refused host
 _CLUSTER_LABEL = "plan.cattle.io/cluster-name="
 TICK_SECONDS = 5.0
 
@@ -46,13 +47,14 @@ def headers_of(server: SimServer) -> dict[str, str]:
 
 
 class ModelHosts:
-    """`registration` is that of the manager that works now."""
+    """All model hosts. `registration` is that of the manager that runs now."""
 
     def __init__(self, judge: Judge, registration: Callable[[], RegistrationService], catch_up_seconds: float) -> None:
         self.judge = judge
         self.hosts: dict[Key, ModelHost] = {}  # by plan Secret
         self.clusters: dict[Key, Downstream] = {}
-        self.look: Callable[[Key], None] = lambda agent: None  # tells an agent that its server has changed
+        # triggers a pass of an agent because its server has changed
+        self.look: Callable[[Key], None] = lambda agent: None
         self._registration = registration
         self._catch_up_seconds = catch_up_seconds
         self._gone: set[tuple[str, str]] = set()
@@ -82,7 +84,7 @@ class ModelHosts:
             raise Unreachable(f"the API of {cluster} is not up", sent=False)
         return await found.dial()
 
-    # the cloud
+    # -- cloud
 
     def booted(self, server: SimServer) -> None:
         self._tasks.spawn(f"host {server.name}", self._call(server))
@@ -117,7 +119,7 @@ class ModelHosts:
         return None
 
     def silence(self, since: float) -> Callable[[str, str], float | None]:
-        """Return what a manager that started then knows of tunnels: it has seen those end that ended since."""
+        """Return what a manager that started then knows of tunnels: those that ended since."""
 
         def silent_since(cluster: str, machine: str) -> float | None:
             host = next((one for one in self.hosts.values() if one.name == machine), None)
@@ -126,7 +128,7 @@ class ModelHosts:
 
         return silent_since
 
-    # the machinery of agents
+    # -- interface for agents
 
     def listens(self, agent: Key) -> bool:
         host = self.hosts.get(agent)
@@ -166,10 +168,10 @@ class ModelHosts:
     def _of(self, host: ModelHost) -> Downstream | None:
         return next((one for one in self.clusters.values() if host.agent in one.hosts), None)
 
-    # what scenarios do to hosts
+    # -- actions of scenarios
 
     def ordered(self, agent: Key) -> None:
-        """A host was told something: whether there is a quorum to lose by it is noted."""
+        """Record that a host got an order, and whether there is a quorum to lose by it."""
         host = self.hosts.get(agent)
         cluster = self._of(host) if host is not None else None
         if cluster is None or cluster.etcd.has_quorum:

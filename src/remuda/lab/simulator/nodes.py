@@ -21,14 +21,14 @@ from remuda.lab.simulator.etcd import Etcd, EtcdRefused
 from remuda.lab.simulator.types import MachineScript
 
 NODES = Target("v1", "nodes")
-FAILED = "simulator.remuda.dev/failed"  # on a Node whose script has made it fail already
+FAILED = "simulator.remuda.dev/failed"  # marks a Node whose scripted failure has already happened
 DEFAULT_VERSION = "v1.36.0"
 
 Json = dict[str, Any]
 
 
 def join_etcd(etcd: Etcd, name: str) -> str:
-    """One step of a control plane server's way to become a voting member. Why it is none yet; empty when it is."""
+    """Advance a control plane server one step towards a voting member. Return why it is none yet; empty if it is."""
     try:
         if not etcd.born:
             etcd.bootstrap(name)
@@ -41,7 +41,7 @@ def join_etcd(etcd: Etcd, name: str) -> str:
 
 
 def node(machine: Machine, host: CloudHost) -> Json:
-    """As its kubelet would register it."""
+    """Return the Node as its kubelet would register it."""
     labels = {"kubernetes.io/hostname": machine.metadata.name, "kubernetes.io/os": "linux"}
     if machine.is_control_plane:
         labels["node-role.kubernetes.io/control-plane"] = ""
@@ -131,5 +131,5 @@ async def remove_node(client: Client, name: str) -> None:
 
 
 async def revive(client: Client, name: str) -> None:
-    """The server was restarted."""
+    """Restart the server."""
     await client.patch(NODES, "", name, {"status": {"conditions": _conditions(True)}}, subresource="status")

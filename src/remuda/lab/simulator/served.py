@@ -1,9 +1,8 @@
-"""Workload clusters with real APIs: one embedded API server per cluster, in this process, on a port of its own.
+"""Workload clusters with real APIs: one embedded API server per cluster, in this process, on a separate port.
 
-Everything is kept under one directory, so after a restart, or a kill, each API comes back on the same port with its
-objects and certificates; what the models of etcd hold against those who manage them is in a file there. Two processes
-may share the directory, as two sides of a move do: the server runs in the one that came first, and the other speaks to
-it over HTTPS.
+Everything is stored under one directory, so after a restart, or a kill, each API has the same port, objects and
+certificates. A file there contains the violations that the etcd models recorded. Two processes may share the directory,
+as during a move: the server runs in the first one, and the other connects to it over HTTPS.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _HOST = "127.0.0.1"
 _PORT = "port"
 VIOLATIONS = "violations"  # one per line; no such file: none
 _KUBECONFIG = "admin.kubeconfig"
-_LOWEST, _HIGHEST = 20_000, 29_999  # below those the kernel gives to whoever asks for any port
+_LOWEST, _HIGHEST = 20_000, 29_999  # below the kernel's range of ephemeral ports
 
 
 class ServedWorkloads:
-    """Implements `workloads.Workloads`."""
+    """Implementation of `workloads.Workloads` on real API servers."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -51,7 +50,7 @@ class ServedWorkloads:
         return Endpoint(host=_HOST, port=self._port(cluster))
 
     async def start(self, cluster: Key) -> Client:
-        """Raises Unreachable where the server cannot come up."""
+        """Start the server. Raise Unreachable if that fails."""
         async with self._locks.setdefault(cluster, asyncio.Lock()):
             if cluster not in self._clients:
                 await self._open(cluster)
@@ -69,7 +68,7 @@ class ServedWorkloads:
         self._clients[cluster] = server.client()
 
     async def _of_another(self, cluster: Key, refused: StartRefused) -> Client:
-        """Another process may serve it: then its kubeconfig is there and works."""
+        """Return whether another process serves it: then its kubeconfig exists and works."""
         from remuda.kube.http import HttpClient
 
         try:
@@ -129,7 +128,7 @@ class ServedWorkloads:
         return self._directory / cluster.namespace / cluster.name
 
     def _port(self, cluster: Key) -> int:
-        """Chosen once and kept in a file."""
+        """Return the port, chosen once and stored in a file."""
         file = self._folder(cluster) / _PORT
         try:
             return int(file.read_text())
@@ -141,7 +140,7 @@ class ServedWorkloads:
             return int(file.read_text())
 
     def _taken(self) -> set[int]:
-        """Ports of all clusters in the directory, up or not."""
+        """Return the ports of all clusters in the directory, running or not."""
         return {int(file.read_text()) for file in self._directory.glob(f"*/*/{_PORT}")}
 
 

@@ -1,4 +1,4 @@
-"""Adds the simulated provider's controllers to a manager, those of both contracts."""
+"""Setup of the simulated provider's controllers in a manager, for both contracts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from remuda.runtime.manager import Manager
 
 
 def add_providers(manager: Manager, cloud: Cloud, workloads: Workloads, externals: Externals | None = None) -> None:
-    """To be called before the manager starts. `externals` is core's, where core runs in the same manager."""
+    """Add the controllers; call this before the manager starts. `externals` is core's, if core runs in the same
+    manager.
+    """
     found = externals or Externals(manager.caches, manager.client)
     control_planes = [ControlPlaneProvider(manager, family, workloads, found) for family in FAMILIES]
     clusters = manager.caches.of(CLUSTER)

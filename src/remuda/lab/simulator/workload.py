@@ -1,9 +1,9 @@
-"""A workload cluster's API as its managers see it, in memory: thousands fit into one process.
+"""In-memory API of a workload cluster, as its managers see it; thousands fit into one process.
 
-It is a `kube.client.Client` that keeps whatever objects it is given: Nodes, and Pods or volumes where a test puts them.
-Revisions grow, writes on something older are refused, watches tell of every change. What a real server does beyond that
-(validation, defaults, controllers) is not modelled; use `simulator.served` where it matters. A cluster that cannot be
-reached (`cut`) or that has lost its quorum (`frozen`) answers as a real one would.
+It is a `kube.client.Client` that stores any objects: Nodes, and Pods or volumes if a test creates them. Revisions grow,
+writes based on an older revision conflict, watches report every change. Other features of a real server (validation,
+defaults, controllers) are not modelled; use `simulator.served` where they matter. An unreachable cluster (`cut`) or one
+without quorum (`frozen`) answers as a real one would.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from remuda.kube.selectors import FieldSelector, parse_field_selector, parse_lab
 Json = dict[str, Any]
 
 _KINDS = {"nodes": "Node", "pods": "Pod", "namespaces": "Namespace", "volumeattachments": "VolumeAttachment"}
-_REMEMBERED = 32  # changes a watch can resume from; one that is further behind lists again
+_REMEMBERED = 32  # changes that a watch can resume from; one that is further behind must list again
 _VERSION = b'{"major":"1","minor":"36","gitVersion":"v1.36.0+simulated"}'
 
 _decode: Callable[[bytes], Json] = msgspec.json.Decoder(Json).decode
@@ -87,7 +87,7 @@ class ModelWorkload:
         self._history: deque[_Event] = deque(maxlen=_REMEMBERED)
         self._watchers: dict[_Watcher, None] = {}
         self._cut = False
-        self.frozen: Callable[[], str] | None = None  # why writes are refused; empty: they are not
+        self.frozen: Callable[[], str] | None = None  # returns why writes are refused; empty: they are not
 
     @property
     def cut(self) -> bool:
@@ -169,12 +169,12 @@ class ModelWorkload:
 
     async def raw_get(self, path: str) -> bytes:
         self._reach()
-        if path == "/readyz":  # as of an API server, of which etcd is a part
+        if path == "/readyz":  # as an API server does, which includes etcd in the check
             self._write_allowed()
         return _VERSION if path == "/version" else b'{"paths":["/api/v1"]}' if path == "/" else b"ok"
 
     async def close(self) -> None:
-        """Nothing is held for a client."""
+        """Do nothing: clients hold no resources."""
 
     # writing
 

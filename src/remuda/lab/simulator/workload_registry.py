@@ -1,7 +1,7 @@
-"""Workload clusters by name: where their API will be reached, when it comes up, and who may speak to it.
+"""Workload clusters by name: the endpoint, start and credentials of their APIs.
 
-Providers use this seam alone, so the same providers run on models in memory or on real API servers
-(`simulator.served`). The control plane's etcd is always the model's: it is what judges how members are treated.
+Providers use only this interface, so the same providers run on models in memory or on real API servers
+(`simulator.served`). The control plane's etcd is always the model, which judges how members are treated.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Workloads(Protocol):
         """Return the endpoint at which the API is or will be; it stays the same for as long as the cluster exists."""
 
     async def start(self, cluster: Key) -> Client:
-        """Brings the API up unless it is."""
+        """Start the API if it is not running."""
 
     async def dial(self, cluster: Key) -> Client:
-        """Raises Unreachable while the API is not up."""
+        """Return a client. Raise Unreachable while the API is not running."""
 
     async def kubeconfig(self, cluster: Key) -> dict[str, Any]:
         """Return an administrator's kubeconfig for the API, once it is up."""
@@ -34,18 +34,18 @@ class Workloads(Protocol):
     def etcd(self, cluster: Key) -> Etcd: ...
 
     async def remove(self, cluster: Key) -> None:
-        """The cluster is gone with all it held; one that never was is fine."""
+        """Remove the cluster with all its data; a missing one is ignored."""
 
     async def close(self) -> None: ...
 
 
 def admin_kubeconfig(cluster: Key, server: str, **credentials: Any) -> dict[str, Any]:
-    """With the names Cluster API's tools expect."""
+    """Return a kubeconfig with the names that Cluster API's tools expect."""
     return kubeconfig.build(server, name=cluster.name, user=f"{cluster.name}-admin", **credentials)
 
 
 class EtcdClusters:
-    """The model etcds, one per cluster, made when first asked for."""
+    """Model etcds, one per cluster, created at first use."""
 
     def __init__(self, catch_up_seconds: float = 0.0, witness: Callable[[str], None] | None = None) -> None:
         self._etcds: dict[Key, Etcd] = {}
@@ -71,7 +71,7 @@ class EtcdClusters:
 
 
 class ModelWorkloads:
-    """All in memory. `violations` outlive the clusters they happened in."""
+    """Workload clusters in memory. `violations` outlive their clusters."""
 
     def __init__(self, catch_up_seconds: float = 0.0) -> None:
         self._workloads: dict[Key, ModelWorkload] = {}

@@ -41,7 +41,7 @@ from remuda.runtime.manager import Manager
 T = TypeVar("T")
 W = TypeVar("W", bound="World")
 
-PATIENCE_SECONDS = 3600.0  # of simulated time
+PATIENCE_SECONDS = 3600.0  # in simulated time
 
 
 class World:
@@ -51,11 +51,11 @@ class World:
         self._server = server
         self._changed = asyncio.Event()
         self._listeners: list[Callable[[], None]] = []
-        self.history: list[str] = []  # every write there was, in order
+        self.history: list[str] = []  # every write, in order
         self.client: Client = server.client()
         self.cloud = MemoryCloud()
         self.workloads = ModelWorkloads(catch_up_seconds)
-        self._view = Caches(server.client())  # the world's own eyes, which stay open when a manager dies
+        self._view = Caches(server.client())  # separate caches, which keep running when a manager crashes
         self._clusters, self._machines = self._view.of(CLUSTER), self._view.of(MACHINE)
         self._servers = [self._view.of(kind) for kind in self.server_kinds]
         self.manager = self._new_manager()
@@ -77,11 +77,11 @@ class World:
             listener()
 
     def on_write(self, listener: Callable[[], None]) -> None:
-        """Calls it after every commit: to look at what must never be seen."""
+        """Call a function after every commit, to check invariants."""
         self._listeners.append(listener)
 
     def present(self) -> list[str]:
-        """Every object there is, as lines of the history name them."""
+        """Return every existing object, as lines of the history name them."""
         store = self._server.store
         return [
             f"{table} {Key(entry.namespace, entry.name)}" for table in store.tables() for entry in store.scan(table)
@@ -101,7 +101,7 @@ class World:
         self.manager.lead()
 
     async def crash(self) -> None:
-        """Stop all controllers where they are, and start new ones that know nothing but the API."""
+        """Stop all controllers at once, and start new ones that know only the API."""
         await asyncio.gather(*(controller.stop(0.0) for controller in self.manager.controllers.values()))
         await self.manager.stop()
         self.manager = self._new_manager()
@@ -112,7 +112,7 @@ class World:
         await self._view.close()
         await self.workloads.close()
 
-    # what users do
+    # -- actions of users
 
     async def create_cluster(self, blueprint: Blueprint) -> None:
         for target, obj in blueprint.objects():
@@ -122,7 +122,7 @@ class World:
         await self.client.delete(CLUSTER.target, namespace, name)
         await self.until(lambda: self.cluster(name, namespace) is None, f"Cluster {name} is gone")
 
-    # looking and waiting
+    # -- observation and waiting
 
     def cluster(self, name: str, namespace: str = "default") -> Cluster | None:
         return self._clusters.get(namespace, name)
@@ -138,7 +138,7 @@ class World:
         return self._machines.get(namespace, name)
 
     async def until(self, holds: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-        """Until it holds, looked at after every write. Raises TimeoutError that says what never came."""
+        """Wait until the condition holds, checked after every write. Raise TimeoutError that names the condition."""
         try:
             async with asyncio.timeout(seconds):
                 while not holds():
@@ -148,7 +148,7 @@ class World:
             raise TimeoutError(f"not within {seconds:g} s: {what}; {self.waits()}") from None
 
     async def available(self, name: str, namespace: str = "default", seconds: float = PATIENCE_SECONDS) -> None:
-        """Until the Cluster says that it is available, and so do as many Machines as it wants, and no other is left."""
+        """Wait until the Cluster is available, with the desired number of available Machines and no others."""
 
         def holds() -> bool:
             cluster = self.cluster(name, namespace)
@@ -164,7 +164,7 @@ class World:
         await self.until(holds, f"Cluster {name} is available", seconds)
 
     async def quiet(self, seconds: float = PATIENCE_SECONDS) -> None:
-        """Until nobody has written anything for a minute."""
+        """Wait until there was no write for a minute."""
         async with asyncio.timeout(seconds):
             while True:
                 self._changed.clear()
@@ -175,7 +175,7 @@ class World:
                     return
 
     def waits(self) -> str:
-        """Return what every controller waits for, in the controller's own words."""
+        """Return what every controller waits for, in its own words."""
         found = [
             f"{name} {key}: {wait.blocked.message}"
             for name, controller in self.manager.controllers.items()
@@ -184,7 +184,7 @@ class World:
         return "; ".join(found) or "nobody waits for anything"
 
     async def broken(self) -> list[str]:
-        """Return everything that has gone wrong, judged by the models. Call it when nothing in the world changes."""
+        """Return all violations, as the models judge. Call it when nothing in the world changes."""
         complaints = list(self.workloads.violations)
         complaints += [f"the server {name} was made twice" for name in made_twice(self.cloud.journal)]
         known = {
@@ -200,7 +200,7 @@ class World:
 
 
 def simulate(scenario: Callable[[World], Awaitable[T]], *, seed: int = 0, catch_up_seconds: float = 0.0) -> T:
-    """Tells a scenario in a new world, from its beginning to its end. New members of etcd take so long to catch up."""
+    """Run a scenario in a new world. `catch_up` is the time that new members of etcd need."""
     return tell(scenario, lambda server: World(server, catch_up_seconds=catch_up_seconds), admission.FUNCTIONS, seed)
 
 
@@ -210,7 +210,7 @@ def tell(
     admitted_by: Sequence[AdmissionRegistration],
     seed: int,
 ) -> T:
-    """The same in a world of any sort."""
+    """Run a story in a world of any type."""
 
     async def run(folder: Path) -> T:
         settings = ServerSettings(data_dir=folder, port=0, volatile=True)

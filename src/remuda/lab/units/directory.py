@@ -40,14 +40,14 @@ class State(NamedTuple):
     """State of a unit, as its keeper writes it."""
 
     state: str = "inactive"  # activating, active, deactivating, inactive, failed
-    pid: int = 0  # of its program
+    pid: int = 0  # pid of its program
     started: str = "-"
     keeper: int = 0
     keeper_started: str = "-"
-    runs: int = 0  # how often it was started
-    restarts: int = 0  # of these, because it had ended by itself
-    result: str = ""  # what is wrong
-    notify: str = ""  # where its program says that it is ready
+    runs: int = 0  # number of starts
+    restarts: int = 0  # of these, restarts after the program had ended by itself
+    result: str = ""  # error
+    notify: str = ""  # socket on which its program reports that it is ready
 
     @property
     def program_lives(self) -> bool:
@@ -95,7 +95,7 @@ class UnitDirectory:
         folder = os.path.join(self.root, _WANTS)
         return sorted(name for name in os.listdir(folder) if self.has(name)) if os.path.isdir(folder) else []
 
-    # -- what is wanted ----------------------------------------------------------------------------------------------
+    # -- wanted units ------------------------------------------------------------------------------------------------
 
     def want(self, name: str) -> None:
         os.makedirs(self._run, exist_ok=True)
@@ -125,7 +125,7 @@ class UnitDirectory:
         # Write the boot id last: if the agent is killed before, the next one does all of this again.
         disk.write(path, boot.encode())
 
-    # -- what is known -----------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------------
 
     def said(self, name: str) -> State:
         """Return the state that the unit's keeper, or the previous one, has written."""
@@ -190,7 +190,7 @@ class UnitDirectory:
     def _of(self, name: str, what: str) -> str:
         return os.path.join(self._run, f"{name}.{what}")
 
-    # -- what units are started with ---------------------------------------------------------------------------------
+    # -- environment -------------------------------------------------------------------------------------------------
 
     def keep_environment(self, address: str) -> None:
         os.makedirs(self._run, exist_ok=True)

@@ -23,10 +23,10 @@ from remuda.lab.units.directory import ANEW, UnitDirectory
 from remuda.lab.units.unitfile import BadUnit, Command, Unit, environment_of, filled
 
 _MOST_LOG = 8 << 20
-_LEAST_PAUSE = 0.5  # between an end and the next start, whatever the unit says
+_LEAST_PAUSE = 0.5  # minimum between an end and the next start
 _TICK_SECONDS = 0.1
 
-# What a wait ends with.
+# Results of a wait.
 _STOP, _ANEW, _ENDED, _READY, _LATE = "stop", "anew", "ended", "ready", "late"
 
 
@@ -70,7 +70,7 @@ class _Process:
 def keep(place: UnitDirectory, name: str) -> int:
     lock = place.claim(name)
     if lock is None:
-        return 0  # there is one
+        return 0  # it exists
     try:
         UnitKeeper(place, name).keep()
     finally:

@@ -57,5 +57,5 @@ def of_unit(root: str, unit: str) -> list[tuple[int, str]]:
                 if since != "-" and marks <= set(file.read().split(b"\0")):
                     found.append((int(name), since))
         except OSError:
-            continue  # ended meanwhile, or not to be looked at
+            continue  # ended meanwhile, or not readable
     return found

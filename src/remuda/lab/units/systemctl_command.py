@@ -79,7 +79,7 @@ class Systemctl:
     def __init__(self, place: UnitDirectory) -> None:
         self._place = place
 
-    # -- what runs ---------------------------------------------------------------------------------------------------
+    # -- start and stop ----------------------------------------------------------------------------------------------
 
     def start(self, options: SystemctlOptions) -> int:
         return max(self._begin(name, options, anew=False) for name in options.names)
@@ -168,7 +168,7 @@ class Systemctl:
                 raise OSError(f"the keeper of {name} did not start")
             time.sleep(_LOOK_SECONDS)
 
-    # -- what is to run ----------------------------------------------------------------------------------------------
+    # -- enable and disable ------------------------------------------------------------------------------------------
 
     def enable(self, options: SystemctlOptions) -> int:
         for name in options.names:
@@ -189,7 +189,7 @@ class Systemctl:
         """Do nothing: unit files are read whenever a unit is started."""
         return 0
 
-    # -- what is known -----------------------------------------------------------------------------------------------
+    # -- state -------------------------------------------------------------------------------------------------------
 
     def is_active(self, options: SystemctlOptions) -> int:
         return self._print_states(

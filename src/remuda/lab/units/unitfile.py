@@ -1,7 +1,6 @@
-"""A unit's file: the settings that are understood here, read as systemd reads them. Pure.
+"""Parser of unit files: the settings that are supported here, read as systemd reads them. Pure.
 
-What is not understood is left alone, as long as the unit means the same without it; a type that would not work is
-refused.
+Unsupported settings are ignored if the unit means the same without them; a type that would not work is refused.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ class Unit(NamedTuple):
     environment_files: tuple[str, ...] = ()  # with - in front: it may be missing
     restart: str = "no"
     restart_seconds: float = _RESTART_SECONDS
-    start_seconds: float = _START_SECONDS  # 0: for ever
+    start_seconds: float = _START_SECONDS  # 0: no limit
     stop_seconds: float = _STOP_SECONDS
     kill_mode: str = "control-group"
     remain: bool = False
     folder: str = ""
 
     def restarts_after(self, code: int | None) -> bool:
-        """`code`: how it ended; None: nobody knows, so not well."""
+        """Return whether the unit restarts. `code`: its exit code; None: unknown, which counts as a failure."""
         if self.type == "oneshot" and self.restart == "always":
             return False
         if self.restart == "always":
@@ -61,7 +60,7 @@ class Unit(NamedTuple):
 
 
 def parse(name: str, text: str) -> Unit:
-    """Raises BadUnit."""
+    """Parse a unit file. Raise BadUnit."""
     found = _settings(name, text)
 
     def last(key: str, default: str = "") -> str:
@@ -115,7 +114,7 @@ def _settings(name: str, text: str) -> dict[str, list[str]]:
 
 
 def specified(name: str, text: str) -> str:
-    """With the specifiers that depend on nothing but the unit's name."""
+    """Expand the specifiers that depend only on the unit's name."""
     stem = name.rpartition(".")[0]
     prefix, _, instance = stem.partition("@")
     values = {"n": name, "N": stem, "p": prefix, "i": instance, "I": instance, "%": "%"}
@@ -147,7 +146,7 @@ def _words(name: str, text: str) -> tuple[str, ...]:
 
 
 def seconds(text: str, default: float) -> float:
-    """A span of time as systemd writes it; 0: without an end."""
+    """Parse a duration in systemd's syntax; 0: no limit."""
     if not text:
         return default
     if text == "infinity":
@@ -163,7 +162,7 @@ def seconds(text: str, default: float) -> float:
 
 
 def environment_of(text: str) -> dict[str, str]:
-    """The lines of an EnvironmentFile."""
+    """Parse the lines of an EnvironmentFile."""
     found = {}
     for line in text.splitlines():
         line = line.strip()
@@ -180,7 +179,7 @@ def environment_of(text: str) -> dict[str, str]:
 
 
 def filled(words: tuple[str, ...], environment: Mapping[str, str]) -> list[str]:
-    """With variables: ${X} is a part of a word, $X alone is as many words as its value has."""
+    """Expand variables: ${X} is a part of a word, $X alone becomes as many words as its value has."""
     found: list[str] = []
     for word in words:
         alone = re.fullmatch(r"\$(\w+)", word)

@@ -1,5 +1,5 @@
-"""The simulated provider's controllers, one file per kind: the other side of every hand-off of Cluster API.
+"""Controllers of the simulated provider, one file per kind: the provider side of every contract of Cluster API.
 
-They are written as a provider should be: wait for the owner, leave paused objects alone, hold a finalizer before
-anything outside is made, never take a reported fact back, and write only what has changed.
+They show how a provider should work: wait for the owner, leave paused objects alone, add a finalizer before creating
+anything outside, never reset a reported fact, and write only changes.
 """

@@ -1,7 +1,6 @@
-"""SimulatedBootstrap: the data that would turn a server into a Node, in a Secret.
+"""SimulatedBootstrap: creates the data that would turn a server into a Node, in a Secret.
 
-A worker's data is made when there is a control plane to join. The Secret belongs to this object, so nothing has to be
-cleaned up.
+A worker's data is created when there is a control plane to join. This object owns the Secret, so no cleanup is needed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SimulatedCluster: what the servers of a cluster share. It says where the API will be and where servers may be put."""
+"""SimulatedCluster: shared settings of a cluster's servers. It reports the API endpoint and the failure domains."""
 
 from __future__ import annotations
 

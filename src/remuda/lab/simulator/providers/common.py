@@ -30,7 +30,7 @@ Json = dict[str, Any]
 
 
 class ProviderKind(NamedTuple):
-    """One kind of one family, and what its controller works with."""
+    """Kind of one family, and the dependencies of its controller."""
 
     manager: Manager
     family: Family
@@ -55,13 +55,13 @@ class ProviderKind(NamedTuple):
         return None if value is None else ProviderObject(value, self.kind.target, self.family.contract)
 
     def named_by(self, reference: Reference | None, namespace: str) -> list[Key]:
-        """The key of what a reference names, if that is of this kind and still waits for something."""
+        """Return the key of a referenced object, if it is of this kind and still waits for something."""
         if reference is None or reference.api_group != self.family.group or reference.kind != self.kind.name:
             return []
         return self.informer.keys(UNFINISHED, f"{namespace}/{reference.name}")
 
     def index_unfinished(self, finished: Callable[[Any], bool]) -> None:
-        """Makes events of Clusters and Machines cheap: what is finished is not looked at again."""
+        """Index unfinished objects, so that events of Clusters and Machines are cheap: finished ones are skipped."""
 
         def places(obj: Any) -> Iterable[str]:
             if obj.metadata.deleting or not finished(obj):
@@ -81,7 +81,7 @@ def machine_of(caches: Caches, metadata: ObjectMeta) -> Machine | None:
 
 
 def cluster_of(caches: Caches, metadata: ObjectMeta, machine: Machine | None = None) -> Cluster | None:
-    """By the Machine it belongs to, by its owner, or by its label."""
+    """Return the cluster of an object, by its Machine, its owner, or its label."""
     owner = metadata.owner("Cluster", names.GROUP)
     name = machine.spec.cluster_name if machine is not None else owner.name if owner is not None else ""
     name = name or metadata.labels.get(names.CLUSTER_NAME, "")
@@ -89,7 +89,7 @@ def cluster_of(caches: Caches, metadata: ObjectMeta, machine: Machine | None = N
 
 
 def owner_reference(obj: ProviderObject) -> OwnerReference:
-    """For what belongs to it."""
+    """Return the owner reference for objects that it owns."""
     return OwnerReference(
         api_version=obj.target.api_version,
         kind=obj.kind,
@@ -108,19 +108,20 @@ def put(obj: Json, path: Iterable[str], value: Any) -> None:
 
 
 def report(draft: Draft, obj: ProviderObject, *news: Condition) -> None:
-    """Conditions into the status, in the style of the object's contract; not paused, unless one says so.
+    """Write conditions into the status, in the style of the object's contract; not paused, unless a condition says so.
 
-    No generation is said: reporting often goes with filling in the spec, and would then never be of the latest."""
+    No observedGeneration is set: a report often changes the spec too, and would never be of the latest generation.
+    """
     found = news if any(one.type == "Paused" for one in news) else (*news, paused(None, ObjectMeta()))
     conditions.put(draft.status, found, generation=0)
     if obj.old:
         for written in draft.status["conditions"]:
             if not written.get("message"):
-                written.pop("message", None)  # left out where there is nothing to say
+                written.pop("message", None)  # omitted if empty
 
 
 async def hold(side: ProviderKind, obj: ProviderObject, cluster: Cluster | None, step: Step) -> Outcome | None:
-    """Says that the object is left alone, if it is to be; None: go on."""
+    """Report that the object is paused, if it is; return None to continue."""
     condition = paused(cluster, obj.metadata)
     if condition.status != conditions.TRUE:
         return None
@@ -141,7 +142,7 @@ class ScriptProgress:
         self._failed: dict[str, int] = {}
 
     def seconds_left(self, script: Script, since: str | None) -> float:
-        """Until work that began at a time is done."""
+        """Return the seconds until work that began at a time is done."""
         return max(0.0, clock.parse(since) + script.seconds - clock.time()) if since and script.seconds else 0.0
 
     def fails(self, uid: str, script: Script) -> bool:

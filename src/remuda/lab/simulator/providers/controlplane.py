@@ -54,7 +54,7 @@ RELEASE_MACHINE = step("simulatedcontrolplane.release-machine", "lets a Machine 
 
 _OWNED = "simulated control plane"  # an index of Machines by the uid of the control plane they belong to
 _ETCD_SECONDS = 2.0
-_SOON_SECONDS = 5.0  # a first Machine that takes longer to become a Node is told of in the status
+_SOON_SECONDS = 5.0  # a first Machine that takes longer to become a Node is shown in the status
 
 
 class ControlPlaneProvider:
@@ -83,7 +83,9 @@ class ControlPlaneProvider:
             yield Key(cluster.metadata.namespace, ref.name)
 
     def look_again(self, cluster: Cluster) -> None:
-        """A Node has appeared in the workload cluster, which no watch of the management cluster tells."""
+        """Reconcile after a Node has appeared in the workload cluster, which no watch of the management
+        cluster shows.
+        """
         for key in self._of_cluster(cluster):
             self._controller.enqueue(key)
 
@@ -106,8 +108,9 @@ class ControlPlaneProvider:
         return await self._manage(obj, cluster, machines)
 
     async def _manage(self, obj: ProviderObject, cluster: Cluster, machines: Sequence[Machine]) -> Outcome:
-        """Reads everything, and does at most one thing to the set of Machines, or else reports: a thing done brings
-        the next look at once, and that one reports."""
+        """Read everything, and either change the set of Machines once, or report: a change triggers another reconcile
+        at once, which reports.
+        """
         obj = await self._protect(obj, cluster)
         wanted = DesiredControlPlane.of(self._side.kind.decode(obj.value))
         await self._own_template(obj, cluster, wanted)
@@ -127,7 +130,7 @@ class ControlPlaneProvider:
         return _next_look(wanted, stuck)
 
     async def _protect(self, obj: ProviderObject, cluster: Cluster) -> ProviderObject:
-        """The finalizer, and the endpoint where nobody else has one."""
+        """Add the finalizer, and set the endpoint if no other object does."""
         lacks_endpoint = not cluster.spec.control_plane_endpoint.valid and not contract.endpoint(obj).valid
         if FINALIZER in obj.metadata.finalizers and not lacks_endpoint:
             return obj
@@ -140,7 +143,7 @@ class ControlPlaneProvider:
         return ProviderObject(value, obj.target, obj.contract)
 
     async def _own_template(self, obj: ProviderObject, cluster: Cluster, wanted: DesiredControlPlane) -> None:
-        """The template goes with the Cluster, in the end as in a move."""
+        """Make the Cluster own the template, so that it is deleted and moved with it."""
         template = await self._externals.get(wanted.template, obj.key.namespace)
         if template is None or template.metadata.owner(CLUSTER.name, CLUSTER.group) is not None:
             return
@@ -181,7 +184,7 @@ class ControlPlaneProvider:
     async def _complete(
         self, obj: ProviderObject, cluster: Cluster, wanted: DesiredControlPlane, machine: Machine
     ) -> None:
-        """Makes what a Machine refers to, unless it is there or has done its work."""
+        """Create the objects that a Machine refers to, unless they exist or have done their work."""
         if machine.metadata.deleting or machine.status.initialization.infrastructure_provisioned:
             return
         namespace = machine.metadata.namespace
@@ -224,7 +227,7 @@ class ControlPlaneProvider:
     async def _look_after(
         self, machines: Sequence[Machine], members: Sequence[ControlPlaneMachine], cluster: Cluster
     ) -> str:
-        """Says on each Machine whether it is up to date, and lets go those that have left etcd. Why one cannot."""
+        """Set the UpToDate condition of each Machine, and release those that have left etcd. Return why one cannot."""
         stuck = ""
         for machine, member in zip(machines, members, strict=True):
             value = self._machines.raw(*machine.key)
@@ -259,7 +262,7 @@ class ControlPlaneProvider:
         draft.set_annotation(HOOK, None)
         await save(self._client, draft, RELEASE_MACHINE)
 
-    # the report, and the end
+    # -- status and deletion
 
     async def _publish(
         self,
@@ -308,7 +311,7 @@ def _next_look(wanted: DesiredControlPlane, stuck: str) -> Outcome:
 
 
 def _age(machines: Sequence[Machine]) -> float:
-    """Seconds since the first Machine was made."""
+    """Return the seconds since the first Machine was created."""
     made = [machine.metadata.creation_timestamp or clock.now() for machine in machines]
     return clock.time() - clock.parse(min(made)) if made else 0.0
 

@@ -1,4 +1,6 @@
-"""The objects a control plane makes, and how its Machines are judged. Pure, but for the random part of a name."""
+"""Objects that a control plane creates, and the assessment of its Machines. Pure, except for the random
+part of a name.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ def labels(control_plane: ProviderObject, cluster: Cluster, wanted: DesiredContr
 def machine(
     control_plane: ProviderObject, family: Family, cluster: Cluster, wanted: DesiredControlPlane, failure_domain: str
 ) -> Json:
-    """A new Machine. What it refers to will have its name."""
+    """Return a new Machine. The objects that it refers to get its name."""
     name = generate_name(f"{control_plane.key.name}-")
     infrastructure = {"apiGroup": wanted.template.api_group, "kind": contract.base_kind(wanted.template.kind)}
     spec: Json = {
@@ -97,7 +99,7 @@ def machine(
 
 
 def owner(machine: Machine) -> OwnerReference:
-    """The Machine, as owner of what it refers to."""
+    """Return the Machine as owner of the objects that it refers to."""
     return OwnerReference(
         api_version=names.API_VERSION,
         kind="Machine",
@@ -137,7 +139,7 @@ def kubeconfig_secret(control_plane: ProviderObject, cluster: Cluster, config: J
     }
 
 
-# Judging Machines
+# -- assessment of Machines
 
 
 def member(

@@ -1,8 +1,8 @@
-"""SimulatedMachine: one server in the cloud, and the Node it becomes.
+"""SimulatedMachine: one server in the cloud, and its Node.
 
-A server is made when the Machine has its bootstrap data. It is named after this object and tagged with its cluster,
-neither of which changes when objects are moved to another management cluster, so it is made once, whatever happens in
-between. The finalizer is there before the server and goes after it.
+A server is created when the Machine has its bootstrap data. It has the name of this object and the tag of its cluster.
+Neither changes when objects are moved to another management cluster, so the server is created only once. The finalizer
+is added before the server is created and removed after it is deleted.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ CREATE_HOST = step("simulatedmachine.create-host", "creates a server in the clou
 REMOVE_HOST = step("simulatedmachine.remove-host", "removes a server from the cloud")
 REGISTER = step("simulatedmachine.register-node", "registers the Node of a server in the workload cluster")
 
-_LONG_BOOT_SECONDS = 10.0  # a boot that takes longer is told of in a condition
+_LONG_BOOT_SECONDS = 10.0  # a boot that takes longer is shown in a condition
 _ETCD_SECONDS = 1.0  # between two attempts to become a member
 
-Registered = Callable[[Key], None]  # told the Cluster in which a Node has appeared
+Registered = Callable[[Key], None]  # called with the Cluster in which a Node has appeared
 
 
 class MachineProvider:
@@ -49,7 +49,7 @@ class MachineProvider:
         self._cloud = cloud
         self._workloads = workloads
         self._registered = registered
-        self._done: set[str] = set()  # uids of those that are reported, with a Node that has nothing left to go wrong
+        self._done: set[str] = set()  # uids of reported servers whose Node has no scripted failure left
         self._side.index_unfinished(_finished_old if family.old else _finished)
         controller = manager.controller(self._side.name, family.machine, self.reconcile, concurrency=common.CONCURRENCY)
         controller.watch(manager.caches.of(MACHINE), self._of_machine, "machine", facts=machine_facts)
@@ -90,11 +90,11 @@ class MachineProvider:
         finally:
             await self._publish(obj, host)
         if outcome is DONE:
-            self._done.add(obj.metadata.uid)  # not earlier: a report that was lost is made again
+            self._done.add(obj.metadata.uid)  # only now, so that a lost report is repeated
         return outcome
 
     async def _protect(self, obj: ProviderObject, machine: Machine, cluster: Cluster) -> ProviderObject:
-        """The finalizer, and with it everything the spec will say of the server: one write instead of two."""
+        """Add the finalizer, and with it all fields of the spec about the server: one write instead of two."""
         draft = obj.draft()
         draft.add_finalizer(FINALIZER)
         draft.spec["providerID"] = provider_id(obj.key.name, str(cluster.key))
@@ -122,7 +122,7 @@ class MachineProvider:
             raise Retryable(str(error)) from None
 
     async def _publish(self, obj: ProviderObject, host: CloudHost | None, reason: str = "", message: str = "") -> None:
-        """Without a reason: the server runs."""
+        """Report the state. Without a reason: the server runs."""
         draft = obj.draft()
         if host is not None and not reason:
             draft.status["addresses"] = [
@@ -135,12 +135,14 @@ class MachineProvider:
         common.report(draft, obj, condition(READY, not reason, reason or "Provisioned", message))
         await save(self._client, draft, PUBLISH)
 
-    # the Node
+    # -- Node
 
     async def _become_node(
         self, obj: ProviderObject, machine: Machine, cluster: Cluster, host: CloudHost, script: MachineScript
     ) -> Outcome:
-        """Before the server is reported where that takes no time: then everything is there at the first look."""
+        """Register the Node before the server is reported, if that takes no time: then the first reconcile completes
+        everything.
+        """
         starting = host.ready_at + script.node_seconds - clock.time()
         if starting > 0:
             return Requeue(starting, "the kubelet starts")
@@ -185,7 +187,7 @@ class MachineProvider:
         await (nodes.fail if what == "fails" else nodes.remove_node)(client, name)
         return Requeue(0.0, "whether more goes wrong")
 
-    # the end
+    # -- deletion
 
     async def _delete(self, obj: ProviderObject, machine: Machine | None) -> Outcome:
         cluster = Key(obj.key.namespace, obj.metadata.labels.get(names.CLUSTER_NAME, ""))

@@ -1,6 +1,6 @@
-"""SimulatedRemediation: restarts the server of an unhealthy Machine, whose Node then is ready again.
+"""SimulatedRemediation: restarts the server of an unhealthy Machine, whose Node then becomes ready again.
 
-The MachineHealthCheck that asked for it takes the request away when it sees the Machine healthy.
+The MachineHealthCheck deletes its request when it sees the Machine healthy.
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 
 class ControlPlaneMachine(NamedTuple):
-    """One Machine of the control plane, as far as that decides something."""
+    """Machine of the control plane, with the facts that matter for the decision."""
 
     name: str
-    created: str  # times of equal length compare as text
+    created: str  # timestamps of equal length compare as text
     up_to_date: bool = True
-    settled: bool = True  # its Node is there and it votes in etcd
+    settled: bool = True  # it has a Node and votes in etcd
     deleting: bool = False
-    unhealthy: bool = False  # a health check has given it up
+    unhealthy: bool = False  # a health check marked it for remediation
     failure_domain: str = ""
 
 
