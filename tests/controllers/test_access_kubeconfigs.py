@@ -104,7 +104,7 @@ async def test_server_url_change_rewrites_kubeconfig_with_same_token(harness: Ac
     assert bearer_of(after) == bearer_of(before)
 
 
-async def test_a_lost_secret_or_a_revoked_token_is_replaced(harness: AccessHarness) -> None:
+async def test_lost_secret_or_a_revoked_token_is_replaced(harness: AccessHarness) -> None:
     async with harness.running():
         await harness.create_cluster()
         await harness.admin_kubeconfig()
@@ -121,7 +121,7 @@ async def test_a_lost_secret_or_a_revoked_token_is_replaced(harness: AccessHarne
         await is_good(harness, bearer_of(third))
 
 
-async def test_an_idle_cluster_writes_nothing(harness: AccessHarness) -> None:
+async def test_idle_cluster_writes_nothing(harness: AccessHarness) -> None:
     async with harness.running() as manager:
         await harness.create_cluster()
         await harness.admin_kubeconfig()

@@ -419,7 +419,7 @@ async def test_cloned_host_id_is_refused_with_conflict(harness: BootstrapHarness
         await harness.connect(await harness.token("n"), "host-2")
 
 
-async def test_a_token_is_refused_while_its_machine_is_being_deleted(harness: BootstrapHarness) -> None:
+async def test_token_is_refused_while_its_machine_is_being_deleted(harness: BootstrapHarness) -> None:
     await harness.cluster()
     await harness.machine()
     async with harness.running():

@@ -84,7 +84,7 @@ async def test_registered_host_becomes_machine_with_its_roles_and_addresses(harn
     assert await harness.engine.get(SECRETS, harness.namespace, name) is None, "the request is still there"
 
 
-async def test_a_host_is_provisioned_only_when_its_agent_has_connected(harness: BootstrapHarness) -> None:
+async def test_host_is_provisioned_only_when_its_agent_has_connected(harness: BootstrapHarness) -> None:
     await harness.cluster()
     async with harness.running():
         found = await harness.engine.until(CLUSTER.target, harness.namespace, "c", lambda obj: True)
@@ -131,7 +131,7 @@ async def test_stale_registration_request_is_removed_on_retry(harness: Bootstrap
         assert len(await harness.engine.list(MACHINE.target, harness.namespace)) == 1
 
 
-async def test_a_machine_of_a_pool_is_found_by_the_id_of_its_host(harness: BootstrapHarness) -> None:
+async def test_machine_of_a_pool_is_found_by_the_id_of_its_host(harness: BootstrapHarness) -> None:
     """Upgrades of an agent run the registration command with the id the host already has."""
     await harness.cluster()
     await harness.machine()

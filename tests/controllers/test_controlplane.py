@@ -102,7 +102,7 @@ async def test_machine_without_role_condition_names_role_labels(harness: Control
         assert label in said
 
 
-async def test_the_kubeconfig_is_signed_by_the_cluster_and_points_at_a_server(harness: ControlPlaneHarness) -> None:
+async def test_kubeconfig_is_signed_by_the_cluster_and_points_at_a_server(harness: ControlPlaneHarness) -> None:
     async with harness.running():
         await harness.cluster_with_hosts(("s1",))
         await harness.ready()
@@ -129,7 +129,7 @@ async def test_proxied_cluster_stores_admin_kubeconfig_in_separate_secret(harnes
     assert await harness.engine.get(SECRETS, harness.namespace, "c-kubeconfig") is None
 
 
-async def test_a_change_of_the_configuration_reaches_every_host_in_place(harness: ControlPlaneHarness) -> None:
+async def test_change_of_the_configuration_reaches_every_host_in_place(harness: ControlPlaneHarness) -> None:
     async with harness.running():
         await harness.cluster_with_hosts(("s1",), ("w1",))
         await harness.ready()

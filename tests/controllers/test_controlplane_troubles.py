@@ -66,7 +66,7 @@ async def test_failed_plan_is_reported_and_superseded_by_new_config(connected_ha
         await harness.until_machine("w1", lambda obj: is_true(obj, "PlanApplied") and is_true(obj, "Reconciled"))
 
 
-async def test_a_paused_cluster_gets_no_plan(harness: ControlPlaneHarness) -> None:
+async def test_paused_cluster_gets_no_plan(harness: ControlPlaneHarness) -> None:
     async with harness.running():
         await harness.cluster_with_hosts(("s1",))
         await harness.ready()

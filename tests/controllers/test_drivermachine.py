@@ -155,7 +155,7 @@ async def test_credential_from_tenant_credential_namespace_is_used(harness: Driv
         assert await harness.data(names.credential_secret("m")) == {"token": b"t0ken"}
 
 
-async def test_a_credential_of_any_other_namespace_is_not_read(harness: DriverMachineHarness) -> None:
+async def test_credential_of_any_other_namespace_is_not_read(harness: DriverMachineHarness) -> None:
     async with harness.running():
         await harness.cluster()
         await harness.machine(cloudCredentialSecretName="kube-system:admin")

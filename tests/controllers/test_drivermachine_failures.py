@@ -21,7 +21,7 @@ async def harness(engine: Engine) -> DriverMachineHarness:
     return await DriverMachineHarness.create(engine)
 
 
-async def test_a_failed_attempt_is_repeated_on_the_same_machine(harness: DriverMachineHarness) -> None:
+async def test_failed_attempt_is_repeated_on_the_same_machine(harness: DriverMachineHarness) -> None:
     async with harness.running():
         await harness.cluster()
         made = await harness.machine()

@@ -109,7 +109,7 @@ async def test_invalid_scale_arguments_are_rejected_and_change_nothing(declared:
     assert (done.code, "cluster meadow not found" in done.err) == (1, True)
 
 
-async def test_an_even_number_of_etcd_members_is_warned_of_once(declared: Declared) -> None:
+async def test_even_number_of_etcd_members_causes_one_warning(declared: Declared) -> None:
     done = await declared.run("scale", "prairie", "--servers", "2")
     assert done.code == 0, done.err
     assert done.err.count("use an odd number") == 1
@@ -162,7 +162,7 @@ async def test_upgrade_changes_version_and_lists_each_machine(declared: Declared
     assert after["spec"] == before["spec"] | {"kubernetesVersion": NEW}
 
 
-async def test_a_dry_run_of_an_upgrade_changes_nothing(declared: Declared) -> None:
+async def test_dry_run_of_an_upgrade_changes_nothing(declared: Declared) -> None:
     before = await declared.harness.versions()
     done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW, "--dry-run", "-o", "json")
     assert done.code == 0, done.err

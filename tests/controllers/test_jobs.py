@@ -24,7 +24,7 @@ def runner(engine: Engine, tmp_path: Path) -> Runner:
     return Runner(engine, tmp_path)
 
 
-async def test_a_job_runs_and_is_complete_with_its_log(engine: Engine, runner: Runner) -> None:
+async def test_job_runs_and_is_complete_with_its_log(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
         await runner.submit(namespace, job("hello", "say", "good morning", "say", "good night"))
@@ -58,7 +58,7 @@ async def test_job_runs_remuda_program_by_default(engine: Engine, tmp_path: Path
         assert "cannot read the order of this Job" in ended(await pod_of(engine, namespace, "bare"))["message"]
 
 
-async def test_a_failing_program_fails_the_job_with_its_last_lines(engine: Engine, runner: Runner) -> None:
+async def test_failing_program_fails_the_job_with_its_last_lines(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     container = {"terminationMessagePolicy": "FallbackToLogsOnError"}
     async with engine.running(namespace, runner.setup):
@@ -390,7 +390,7 @@ async def test_deleted_pod_is_replaced_by_new_attempt(engine: Engine, runner: Ru
         assert is_true(await finished(engine, namespace, "robbed"), "Complete")
 
 
-async def test_a_finished_job_causes_no_further_writes(engine: Engine, runner: Runner) -> None:
+async def test_finished_job_causes_no_further_writes(engine: Engine, runner: Runner) -> None:
     namespace = await engine.namespace()
     async with engine.running(namespace, runner.setup):
         await runner.submit(namespace, job("quiet", "say", "hello"))

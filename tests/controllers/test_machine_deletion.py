@@ -393,7 +393,7 @@ async def test_infrastructure_of_other_machine_is_not_deleted(harness: MachineHa
         assert "deletionTimestamp" not in server["metadata"]
 
 
-async def test_a_node_of_another_server_with_the_same_name_survives(harness: MachineHarness) -> None:
+async def test_node_of_another_server_with_the_same_name_survives(harness: MachineHarness) -> None:
     async with harness.running():
         await running(harness)
         await harness.workload.delete(NODE.target, "", harness.node_name())

@@ -81,7 +81,7 @@ async def test_label_changed_on_node_is_restored(harness: MachineHarness) -> Non
         )
 
 
-async def test_the_machine_follows_the_health_of_its_node(harness: MachineHarness) -> None:
+async def test_machine_follows_the_health_of_its_node(harness: MachineHarness) -> None:
     async with harness.running():
         await harness.cluster()
         await harness.running_machine()

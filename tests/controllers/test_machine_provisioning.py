@@ -213,7 +213,7 @@ async def test_missing_infrastructure_kind_is_reported_until_installed(harness: 
         await harness.until(says("InfrastructureReady", "NotReady"))
 
 
-async def test_a_machine_waits_for_its_cluster(harness: MachineHarness) -> None:
+async def test_machine_waits_for_its_cluster(harness: MachineHarness) -> None:
     async with harness.running() as manager:
         await harness.machine()
         await harness.until(says("NodeHealthy", "InspectionFailed", "Waiting for Cluster c to exist"))

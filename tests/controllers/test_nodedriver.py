@@ -104,7 +104,7 @@ async def harness(engine: Engine) -> AsyncIterator[NodeDriverHarness]:
             await engine.delete(NODE_DRIVER.target, "", harness.driver)
 
 
-async def test_an_active_driver_has_its_kinds_served_at_once(harness: NodeDriverHarness) -> None:
+async def test_active_driver_has_its_kinds_served_at_once(harness: NodeDriverHarness) -> None:
     async with harness.running() as manager:
         await harness.register()
         found = await harness.active()
@@ -214,7 +214,7 @@ def _name(harness: NodeDriverHarness, suffix: str) -> str:
     return f"{harness.driver}{suffix.lower()}s.{group}"
 
 
-async def test_a_driver_can_be_switched_off_and_on_again(harness: NodeDriverHarness) -> None:
+async def test_driver_can_be_switched_off_and_on_again(harness: NodeDriverHarness) -> None:
     async with harness.running():
         await harness.register()
         await harness.active()
@@ -294,7 +294,7 @@ async def test_modified_definition_is_restored(harness: NodeDriverHarness) -> No
         )
 
 
-async def test_an_idle_driver_writes_nothing(harness: NodeDriverHarness) -> None:
+async def test_idle_driver_writes_nothing(harness: NodeDriverHarness) -> None:
     async with harness.running():
         await harness.register()
         await harness.active()

@@ -138,7 +138,7 @@ async def test_pool_labels_change_machines_in_place(planner: Planner) -> None:
     assert all("node-label" in step["why"] for step in steps if step["pool"] == "workers")
 
 
-async def test_a_drivers_option_replaces_the_machines_of_its_pool_only(planner: Planner) -> None:
+async def test_drivers_option_replaces_the_machines_of_its_pool_only(planner: Planner) -> None:
     config = {
         "apiVersion": CONFIG.api_version,
         "kind": CONFIG.name,

@@ -17,7 +17,7 @@ async def harness(engine: Engine) -> ProvisioningHarness:
     return await ProvisioningHarness.create(engine)
 
 
-async def test_a_deleted_cluster_leaves_nothing(harness: ProvisioningHarness) -> None:
+async def test_deleted_cluster_leaves_nothing(harness: ProvisioningHarness) -> None:
     await harness.config()
     async with harness.running():
         await harness.cluster(pool(quantity=2, unhealthyNodeTimeout="5m"))

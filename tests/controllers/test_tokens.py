@@ -164,7 +164,7 @@ async def test_token_user_and_hash_are_immutable(harness: AccessHarness) -> None
                 await harness.engine.patch(TOKEN.target, "", name, change)
 
 
-async def test_an_idle_token_is_not_written(harness: AccessHarness) -> None:
+async def test_idle_token_is_not_written(harness: AccessHarness) -> None:
     async with harness.running() as manager:
         token = await harness.token(await harness.user(), seconds=3600.0)
         name = token.obj["metadata"]["name"]

@@ -199,7 +199,7 @@ def test_kubectl_credential_plugin_requests_short_lived_token_with_user_kubeconf
     assert "refers to itself" in itself.err
 
 
-def test_a_revoked_token_and_a_disabled_user_are_denied(access: ClusterAccess) -> None:
+def test_revoked_token_and_a_disabled_user_are_denied(access: ClusterAccess) -> None:
     access.user("cole")
     access.remuda("grant", "cole", "open", "cluster-viewer")
     path = access.kubeconfig("cole", "--user", "cole", "--embed-token")

@@ -100,7 +100,7 @@ class TestAmazonec2(Conformance):
     def subject(self, ec2: Ec2) -> Ec2:
         return ec2
 
-    async def test_ssh_opens_it_with_the_key_and_the_host_keys_it_told(self, subject: Subject) -> None:
+    async def test_ssh_connects_with_recorded_key_and_host_keys(self, subject: Subject) -> None:
         """moto's instances run nothing: the key is what can be checked."""
         order = subject.order()
         server = await subject.act(order).create(order, b"")

@@ -151,7 +151,7 @@ def test_restore_rejects_data_directory_of_running_server(saved: Path, data: Pat
 
 
 @pytest.mark.parametrize("where", [600, 0.3, 0.6, 0.95])
-def test_a_damaged_backup_is_refused(saved: Path, tmp_path: Path, where: float) -> None:
+def test_damaged_backup_is_refused(saved: Path, tmp_path: Path, where: float) -> None:
     damaged = tmp_path / "damaged.tar"
     content = bytearray(saved.read_bytes())
     at = where if isinstance(where, int) else last_byte_of_a_member(saved, int(len(content) * where))

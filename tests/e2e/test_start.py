@@ -81,7 +81,7 @@ def test_restart_keeps_kubeconfig_and_data(data: Path, launch: Launch) -> None:
     assert int(newer) >= revision
 
 
-def test_an_idle_restart_writes_nothing(data: Path, launch: Launch) -> None:
+def test_idle_restart_writes_nothing(data: Path, launch: Launch) -> None:
     """Bootstrap and upkeep find everything as it should be; otherwise each restart would wake every watcher."""
     first = launch(data)
     first.create("something")

@@ -144,7 +144,7 @@ def test_pod_with_imported_image_runs_on_worker(cluster: K3sCluster, kubectl: Ku
     assert answer.strip() == cluster.node_of(worker)
 
 
-def test_a_log_is_followed_through_the_tunnel(cluster: K3sCluster, kubectl: Kubectl) -> None:
+def test_log_is_followed_through_the_tunnel(cluster: K3sCluster, kubectl: Kubectl) -> None:
     _reaches_the_pod(cluster, kubectl)
     assert kubectl("logs", "herd").splitlines()[0] == "the herd grazes"
     with kubectl.saying("logs", "-f", "--tail=0", "herd") as said:
@@ -243,7 +243,7 @@ def test_scaled_down_server_leaves_etcd_and_closes_its_tunnel(cluster: K3sCluste
     assert cluster.ask("GET", f"{CONFIG_MAPS}/kept").code == 200
 
 
-def test_a_deleted_cluster_leaves_nothing(cluster: K3sCluster, network: Network) -> None:
+def test_deleted_cluster_leaves_nothing(cluster: K3sCluster, network: Network) -> None:
     folders = [cluster.folder(name) for name in cluster.machines()]
     cluster.delete(PATIENCE_SECONDS)
     assert [folder for folder in folders if folder.exists()] == []

@@ -302,7 +302,7 @@ def test_moved_clusters_are_scaled_and_deleted(here: MoveEnd, there: MoveEnd, cl
 # restarting
 
 
-def test_a_restart_replaces_every_machine_of_a_deployment(here: MoveEnd, tmp_path: Path) -> None:
+def test_restart_replaces_every_machine_of_a_deployment(here: MoveEnd, tmp_path: Path) -> None:
     make(here.tools, tmp_path, "restarted", "--control-plane-machine-count=1", "--worker-machine-count=1")
     here.tools.available("restarted")
     selector = "cluster.x-k8s.io/deployment-name=restarted-workers"

@@ -124,7 +124,7 @@ def test_provider_components_have_labels_and_resolved_variables(type: str, tools
     assert "remuda-system" in tools.clusterctl(*named, "--describe")
 
 
-def test_the_providers_are_installed_on_kubernetes(config: Path, tmp_path: Path) -> None:
+def test_providers_are_installed_on_kubernetes(config: Path, tmp_path: Path) -> None:
     """The core is there already. The image is not: that its program runs with these rights is shown elsewhere."""
     server = Upstream()
     programs = []

@@ -404,7 +404,7 @@ def _comparable(value: Any) -> Any:
 # ---- controllers ---------------------------------------------------------------------------------------------------
 
 
-def test_a_controller_runtime_manager_converges(clients: Clients) -> None:
+def test_controller_runtime_manager_converges(clients: Clients) -> None:
     assert clients("--count", "200", "manager") == {
         "mounts": 150,
         "ready": 150,

@@ -70,7 +70,7 @@ async def test_strategic_merge_patch_merges_lists_by_key(client: Client, space: 
     assert [(one["name"], one["image"]) for one in found["spec"]["containers"]] == [("a", "two")]
 
 
-async def test_a_budget_refuses_an_eviction_at_once(client: Client, space: str) -> None:
+async def test_budget_refuses_an_eviction_at_once(client: Client, space: str) -> None:
     pod = {
         "metadata": {"name": "p", "labels": {"app": "a"}},
         "spec": {"nodeName": "n", "containers": [{"name": "a", "image": "one"}]},

@@ -149,7 +149,7 @@ class ActiveRequests:
                     reasons[who] = await self._why_not(call)
             except Exception as error:  # the authorizer does not answer
                 log.warning(
-                    "cannot check the access of %s to cluster %s again: %s; retrying",
+                    "cannot recheck the access of %s to cluster %s: %s; retrying",
                     call.caller.name,
                     call.cluster,
                     error,

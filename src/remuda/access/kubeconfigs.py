@@ -55,8 +55,8 @@ MAKE_NAMESPACE = step("clusterkubeconfig.create-namespace", "creates the namespa
 MAKE_GRANT = step("clusterkubeconfig.create-grant", "grants the system user of a cluster the owner role")
 MAKE_TOKEN = step("clusterkubeconfig.create-token", "creates the token of a cluster's system user")
 DROP_TOKEN = step("clusterkubeconfig.delete-token", "deletes a system user's token whose secret is lost")
-CREATE = step("clusterkubeconfig.create", "creates the kubeconfig that leads to a cluster through the proxy")
-RENEW = step("clusterkubeconfig.renew", "rewrites the kubeconfig that leads through the proxy")
+CREATE = step("clusterkubeconfig.create", "creates the kubeconfig that reaches a cluster through the proxy")
+RENEW = step("clusterkubeconfig.renew", "rewrites the kubeconfig that uses the proxy")
 
 _NAMESPACE_SECONDS = 1.0
 _BY_LABEL = "label of its cluster"

@@ -38,7 +38,7 @@ Json = dict[str, Any]
 TENANT, CREDENTIALS, DRIVERS = "remuda-tenant", "remuda-credentials", "remuda-drivers"
 VIEW, EDIT = "remuda-view", "remuda-edit"
 
-INSTALL = step("access.install-roles", "creates or updates a ClusterRole that users can be given")
+INSTALL = step("access.install-roles", "creates or updates a ClusterRole that can be granted to users")
 
 _READ = ["get", "list", "watch"]
 _WRITE = ["create", "update", "patch", "delete"]

@@ -187,7 +187,7 @@ class TransportPool:
 
     def _over_http(self, access: ClientConfig) -> Client:
         if access.server.startswith(self._own):
-            raise Retryable(f"the {access.origin} leads through this manager's own proxy, which the manager cannot use")
+            raise Retryable(f"the {access.origin} uses this manager's own proxy, which the manager itself cannot use")
         return HttpClient(access, most_bytes=MOST_ANSWER_BYTES)
 
     # Direct connections that time out

@@ -112,7 +112,7 @@ def _clear(folder: str) -> None:
     try:
         disk.remove_tree(folder)
     except OSError as error:  # something left running may still write there
-        log.warning(f"cannot clear {folder}: {error.strerror}")
+        log.warning(f"cannot empty {folder}: {error.strerror}")
 
 
 def _remember(content: bytes, checksum: str, config: Config) -> None:

@@ -74,7 +74,7 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
         foreign = self._foreign_ca()
         site = Site(server_url=url, ca_pem=_one_newline(chains.bundle(foreign, ca_pem) if foreign else ca_pem))
         if site.only_here:
-            log.info("hosts reach this server at %s, on this machine only; for other hosts set --server-url", url)
+            log.info("only hosts on this machine reach this server at %s; for other hosts set --server-url", url)
         return site
 
     def check(self) -> None:

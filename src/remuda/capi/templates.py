@@ -1,4 +1,4 @@
-"""Provider templates that Machines are made from: found, and given to their Cluster so that they go when it does."""
+"""Provider templates of Machines: found, and owned by their Cluster, so that they are deleted with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from remuda.runtime.draft import save
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
-OWN_TEMPLATE = step("template.own", "makes the Cluster an owner of a template that its Machines are made from")
+OWN_TEMPLATE = step("template.own", "makes the Cluster an owner of a template that its Machines are created from")
 
 
 class Templates(msgspec.Struct, frozen=True):

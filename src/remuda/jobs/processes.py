@@ -113,9 +113,7 @@ class Processes:
                 why = await self._try_to_confine()
                 self._confines = not why
                 if why:
-                    log.warning(
-                        "cannot run each Job as a user of its own, Jobs run as the user of the manager: %s", why
-                    )
+                    log.warning("cannot run each Job as a separate user; Jobs run as the user of the manager: %s", why)
         return self._confines
 
     async def _try_to_confine(self) -> str:

@@ -238,7 +238,7 @@ class Controller:
     def _waits_for_nothing(self, key: Key, recovered: bool) -> None:
         waited = self.waits.pop(key, None)
         if recovered:
-            log.info("done, after a failed attempt")
+            log.info("succeeded after a failed attempt")
         elif waited is not None:
             on = "" if waited.blocked.reason == _TIME else f", no longer waiting for {waited.blocked.on}"
             log.log(_outcome_level(waited.blocked), "done%s", on)

@@ -162,7 +162,7 @@ class RemoteClusters:
             try:
                 listener(cluster, node)
             except Exception:
-                log.exception("a callback failed that handles changed Nodes of cluster %s", cluster)
+                log.exception("the callback for changed Nodes of cluster %s failed", cluster)
 
     def _notify_probe(self, cluster: Key) -> None:
         for listener in self._probe_listeners:

@@ -223,7 +223,7 @@ def test_all_role_hosts_on_dedicated_bridge_upgrade_behind_load_balancer(second_
     assert made["bridge"] not in os.listdir("/sys/class/net")
 
 
-def test_a_deleted_cluster_leaves_nothing(
+def test_deleted_cluster_leaves_nothing(
     cluster: ClusterOnHosts, second_cluster: ClusterOnHosts, network: Network
 ) -> None:
     second_cluster.delete()  # if its own test has not: nothing must be left of either

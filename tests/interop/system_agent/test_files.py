@@ -50,7 +50,7 @@ def test_unchanged_file_is_not_rewritten_but_mode_is_corrected(host: Host) -> No
     assert path.stat().st_mtime == 1000
 
 
-def test_a_file_is_overwritten_through_a_link(host: Host) -> None:
+def test_file_is_overwritten_through_a_link(host: Host) -> None:
     target, link = host.folder / "target", host.folder / "link"
     target.write_text("old")
     link.symlink_to(target)

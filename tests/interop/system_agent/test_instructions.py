@@ -111,7 +111,7 @@ def test_agent_without_plan_does_nothing_until_plan_arrives(host: Host) -> None:
     assert host.noted == ["ran"]
 
 
-def test_an_applied_plan_is_not_applied_again_and_nothing_is_written(host: Host) -> None:
+def test_applied_plan_is_not_applied_again_and_nothing_is_written(host: Host) -> None:
     host.applied({"instructions": [host.shell(host.note("ran"))]})
     host.settle()
     version = host.secret.read()["metadata"]["resourceVersion"]

@@ -115,7 +115,7 @@ async def test_fragmented_message_with_interleaved_pings_is_reassembled(server: 
         await _still_works(server, end)
 
 
-async def test_a_message_of_megabytes_arrives(server: End, ends: TunnelEnds) -> None:
+async def test_message_of_megabytes_arrives_whole(server: End, ends: TunnelEnds) -> None:
     async with _joined(ends, server) as end, _stream(server, end) as (number, caller):
         content = b"0123456789abcdef" * (MEGABYTE // 2)
         await end.send(message(DATA, number, content))

@@ -211,7 +211,7 @@ async def test_text_message_ends_session_and_client_reconnects(kind: str, ends: 
         await _still_works(await server.session(), services)
 
 
-async def test_a_masked_frame_of_a_server_ends_the_session(kind: str, ends: TunnelEnds, services: Services) -> None:
+async def test_masked_frame_of_a_server_ends_the_session(kind: str, ends: TunnelEnds, services: Services) -> None:
     async with _joined(ends, kind) as (server, end):
         liar = RawEnd(None, None, masks=True)
         await end.send_raw(liar.frame(PING, b""))

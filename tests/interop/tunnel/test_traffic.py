@@ -35,11 +35,11 @@ def _needs_go_client(tunnel: Tunnel) -> None:
         pytest.skip("our client dials nothing through the tunnel")
 
 
-async def test_a_service_beside_the_client_is_reached_through_the_server(tunnel: Tunnel, services: Services) -> None:
+async def test_service_beside_the_client_is_reached_through_the_server(tunnel: Tunnel, services: Services) -> None:
     assert await echoed(await tunnel.server.forward(services.echo))
 
 
-async def test_a_service_beside_the_server_is_reached_through_the_client(tunnel: Tunnel, services: Services) -> None:
+async def test_service_beside_the_server_is_reached_through_the_client(tunnel: Tunnel, services: Services) -> None:
     _needs_go_client(tunnel)
     assert await echoed(await tunnel.client.forward(services.echo))
 
@@ -72,11 +72,11 @@ async def test_two_hundred_concurrent_streams_echo_correctly(tunnel: Tunnel, ser
         assert all(await asyncio.gather(*(talk(number) for number in range(200))))
 
 
-async def test_a_large_upload_arrives_whole(tunnel: Tunnel, services: Services) -> None:
+async def test_large_upload_arrives_whole(tunnel: Tunnel, services: Services) -> None:
     assert await sink_digest(await tunnel.server.forward(services.sink), 80 * MEGABYTE) == digest_of(80 * MEGABYTE)
 
 
-async def test_a_large_download_arrives_whole(tunnel: Tunnel, services: Services) -> None:
+async def test_large_download_arrives_whole(tunnel: Tunnel, services: Services) -> None:
     assert await source_digest(await tunnel.server.forward(services.source), 80 * MEGABYTE) == digest_of(80 * MEGABYTE)
 
 
@@ -91,7 +91,7 @@ async def test_large_transfers_in_both_directions_at_once_arrive_whole(tunnel: T
     assert set(found) == {digest_of(size)}
 
 
-async def test_the_last_bytes_before_the_end_are_not_lost(tunnel: Tunnel, services: Services) -> None:
+async def test_last_bytes_before_stream_end_are_delivered(tunnel: Tunnel, services: Services) -> None:
     down = await tunnel.server.forward(services.source)
     sizes = [1, 100, 32 * 1024, 32 * 1024 + 1, 64 * 1024 + 1, 300_000] * 8
     assert await asyncio.gather(*(source_digest(down, size) for size in sizes)) == [digest_of(size) for size in sizes]
@@ -179,7 +179,7 @@ async def test_closing_caller_closes_service_connection(tunnel: Tunnel, services
             await asyncio.sleep(0.02)
 
 
-async def test_a_long_address_arrives_whole(tunnel: Tunnel, services: Services) -> None:
+async def test_long_address_arrives_whole(tunnel: Tunnel, services: Services) -> None:
     """Ends older than v0.5 read 100 bytes of it; v0.6 and ours read 266."""
     async with services.echo_at(tunnel.socket) as path:
         assert len(f"unix/{path}") > 100

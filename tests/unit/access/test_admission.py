@@ -51,7 +51,7 @@ def review(objects: Objects, clusters: list[str]) -> Review:
     )
 
 
-def test_token_for_too_many_clusters_is_refused_without_looking_for_them() -> None:
+def test_token_for_too_many_clusters_is_refused_before_lookup() -> None:
     objects = Objects()
     started = time.process_time()
     (error,) = admit_token(review(objects, [f"c-{n}" for n in range(100_000)])).errors

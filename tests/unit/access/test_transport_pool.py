@@ -48,7 +48,7 @@ async def test_transport_uses_tunnel_while_connected_and_notifies_on_change(
     assert (await proxied_cluster.ways.of(ID)).through == "direct"
 
 
-async def test_a_node_is_silent_since_its_tunnel_ended(
+async def test_node_silence_counts_from_end_of_its_tunnel(
     proxied_cluster: ProxiedCluster, workload_cluster: FakeWorkloadCluster
 ) -> None:
     await proxied_cluster.cluster(ID, workload_cluster.config())
@@ -293,7 +293,7 @@ async def test_externally_managed_cluster_is_dialed_with_its_own_kubeconfig(
 async def test_dial_rejects_kubeconfig_pointing_at_own_proxy(proxied_cluster: ProxiedCluster) -> None:
     foreign = Key(NAMESPACE, "foreign")
     await kubeconfig_of(proxied_cluster, foreign, kubeconfig.build(proxied_cluster.url(ID), token="t"))
-    with pytest.raises(Retryable, match="leads through this manager"):
+    with pytest.raises(Retryable, match="uses this manager"):
         await proxied_cluster.ways.dial(foreign)
 
 

@@ -356,7 +356,7 @@ async def test_tunnel_session_ends_when_its_machine_is_deleted_and_cannot_reconn
     assert ended.reason == "its Machine was deleted"
 
 
-async def test_a_session_ends_when_its_machine_leaves_the_control_plane(harness: TunnelAuthorizationHarness) -> None:
+async def test_session_ends_when_its_machine_leaves_the_control_plane(harness: TunnelAuthorizationHarness) -> None:
     await harness.cluster("prairie")
     uid = await harness.machine("roan", "prairie")
     client = await harness.connect(token("c-prairie", "roan", uid))

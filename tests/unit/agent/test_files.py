@@ -101,7 +101,7 @@ def test_rejected_file_error_names_path_and_reason(tmp_path: Path, file: File, w
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.sampled_from(["..", ".", "", "a", "b", "/"]), max_size=8).map("/".join))
-def test_no_path_leaves_the_root(tmp_path: Path, path: str) -> None:
+def test_path_cannot_leave_the_root(tmp_path: Path, path: str) -> None:
     try:
         found = place(path, str(tmp_path))
     except ValueError:

@@ -400,7 +400,7 @@ def test_second_agent_on_same_host_exits_immediately(pair: Pair) -> None:
     assert b"another agent is running" in second.stderr
 
 
-def test_a_plan_waits_while_a_restart_is_pending(pair: Pair) -> None:
+def test_plan_waits_while_a_restart_is_pending(pair: Pair) -> None:
     secret, host = pair
     (host.var / "interlock").mkdir()
     pending = host.var / "interlock" / "restart-pending"

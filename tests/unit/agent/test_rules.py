@@ -80,7 +80,7 @@ def test_last_apply_time_in_the_future_does_not_delay(ahead: float) -> None:
     assert rules.seconds_until(record, Instruction(name="p"), NOW) == 0
 
 
-def test_a_success_resets_failures_and_keeps_saved_outputs() -> None:
+def test_success_resets_failures_and_keeps_saved_outputs() -> None:
     before = data(failure_count=b"3", failed_checksum=SUM, success_count=b"1", failed_message=b"no")
     before["applied-output"] = formats.pack({"old": "b2xk", "new": "b2xk"})
     written = rules.succeeded(before, {"new": b"news"}, NOW)

@@ -128,7 +128,7 @@ async def test_background_task_leaves_the_span_of_the_reconcile(collector: Colle
 
 
 @pytest.mark.parametrize("environment", [{}, {ENDPOINT: ""}, {ENDPOINT: "http://x", "OTEL_SDK_DISABLED": "true"}])
-async def test_without_an_endpoint_nothing_is_recorded(environment: dict[str, str]) -> None:
+async def test_tracing_without_endpoint_records_nothing(environment: dict[str, str]) -> None:
     exporter.start("up", environment)()
     assert tracing.span("reconcile", {}) is tracing.span("reconcile", {})
 

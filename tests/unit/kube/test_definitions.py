@@ -143,7 +143,7 @@ def test_condition_schema_requires_its_keys() -> None:
     assert "minLength" not in items["properties"]["message"]
 
 
-def test_a_type_without_a_schema_is_refused() -> None:
+def test_type_without_a_schema_is_refused() -> None:
     class Odd(Object):
         number: complex = 0j
 

@@ -147,14 +147,14 @@ def test_invalid_pool_is_rejected(change: dict[str, Any], path: str, words: str)
     assert words in complaint
 
 
-def test_a_pool_without_a_role_is_refused() -> None:
+def test_pool_without_a_role_is_refused() -> None:
     idle = pool("idle", etcdRole=False, controlPlaneRole=False, workerRole=False)
     (complaint,) = refused(cluster(pool(), idle))
     assert complaint.startswith("spec.rkeConfig.machinePools[1]: ")
     assert "pool idle has no role" in complaint
 
 
-def test_two_pools_of_one_name_are_refused() -> None:
+def test_pools_with_same_name_are_refused() -> None:
     assert "spec.rkeConfig.machinePools[1].name: Duplicate value" in refused(cluster(pool(), pool()))[0]
 
 

@@ -18,7 +18,7 @@ def thing(kind: str, name: str, *conditions: tuple[str, str, str], **metadata: o
     return {"kind": kind, "metadata": {"name": name, **metadata}, "status": {"conditions": said}}
 
 
-def test_an_object_is_judged_by_its_summary() -> None:
+def test_object_is_judged_by_its_summary() -> None:
     obj = thing("Machine", "m", ("InfrastructureReady", "False", "no"), ("Ready", "True", ""))
     assert tree.judge(obj).well
 
@@ -38,7 +38,7 @@ def test_deletion_without_message_names_finalizers() -> None:
     assert (said.state, said.message, said.since) == ("deleting", "waiting for machine.cluster.x-k8s.io", THEN)
 
 
-def test_without_a_summary_the_oldest_complaint_counts() -> None:
+def test_object_without_summary_is_judged_by_oldest_complaint() -> None:
     obj = thing("RKECluster", "c", ("X", "False", "new"), ("Y", "False", "old"), ("ScalingUp", "False", ""))
     obj["status"]["conditions"][1]["lastTransitionTime"] = "2025-01-01T00:00:00Z"
     assert tree.judge(obj).message == "old"

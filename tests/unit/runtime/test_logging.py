@@ -298,7 +298,7 @@ def test_recovery_after_a_failure_is_logged(lines: LogLines) -> None:
     said = outcomes(lines, Retryable("lame"), DONE, DONE, water, Retryable("lame"), water, water)
     assert [message.partition(";")[0] for message in said] == [
         "reconcile failed: lame",
-        "done, after a failed attempt",
+        "succeeded after a failed attempt",
         "waiting for Trough ns/t: no water (Thirsty)",
         "reconcile failed: lame",
         "waiting for Trough ns/t: no water (Thirsty)",

@@ -516,7 +516,7 @@ async def test_forget_removes_sessions_and_last_end_of_cluster(harness: TunnelHa
     assert harness.sessions.last_end(Key("corral", "roan")) is None
 
 
-async def test_a_session_that_ended_is_freed_without_the_cycle_collector(harness: TunnelHarness) -> None:
+async def test_session_that_ended_is_freed_without_the_cycle_collector(harness: TunnelHarness) -> None:
     client = await harness.client()
     await talk(harness, await harness.service(pipe))
     gone = weakref.ref(harness.sessions.of("corral")[0].mux)

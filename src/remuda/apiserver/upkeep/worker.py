@@ -86,7 +86,7 @@ class Worker(Generic[Key]):
     def _retry(self, key: Key, error: Exception) -> None:
         delay = self._delays.get(key, _FIRST_DELAY)
         self._delays[key] = min(delay * 2, _LONGEST_DELAY)
-        log.debug("%s: %s again in %.2f s: %s", self._name, key, delay, error)
+        log.debug("%s: retrying %s in %.2f s: %s", self._name, key, delay, error)
         self.add_later(key, delay)
 
     @property

@@ -126,7 +126,7 @@ class Life:
         server = await running(subject, order)
         assert await subject.received(server) == subject.user_data
 
-    async def test_ssh_opens_it_with_the_key_and_the_host_keys_it_told(self, subject: Subject) -> None:
+    async def test_ssh_connects_with_recorded_key_and_host_keys(self, subject: Subject) -> None:
         order, server = await made(subject)
         if server.ssh is None:
             assert subject.act(order).takes_user_data, "without SSH and user data nobody can bootstrap it"

@@ -142,7 +142,7 @@ class Nodes:
                 try:
                     await mark_removed(self._client, node["metadata"]["name"], name, self._flavour)
                 except StatusError as error:
-                    log.info("cannot mark Node %s as left etcd yet: %s", node["metadata"]["name"], error)
+                    log.info("cannot yet mark Node %s as removed from etcd: %s", node["metadata"]["name"], error)
                     waiting = True
         return waiting
 

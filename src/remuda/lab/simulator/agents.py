@@ -22,7 +22,7 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Outcome, Requeue
 from remuda.runtime.steps import step
 
-REPORT = step("simulatedagent.report", "an agent writes how its plan went")
+REPORT = step("simulatedagent.report", "an agent writes the result of its plan")
 
 SECRET_TYPE = "rke.cattle.io/machine-plan"  # noqa: S105
 _CONCURRENCY = 100
@@ -124,7 +124,7 @@ class Agents:
             self._run_periodic(work, plan, applied)
             self._probe(work, plan)
         await self._report(work)
-        return Requeue(min(work.waits), "the plan is looked at again") if work.waits else DONE
+        return Requeue(min(work.waits), "waiting for the next run or probe of the plan") if work.waits else DONE
 
     def _apply(self, work: _Pass, plan: Plan) -> bool:
         """Run the one-time instructions if they are due; return whether they ran now."""

@@ -122,7 +122,7 @@ class Endpoints:
         except TimeoutError:
             return _refused(_UNAVAILABLE, "the objects of this host are not ready yet", _SOON)
         except StatusError as error:
-            log.warning("cannot connect host at %s: %s", address, error)
+            log.warning("cannot register the host at %s: %s", address, error)
             return _refused(_UNAVAILABLE, "the API server cannot handle this request now", _SOON)
 
     async def _agent(self, token: str, headers: Mapping[str, str]) -> Response:

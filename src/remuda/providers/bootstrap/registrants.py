@@ -30,7 +30,7 @@ from remuda.runtime.steps import step
 CLAIM = step("registration.claim-token", "records which host has used a bootstrap token")
 REQUEST = step("registration.request", "requests the objects of a host that registers itself")
 FORGET = step("registration.forget-request", "deletes the answered request of a host")
-REPORT = step("registration.report", "writes that a bootstrap token was misused")
+REPORT = step("registration.report", "records that a bootstrap token was misused")
 
 RETRY_SECONDS = 5.0
 

@@ -36,7 +36,7 @@ from remuda.runtime.events import Events
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import Step, step
 
-MARK = step("rkecontrolplane.mark-init-node", "marks the host that begins the cluster")
+MARK = step("rkecontrolplane.mark-init-node", "marks the host that initializes the cluster")
 UNMARK = step("rkecontrolplane.unmark-init-node", "removes the init node mark from another host")
 LABEL = step("rkecontrolplane.label-server", "sets Cluster API's control plane label on a Machine")
 

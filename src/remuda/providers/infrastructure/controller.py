@@ -32,7 +32,9 @@ from remuda.runtime.steps import step
 
 NAME = "rkecluster"
 _BY_CLUSTER = "cluster"
-PUBLISH = step("rkecluster.publish", "writes that the infrastructure of a cluster is provisioned, and its API endpoint")
+PUBLISH = step(
+    "rkecluster.publish", "records that the infrastructure of a cluster is provisioned, and its API endpoint"
+)
 MOVE = step("rkecluster.move-endpoint", "moves a Cluster's API endpoint to another server after its server was deleted")
 
 

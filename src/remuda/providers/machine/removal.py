@@ -23,7 +23,7 @@ from remuda.providers.shared.types.machine import DELETE_ERROR, DELETE_JOB
 from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import step
 
-BEGIN = step("drivermachine.begin-removal", "writes that the removal of a machine's server begins")
+BEGIN = step("drivermachine.begin-removal", "records that the removal of a machine's server begins")
 COUNT = step("drivermachine.count-failed-removal", "writes a failed removal attempt to the machine's status")
 RETRY = step("drivermachine.retry-removal", "retries a failed removal at once because a user requested it")
 RELEASE = step("drivermachine.release", "removes the finalizer of a machine whose server is deleted or abandoned")

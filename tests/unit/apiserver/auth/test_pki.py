@@ -216,7 +216,7 @@ def client_context(made: pki.Pki) -> ssl.SSLContext:
     return context
 
 
-def test_the_server_context_takes_clients_with_and_without_certificate(tmp_path: Path) -> None:
+def test_server_context_takes_clients_with_and_without_certificate(tmp_path: Path) -> None:
     made = pki.prepare(tmp_path)
     client = client_context(made)
     assert handshake(made.server_context(), client) == (None, "TLSv1.3", "http/1.1")

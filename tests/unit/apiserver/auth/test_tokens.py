@@ -419,7 +419,7 @@ def test_legacy_token_is_valid_only_while_its_secret_matches(store: FakeStore) -
     assert rejection(checker, token) == "Token has been invalidated"
 
 
-def test_a_legacy_token_marked_invalid_is_refused(store: FakeStore) -> None:
+def test_legacy_token_marked_invalid_is_refused(store: FakeStore) -> None:
     token = legacy(store)
     labels = {"kubernetes.io/legacy-token-invalid-since": "2026-01-01"}
     data = {"token": base64.b64encode(token.encode()).decode()}

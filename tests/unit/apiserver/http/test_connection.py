@@ -239,7 +239,7 @@ async def test_connections_above_the_limit_are_closed() -> None:
         assert await (await connect(server.port)).is_closed()
 
 
-async def test_the_handler_is_cancelled_when_the_client_leaves() -> None:
+async def test_handler_is_cancelled_when_the_client_leaves() -> None:
     started, cancelled = asyncio.Event(), asyncio.Event()
 
     async def waits(request: Request) -> Result:

@@ -108,7 +108,7 @@ async def test_watch_is_closed_when_the_client_disconnects_immediately() -> None
         await until(lambda: all(watch.closed for watch in server.registry.watches))
 
 
-async def test_a_watch_ends_after_its_timeout() -> None:
+async def test_watch_ends_after_its_timeout() -> None:
     async with Fronted() as server:
         client = await server.client()
         await start(client, f"{WATCH}&timeoutSeconds=1")

@@ -107,7 +107,7 @@ async def test_damaged_page_is_detected_at_open(tmp_path: Path, page: int) -> No
         await SqliteStore.open(tmp_path)
 
 
-async def test_a_truncated_database_is_found_at_open(tmp_path: Path) -> None:
+async def test_truncated_database_is_found_at_open(tmp_path: Path) -> None:
     await filled(tmp_path)
     os.truncate(tmp_path / "state.db", 8192 * 5)
     with pytest.raises(StoreCorrupt):
@@ -207,7 +207,7 @@ def test_event_log_is_trimmed_only_in_full_steps(tmp_path: Path) -> None:
     disk.close()
 
 
-def test_the_newest_event_is_never_trimmed(tmp_path: Path) -> None:
+def test_newest_event_is_never_trimmed(tmp_path: Path) -> None:
     disk = Disk(tmp_path / "state.db")
     disk.commit([event(1), event(2)], Revision(0))
     disk.tidy(Revision(2))

@@ -68,7 +68,7 @@ async def test_new_sqlite_store_starts_at_revision_zero(store: SqliteStore) -> N
     assert described.oldest == 0
 
 
-async def test_a_write_is_visible_when_put_returns(store: SqliteStore) -> None:
+async def test_write_is_visible_when_put_returns(store: SqliteStore) -> None:
     entry = await store.put(T, "ns", "a", text("one"), expect=None)
     assert (entry.revision, entry.value) == (1, b"one@1")
     assert store.get(T, "ns", "a") is entry
@@ -240,7 +240,7 @@ async def test_objects_and_history_survive_restart(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_the_counter_survives_the_deletion_of_the_newest_object(tmp_path: Path) -> None:
+async def test_counter_survives_the_deletion_of_the_newest_object(tmp_path: Path) -> None:
     for revision in (1, 3, 5):
         store = await SqliteStore.open(tmp_path, history_events=1)
         entry = await store.put(T, "", "a", text("v"), expect=None)

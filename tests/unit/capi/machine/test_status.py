@@ -128,7 +128,7 @@ def test_malformed_condition_and_lookup_error_are_reported() -> None:
 # ---- Ready and Available -----------------------------------------------------------------------------------------
 
 
-def test_a_running_machine_is_ready_and_available() -> None:
+def test_running_machine_is_ready_and_available() -> None:
     verdict = derive(running())
     assert said(verdict, "Ready") == ("True", "Ready", "")
     assert said(verdict, "Available") == ("True", "Available", "")

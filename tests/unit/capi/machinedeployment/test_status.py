@@ -126,7 +126,7 @@ class TestRollingOut:
     def outdated(self, name: str, message: str) -> Machine:
         return machine(name, conditions=[condition("UpToDate", False, "NotUpToDate", message)])
 
-    def test_not_rolling_out_when_machines_are_up_to_date(self) -> None:
+    def test_rolling_out_is_false_when_machines_are_up_to_date(self) -> None:
         assert condition_fields(status.rolling_out(seen(machines=[good()]))) == ("False", "NotRollingOut", "")
 
     def test_rolling_out_message_names_reasons_and_wait(self) -> None:

@@ -38,7 +38,7 @@ def test_absent_learner_is_not_promoted() -> None:
         found.promote("b-1", alive("a"))
 
 
-def test_a_second_member_of_the_same_node_is_refused() -> None:
+def test_second_member_of_the_same_node_is_refused() -> None:
     again = Member(name="b-2", node="b", address="10.0.0.9")
     with pytest.raises(MemberRefused, match="duplicate node name"):
         cluster("a", "b").add(again, alive("a", "b"))

@@ -88,7 +88,7 @@ def play(tmp_path: Path, scene: Callable[[AgentHarness], Awaitable[None]]) -> No
 PLAN = {"instructions": [{"name": "install", "saveOutput": True}, {"name": "start"}], "probes": {"kubelet": {}}}
 
 
-def test_a_plan_is_applied_once_and_reported(tmp_path: Path) -> None:
+def test_plan_is_applied_once_and_reported(tmp_path: Path) -> None:
     async def scene(harness: AgentHarness) -> None:
         await harness.write(PLAN)
         await asyncio.sleep(600)
@@ -101,7 +101,7 @@ def test_a_plan_is_applied_once_and_reported(tmp_path: Path) -> None:
     play(tmp_path, scene)
 
 
-def test_an_idle_agent_writes_nothing(tmp_path: Path) -> None:
+def test_idle_agent_writes_nothing(tmp_path: Path) -> None:
     async def scene(harness: AgentHarness) -> None:
         await harness.write(PLAN)
         await asyncio.sleep(60)

@@ -71,7 +71,7 @@ def test_different_seed_gives_a_different_run() -> None:
     assert simulate(_eventful, seed=1) != simulate(_eventful, seed=2)
 
 
-def test_an_idle_cluster_writes_nothing() -> None:
+def test_idle_cluster_writes_nothing() -> None:
     async def scenario(world: World) -> None:
         await world.create_cluster(Blueprint(name="c", control_planes=3, workers=3))
         await world.available("c")

@@ -121,7 +121,7 @@ def lives(pid: int) -> bool:
         return False
 
 
-def test_a_unit_is_started_restarted_and_stopped(host: Host) -> None:
+def test_unit_is_started_restarted_and_stopped(host: Host) -> None:
     assert host.run("is-active", "pony").stdout == "inactive\n"
     assert host.run("start", "pony").returncode == 0
     active = host.run("is-active", "pony.service")

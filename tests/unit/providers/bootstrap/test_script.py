@@ -121,7 +121,7 @@ async def test_install_script_requires_root(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("without", ["", "curl"])
-async def test_a_server_with_another_ca_is_not_trusted(tmp_path: Path, without: str) -> None:
+async def test_server_with_another_ca_is_not_trusted(tmp_path: Path, without: str) -> None:
     async with serving() as served:
         done = await run(
             script.for_machine(served.site, TOKEN).replace(served.site.ca_checksum, "0" * 64),
@@ -150,7 +150,7 @@ async def test_missing_checksum_requires_trusted_server_certificate(tmp_path: Pa
         assert "no CA checksum is given: add --ca-checksum" in strict.out
 
 
-async def test_a_certificate_for_another_name_is_not_trusted(tmp_path: Path) -> None:
+async def test_certificate_for_another_name_is_not_trusted(tmp_path: Path) -> None:
     async with serving(name="elsewhere.example") as served:
         done = await run(script.for_machine(served.site, TOKEN), tmp_path)
     assert done.code == 1
@@ -263,7 +263,7 @@ def test_invalid_variable_name_is_rejected(name: str) -> None:
         script.for_machine(NOWHERE, "t", {name: "x"})
 
 
-def test_a_value_with_a_line_break_is_refused() -> None:
+def test_value_with_a_line_break_is_refused() -> None:
     with pytest.raises(ValueError, match="variable A has a line break"):
         script.for_machine(NOWHERE, "t", {"A": "x\ny"})
 

@@ -44,6 +44,6 @@ SICK_B = node("b", ready=False)
         ([SICK_B, A, node("d", ready=False), node("c", remove="true")], "are healthy, 2 must be; unhealthy: d"),
     ],
 )
-def test_a_member_leaves_only_where_a_healthy_majority_stays(nodes: list[Node], why: str) -> None:
+def test_member_leaves_only_if_healthy_majority_stays(nodes: list[Node], why: str) -> None:
     found = majority_at_risk(nodes, nodes[0], K3S)
     assert found == "" if not why else why in found

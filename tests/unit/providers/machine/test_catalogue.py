@@ -65,7 +65,7 @@ async def test_broken_driver_package_is_reported(monkeypatch: pytest.MonkeyPatch
     assert raised.value.reason == "DriverNotUsable"
 
 
-async def test_a_driver_of_another_package_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_driver_of_another_package_is_found_by_its_entry_point(monkeypatch: pytest.MonkeyPatch) -> None:
     third = EntryPoint("toy", f"{__name__}:Toy", drivers.ENTRY_POINTS)
     monkeypatch.setattr(drivers, "_points", lambda: (third,))
     found = await find(driver("toy"), MachineSettings())

@@ -105,7 +105,7 @@ def test_flags_that_cannot_be_fields_are_rejected(flag: str, shown: str) -> None
         of_flags("x", [Flag(name=flag, type="string")])
 
 
-def test_a_credential_field_must_be_an_option() -> None:
+def test_credential_field_must_be_an_option() -> None:
     class Wrong(_Driver):
         credential_fields = ("nothing",)
 

@@ -39,7 +39,7 @@ def test_hostname_is_truncated_to_annotated_limit(limit: str, length: int) -> No
     assert len(job_spec.hostname(metadata)) == length
 
 
-def test_the_identity_of_a_server_outlives_a_move() -> None:
+def test_identity_of_a_server_outlives_a_move() -> None:
     moved = msgspec.structs.replace(META, uid="u-2", annotations={job_spec.IDENTITY: job_spec.identity(META)})
     assert job_spec.identity(moved) == job_spec.identity(META)
 

@@ -27,7 +27,7 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Outcome, Requeue, Retryable
 from remuda.runtime.steps import step
 
-PUBLISH = step("simulatedbootstrap.publish", "writes what is known of the bootstrap data of a server")
+PUBLISH = step("simulatedbootstrap.publish", "writes the status of a simulated bootstrap")
 CREATE_SECRET = step("simulatedbootstrap.create-secret", "creates the Secret with the bootstrap data")
 
 SECRETS = Target("v1", "secrets")
@@ -70,9 +70,9 @@ class BootstrapProvider:
             return common.wait(obj, "Scripted", "its script says that the data is never made")
         left = self._attempts.seconds_left(script, obj.metadata.creation_timestamp)
         if left:
-            return Requeue(left, "making the data takes its time")
+            return Requeue(left, "the bootstrap data is being created")
         if self._attempts.fails(obj.metadata.uid, script):
-            raise Retryable("the bootstrap data could not be made this time")
+            raise Retryable("cannot create the bootstrap data: the script lets this attempt fail")
         await self._create_secret(obj, cluster)
         return await self._publish(obj)
 

@@ -21,8 +21,8 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Outcome, Requeue, Retryable
 from remuda.runtime.steps import step
 
-PUBLISH = step("simulatedcluster.publish", "writes what is known of the infrastructure of a cluster")
-REMOVE = step("simulatedcluster.remove-workload", "removes the workload cluster with all it holds")
+PUBLISH = step("simulatedcluster.publish", "writes the status of a simulated cluster")
+REMOVE = step("simulatedcluster.remove-workload", "removes the workload cluster with all its data")
 
 
 class ClusterProvider:
@@ -59,9 +59,9 @@ class ClusterProvider:
             return common.wait(obj, "Scripted", "its script says that it is never provisioned")
         left = self._attempts.seconds_left(spec.script, obj.metadata.creation_timestamp)
         if left:
-            return Requeue(left, "the infrastructure takes its time")
+            return Requeue(left, "the infrastructure is being provisioned")
         if self._attempts.fails(obj.metadata.uid, spec.script):
-            raise Retryable("the infrastructure could not be provisioned this time")
+            raise Retryable("cannot provision the infrastructure: the script lets this attempt fail")
         return await self._publish(obj, spec, cluster)
 
     async def _publish(self, obj: ProviderObject, spec: SimulatedClusterSpec, cluster: Cluster) -> Outcome:

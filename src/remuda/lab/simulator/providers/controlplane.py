@@ -42,15 +42,17 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Outcome, Requeue, Retryable
 from remuda.runtime.steps import step
 
-PUBLISH = step("simulatedcontrolplane.publish", "writes what is known of a control plane")
+PUBLISH = step("simulatedcontrolplane.publish", "writes the status of a simulated control plane")
 OWN_TEMPLATE = step("simulatedcontrolplane.own-template", "makes the Cluster an owner of the template of its servers")
 CREATE_MACHINE = step("simulatedcontrolplane.create-machine", "creates a Machine of a control plane")
-MARK_MACHINE = step("simulatedcontrolplane.mark-machine", "says on a Machine whether it is up to date")
+MARK_MACHINE = step("simulatedcontrolplane.mark-machine", "writes to a Machine whether it is up to date")
 CREATE_BOOTSTRAP = step("simulatedcontrolplane.create-bootstrap", "creates the bootstrap object of a Machine")
 CREATE_INFRASTRUCTURE = step("simulatedcontrolplane.create-infrastructure", "creates the server object of a Machine")
 CREATE_KUBECONFIG = step("simulatedcontrolplane.create-kubeconfig", "writes the kubeconfig of the workload cluster")
 DELETE_MACHINE = step("simulatedcontrolplane.delete-machine", "deletes a Machine of a control plane")
-RELEASE_MACHINE = step("simulatedcontrolplane.release-machine", "lets a Machine go whose member has left etcd")
+RELEASE_MACHINE = step(
+    "simulatedcontrolplane.release-machine", "allows the deletion of a Machine whose member has left etcd"
+)
 
 _OWNED = "simulated control plane"  # an index of Machines by the uid of the control plane they belong to
 _ETCD_SECONDS = 2.0
@@ -307,7 +309,7 @@ def _next_look(wanted: DesiredControlPlane, stuck: str) -> Outcome:
     if stuck:
         return Requeue(_ETCD_SECONDS, stuck)
     left = clock.parse(wanted.rollout_after) - clock.time() if wanted.rollout_after else 0.0
-    return Requeue(left, "then Machines are replaced, as spec.rollout.after says") if left > 0 else DONE
+    return Requeue(left, "Machines are replaced at the time in spec.rollout.after") if left > 0 else DONE
 
 
 def _age(machines: Sequence[Machine]) -> float:

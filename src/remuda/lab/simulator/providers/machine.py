@@ -28,8 +28,8 @@ from remuda.runtime.manager import Manager
 from remuda.runtime.outcome import DONE, Outcome, Requeue, Retryable
 from remuda.runtime.steps import step
 
-PUBLISH = step("simulatedmachine.publish", "writes what is known of a server")
-PROTECT = step("simulatedmachine.protect", "adds finalizer and identity to an object before its server is made")
+PUBLISH = step("simulatedmachine.publish", "writes the status of a simulated server")
+PROTECT = step("simulatedmachine.protect", "adds the finalizer and the provider ID before the server is created")
 CREATE_HOST = step("simulatedmachine.create-host", "creates a server in the cloud")
 REMOVE_HOST = step("simulatedmachine.remove-host", "removes a server from the cloud")
 REGISTER = step("simulatedmachine.register-node", "registers the Node of a server in the workload cluster")
@@ -183,9 +183,9 @@ class MachineProvider:
         if not what:
             return DONE
         if seconds:
-            return Requeue(seconds, f"then the Node {what}")
+            return Requeue(seconds, f"the script says that the Node {what} next")
         await (nodes.fail if what == "fails" else nodes.remove_node)(client, name)
-        return Requeue(0.0, "whether more goes wrong")
+        return Requeue(0.0, "checking the script for another failure of the Node")
 
     # -- deletion
 

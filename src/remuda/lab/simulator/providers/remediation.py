@@ -19,7 +19,7 @@ from remuda.runtime.outcome import DONE, Outcome, Requeue, Retryable
 from remuda.runtime.steps import step
 
 RESTART = step("simulatedremediation.restart-server", "reboots the simulated server of an unhealthy Machine")
-PUBLISH = step("simulatedremediation.publish", "says that the server was restarted")
+PUBLISH = step("simulatedremediation.publish", "records that the server was restarted")
 
 
 class RemediationProvider:
@@ -46,9 +46,9 @@ class RemediationProvider:
             return common.wait(obj, "Scripted", "its script says that the server is never restarted")
         left = self._attempts.seconds_left(script, request.metadata.creation_timestamp)
         if left:
-            return Requeue(left, "restarting takes its time")
+            return Requeue(left, "the server is being restarted")
         if self._attempts.fails(request.metadata.uid, script):
-            raise Retryable("the server could not be restarted this time")
+            raise Retryable("cannot restart the server: the script lets this attempt fail")
         client = await self._workloads.dial(cluster.key)
         with ignore_not_found():
             async with RESTART:

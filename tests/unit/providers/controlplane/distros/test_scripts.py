@@ -289,7 +289,7 @@ def test_missing_architecture_is_reported_with_add_command(
     assert done.returncode != 0
 
 
-def test_an_upgrade_replaces_the_binary_and_forgets_the_old_download(
+def test_upgrade_replaces_the_binary_and_forgets_the_old_download(
     machine: Machine, serve: Callable[..., Service], authority: certificates.Authority
 ) -> None:
     manager = serve({path_of("k3s"): b"old"})

@@ -22,7 +22,7 @@ def _retired(observed: Observation, name: str, state: str, delivered: float = 61
     return scene.with_host(observed, name, report={"plan": plan, "state": state, "delivered": delivered, "probes": {}})
 
 
-def test_a_host_leaves_only_after_its_drain() -> None:
+def test_host_leaves_only_after_its_drain() -> None:
     """Member removed before the drain, so the kubelet loses its API."""
     observed = scene.with_host(scene.three_servers(), "server-3", deleting_since=6000.0)
     assert not scene.acts(decide(observed), Leave)
@@ -80,7 +80,7 @@ def test_one_of_two_members_may_leave_but_last_is_held() -> None:
     assert decision.held[0].reason == "LastEtcdMember"
 
 
-def test_the_mark_is_moved_before_the_init_node_leaves() -> None:
+def test_init_node_mark_moves_before_its_host_leaves() -> None:
     observed = scene.with_host(scene.three_servers(), "server-1", **GOES)
     decision = decide(observed)
     assert scene.hosts_of(decision, Mark) == ["server-2"]

@@ -48,7 +48,7 @@ def test_new_plan_for_failed_voter_waits_for_quorum(news: dict[str, Any]) -> Non
     assert "QuorumAtRisk" in {wait.reason for wait in decision.held if "server-2" in wait.on}
 
 
-def test_the_only_voter_may_be_restarted() -> None:
+def test_only_voter_may_be_restarted() -> None:
     observed = scene.upgraded(scene.settled(("server", SERVER, 1), ("worker", WORKER, 1)))
     assert scene.hosts_of(decide(observed), Deliver) == ["server-1"]
 
@@ -185,7 +185,7 @@ def test_single_member_silence_is_not_lost_quorum() -> None:
     assert decide(silent_api(observed, "server-1")).lost is None
 
 
-def test_a_quorum_lost_before_the_manager_started_is_lost_until_the_api_answers() -> None:
+def test_quorum_lost_before_manager_start_counts_as_lost_until_api_answers() -> None:
     observed = silent_api(scene.upgraded(scene.three_servers()))
     words = "etcd of default/c: quorum is lost: 2 of 3 members must run; server-1 silent since yesterday"
     observed = msgspec.structs.replace(observed, lost_before=words)

@@ -133,7 +133,7 @@ def test_drain_is_skipped_for_config_restart_and_single_node() -> None:
     assert scene.hosts_of(decide(single), Deliver) == ["all-1"]
 
 
-def test_without_the_api_a_host_in_service_is_not_restarted_undrained() -> None:
+def test_host_in_service_is_not_restarted_undrained_without_api() -> None:
     observed = scene.upgraded(_with_new_version(scene.three_servers(), *SERVERS), drain=DRAIN)
     hosts = [msgspec.structs.replace(host, node=None) for host in observed.hosts]
     decision = decide(msgspec.structs.replace(observed, hosts=hosts, reachable=False, unreachable="no route"))

@@ -130,7 +130,7 @@ def test_first_plan_restarts_with_reason_first_plan() -> None:
     assert consequence.why(b"", plan) == "first plan"
 
 
-def test_the_same_plan_is_no_change() -> None:
+def test_same_plan_has_no_consequence() -> None:
     plan = rendered(PLAIN)
     assert render.compare(plan, plan) == "none"
     assert consequence.why(plan, plan) == "nothing changes"

@@ -137,7 +137,7 @@ def test_secrets_are_not_repeated_in_complaints() -> None:
     assert "swordfish" not in "".join(said({"additionalManifest": "password: swordfish\n bad"}))
 
 
-def test_a_large_manifest_is_judged_quickly() -> None:
+def test_large_manifest_is_judged_quickly() -> None:
     text = "apiVersion: v1\nkind: ConfigMap\ndata:\n" + "".join(
         f"  key{n}: value of some length {n}\n" for n in range(8000)
     )
@@ -342,7 +342,7 @@ def test_unsupported_field_with_default_value_is_accepted(spec: dict[str, Any]) 
         ),
     ],
 )
-def test_a_refused_field_is_refused_by_name(spec: dict[str, Any], path: str) -> None:
+def test_refused_field_is_named_in_error(spec: dict[str, Any], path: str) -> None:
     (complaint,) = fields.complaints(fields.CONFIGURATION, read(spec), "spec")
     assert complaint.path == path
     assert "not supported" in complaint.detail

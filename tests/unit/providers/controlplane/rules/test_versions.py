@@ -22,7 +22,7 @@ def said(old: str, new: str, *nodes: RunningNode) -> list[str]:
 
 
 @pytest.mark.parametrize("text", ["v1.36.4+k3s1", "v1.36.4+rke2r12", "v1.36.4-rc2+k3s1", "v1.36.4+nano1"])
-def test_a_version_of_a_distribution_passes(text: str) -> None:
+def test_distribution_version_is_accepted(text: str) -> None:
     assert complaints(text, PATH) == []
 
 
@@ -48,7 +48,7 @@ def test_unknown_minor_is_warned_and_not_rejected() -> None:
 
 
 @pytest.mark.parametrize("new", ["v1.35.3+k3s1", "v1.35.2+k3s2", "v1.36.0+k3s1"])
-def test_the_next_patch_release_and_minor_may_follow(new: str) -> None:
+def test_upgrade_to_next_patch_or_minor_is_accepted(new: str) -> None:
     assert said("v1.35.2+k3s1", new) == []
     assert said("v1.35.2+k3s1", new, server("v1.35.2+k3s1"), worker("v1.35.2+k3s1")) == []
 
@@ -81,7 +81,7 @@ def test_partial_upgrade_may_continue_but_not_revert() -> None:
     assert "Machine s-2 runs" in said("v1.36.0+k3s1", "v1.37.0+k3s1", *nodes)[0]
 
 
-def test_a_worker_may_be_three_minors_behind() -> None:
+def test_worker_may_run_three_minor_versions_behind() -> None:
     assert said("v1.36.0+k3s1", "v1.37.0+k3s1", server("v1.36.0+k3s1"), worker("v1.34.0+k3s1")) == []
     (complaint,) = said("v1.36.0+k3s1", "v1.37.0+k3s1", server("v1.36.0+k3s1"), worker("v1.33.0+k3s1"))
     assert "Machine w-1 runs" in complaint

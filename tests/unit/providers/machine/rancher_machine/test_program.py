@@ -77,7 +77,7 @@ async def test_local_plugin_checksum_is_verified(machine: str, tmp_path: Path) -
     [PROGRAM, _zip("docker-machine-driver-x"), _tar("bin/docker-machine-driver-x-linux-amd64")],
     ids=["plain", "zip", "tar.gz"],
 )
-async def test_a_plugin_by_its_url_is_fetched_once(content: bytes, machine: str, tmp_path: Path) -> None:
+async def test_plugin_url_is_downloaded_once(content: bytes, machine: str, tmp_path: Path) -> None:
     asked = []
 
     async def serve(request: web.Request) -> web.Response:

@@ -27,7 +27,7 @@ pools = st.builds(Pool, failures=st.integers(0, 100), last_failure=st.floats(0, 
 others = st.lists(st.sampled_from("abc"), unique=True)
 
 
-def test_the_first_attempt_is_made_at_once() -> None:
+def test_first_attempt_starts_at_once() -> None:
     assert judge(RULES, FailedAttempts(), Pool(), [], NOW, "x") == TRY_NOW
 
 
@@ -63,7 +63,7 @@ def test_failing_pool_allows_one_attempt_and_names_its_machine() -> None:
 
 
 @given(rules, attempts, pools, others, st.floats(0, 2 * NOW), st.text())
-def test_a_wait_is_never_longer_than_the_limit(
+def test_backoff_never_exceeds_the_limit(
     rules: Rules, machine: FailedAttempts, pool: Pool, trying: list[str], now: float, salt: str
 ) -> None:
     """Whatever clocks say: also one that was set back by years."""
@@ -107,7 +107,7 @@ def test_waiting_machine_eventually_proceeds(
 
 
 @given(rules, st.lists(st.tuples(st.sampled_from(["f", "s", "again"]), st.integers(0, 5)), max_size=40))
-def test_a_pool_counts_each_job_once_and_keeps_the_last_failures(rules: Rules, scenario: list[tuple[str, int]]) -> None:
+def test_pool_counts_each_job_once_and_keeps_the_last_failures(rules: Rules, scenario: list[tuple[str, int]]) -> None:
     pool, told, in_a_row = Pool(), [], 0
     for number, (what, _) in enumerate(scenario):
         if what == "s":

@@ -31,7 +31,7 @@ def test_secret_is_always_redacted(secret: str, around: str) -> None:
             assert line.strip() not in said.replace(HIDDEN, "\0")
 
 
-def test_a_key_is_hidden_line_by_line() -> None:
+def test_redaction_hides_every_line_of_a_key() -> None:
     scrub = Scrubber()
     scrub.add(KEY)
     said = "\n".join(map(scrub, KEY.splitlines()))

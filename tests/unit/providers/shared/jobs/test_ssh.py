@@ -44,7 +44,7 @@ async def test_script_runs_and_its_output_is_logged(heard: Heard, tmp_path: Path
     assert heard.pinned == []
 
 
-async def test_a_failing_script_is_an_error_with_its_last_lines(heard: Heard) -> None:
+async def test_failing_script_is_reported_with_its_last_lines(heard: Heard) -> None:
     host = Host()
     async with host.serving():
         with pytest.raises(DriverError, match=r"exit code 4:\n(.*\n)*no python3 here") as error:

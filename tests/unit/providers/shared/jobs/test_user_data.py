@@ -30,7 +30,7 @@ def content(entry: dict[str, Any]) -> bytes:
 
 
 @given(st.binary(max_size=500))
-def test_the_script_arrives_byte_for_byte(script: bytes) -> None:
+def test_script_arrives_byte_for_byte(script: bytes) -> None:
     config = read(compose(script, "host-1"))
     (entry,) = config["write_files"]
     assert content(entry) == script
@@ -39,7 +39,7 @@ def test_the_script_arrives_byte_for_byte(script: bytes) -> None:
     assert config["hostname"] == "host-1"
 
 
-def test_a_script_of_the_user_runs_first() -> None:
+def test_user_script_runs_first() -> None:
     (entry,) = read(compose(SCRIPT, "h", "#!/bin/bash\necho mine\n"))["write_files"]
     assert content(entry) == b"echo mine\n\n\n" + SCRIPT
 

@@ -44,7 +44,7 @@ _SSH_PORT = 22
 _IMAGES = ".images"
 
 RESERVE = step("nspawn.reserve-host", "records the machine that a host belongs to")
-FILL = step("nspawn.fill-host", "writes the host's own files")
+FILL = step("nspawn.fill-host", "writes the files of a host into its folder")
 BOOT = step("nspawn.boot-host", "starts the host")
 STOP = step("nspawn.stop-host", "stops every process of the host")
 DELETE = step("nspawn.delete-host", "deletes the host's folder")
