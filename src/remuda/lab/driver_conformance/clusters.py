@@ -127,7 +127,7 @@ async def _killed(subject: ClusterSubject, run: Run) -> AsyncIterator[tuple[int,
 
 
 class ClusterConformance:
-    async def test_what_is_made_is_there_and_what_is_removed_is_gone(self, subject: ClusterSubject) -> None:
+    async def test_created_infrastructure_exists_and_removed_one_does_not(self, subject: ClusterSubject) -> None:
         order = subject.order()
         made = await subject.act(order).ensure(order)
         assert made.endpoint is not None
@@ -138,7 +138,7 @@ class ClusterConformance:
         await subject.act(order).remove(order)
         assert list(await subject.things()) == []
 
-    async def test_made_again_it_is_the_same_with_other_backends(self, subject: ClusterSubject) -> None:
+    async def test_repeated_ensure_changes_only_the_backends(self, subject: ClusterSubject) -> None:
         order = subject.order(backends=())
         first = await subject.act(order).ensure(order)
         things = sorted(await subject.things())
@@ -157,7 +157,9 @@ class ClusterConformance:
         await subject.act(one).remove(one)
         assert list(await subject.stands(other, second)) == sorted(other.backends)
 
-    async def test_anothers_of_the_same_name_is_left_alone(self, subject: ClusterSubject) -> None:
+    async def test_infrastructure_of_another_cluster_with_same_name_is_not_touched(
+        self, subject: ClusterSubject
+    ) -> None:
         order = subject.order()
         made = await subject.act(order).ensure(order)
         other = msgspec.structs.replace(order, uid="11111111-other", namespace="elsewhere")
@@ -166,7 +168,7 @@ class ClusterConformance:
         await subject.act(other).remove(other)
         assert list(await subject.stands(order, made)) == sorted(order.backends)
 
-    async def test_removing_twice_or_nothing_is_fine(self, subject: ClusterSubject) -> None:
+    async def test_remove_of_missing_infrastructure_succeeds(self, subject: ClusterSubject) -> None:
         nothing = subject.order()
         await subject.act(nothing).remove(nothing)
         order = subject.order()
@@ -175,7 +177,7 @@ class ClusterConformance:
         await subject.act(order).remove(order)
         assert list(await subject.things()) == []
 
-    async def test_it_lists_exactly_what_one_management_plane_has(self, subject: ClusterSubject) -> None:
+    async def test_list_has_exactly_the_infrastructure_of_one_management_plane(self, subject: ClusterSubject) -> None:
         ours, theirs = subject.order(), subject.order(owner="somebody-else")
         made = await subject.act(ours).ensure(ours)
         await subject.act(theirs).ensure(theirs)
@@ -185,13 +187,13 @@ class ClusterConformance:
         await subject.act(ours).remove(ours)
         assert list(await subject.act(ours).owned(ours.owner)) == []
 
-    async def test_bad_options_are_named_before_anything_is_made(self, subject: ClusterSubject) -> None:
+    async def test_invalid_options_are_reported_before_anything_is_created(self, subject: ClusterSubject) -> None:
         for option, options in subject.bad_options.items():
             said = await _complaint(subject, subject.order(options=options))
             assert option in said, f"the complaint of a bad {option} is: {said or 'none'}"
         assert list(await subject.things()) == []
 
-    async def test_killed_anywhere_it_is_finished_by_the_next(self, subject: ClusterSubject) -> None:
+    async def test_next_ensure_finishes_killed_ensure(self, subject: ClusterSubject) -> None:
         async with _jobs(subject) as run:
             async for number, order in _killed(subject, run):
                 answer = await run("ensure", order)
@@ -200,14 +202,14 @@ class ClusterConformance:
                 left = list(await subject.things())
                 assert not left, f"killed at point {number}: {left} is left"
 
-    async def test_killed_anywhere_it_is_cleared_away_by_remove(self, subject: ClusterSubject) -> None:
+    async def test_remove_cleans_up_after_killed_ensure(self, subject: ClusterSubject) -> None:
         async with _jobs(subject) as run:
             async for number, order in _killed(subject, run):
                 await run("remove", order)
                 left = list(await subject.things())
                 assert not left, f"killed at point {number}: {left} is left"
 
-    async def test_a_remove_killed_anywhere_is_finished_by_the_next(self, subject: ClusterSubject) -> None:
+    async def test_next_remove_finishes_killed_remove(self, subject: ClusterSubject) -> None:
         async with _jobs(subject) as run:
             for number in range(1, _MOST_POINTS):
                 order = subject.order()

@@ -83,7 +83,7 @@ async def _nothing_is_left(subject: Subject, where: str) -> None:
 
 
 class Kills:
-    async def test_a_create_killed_anywhere_is_finished_by_the_next_as_one_server(self, subject: Subject) -> None:
+    async def test_next_create_finishes_killed_create_with_one_server(self, subject: Subject) -> None:
         async with _jobs(subject) as jobs:
             async for where, order in _killed_creates(subject, jobs):
                 answer = await jobs.well("create", order)
@@ -93,13 +93,13 @@ class Kills:
                 await jobs.well("remove", order)
                 await _nothing_is_left(subject, f"killed {where}")
 
-    async def test_a_create_killed_anywhere_is_cleared_away_by_remove(self, subject: Subject) -> None:
+    async def test_remove_cleans_up_after_killed_create(self, subject: Subject) -> None:
         async with _jobs(subject) as jobs:
             async for where, order in _killed_creates(subject, jobs):
                 await jobs.well("remove", order)
                 await _nothing_is_left(subject, f"killed {where}")
 
-    async def test_a_remove_killed_anywhere_is_finished_by_the_next(self, subject: Subject) -> None:
+    async def test_next_remove_finishes_killed_remove(self, subject: Subject) -> None:
         async with _jobs(subject) as jobs:
             for number in range(1, _MOST_POINTS):
                 order = subject.order()

@@ -41,27 +41,27 @@ async def _complaint(subject: Subject, order: Order) -> str:
 
 
 class Life:
-    async def test_what_is_created_is_there_and_what_is_removed_is_gone(self, subject: Subject) -> None:
+    async def test_created_server_exists_and_removed_server_does_not(self, subject: Subject) -> None:
         order, server = await made(subject)
         assert list(await subject.servers()) == [server.id]
         assert server.name == order.name
         await subject.act(order).remove(order)
         assert list(await subject.things()) == []
 
-    async def test_created_twice_is_one_server(self, subject: Subject) -> None:
+    async def test_repeated_create_yields_one_server(self, subject: Subject) -> None:
         order, first = await made(subject)
         second = await subject.act(order).create(order, subject.user_data)
         assert (first.id, first.provider_id) == (second.id, second.provider_id)
         assert list(await subject.servers()) == [first.id]
 
-    async def test_it_is_known_by_name_and_tag_when_its_record_is_lost(self, subject: Subject) -> None:
+    async def test_server_is_found_by_name_and_tag_without_record(self, subject: Subject) -> None:
         order, first = await made(subject)
         again = await subject.act(order, lost=True).create(order, subject.user_data)
         assert (again.id, list(await subject.servers())) == (first.id, [first.id])
         await subject.act(order, lost=True).remove(order)
         assert list(await subject.things()) == []
 
-    async def test_two_machines_have_a_server_each(self, subject: Subject) -> None:
+    async def test_two_machines_have_separate_servers(self, subject: Subject) -> None:
         (one, first), (_, second) = await made(subject), await made(subject)
         assert sorted(await subject.servers()) == sorted([first.id, second.id])
         assert first.provider_id != second.provider_id
@@ -69,12 +69,12 @@ class Life:
         await subject.act(one).remove(one)
         assert list(await subject.servers()) == [second.id]
 
-    async def test_machines_created_at_a_time_do_not_share(self, subject: Subject) -> None:
+    async def test_concurrently_created_machines_share_nothing(self, subject: Subject) -> None:
         found = await asyncio.gather(*(made(subject) for _ in range(subject.capacity)))
         assert sorted(await subject.servers()) == sorted(server.id for _, server in found)
         assert len({server.id for _, server in found}) == subject.capacity
 
-    async def test_another_machines_server_of_the_same_name_is_left_alone(self, subject: Subject) -> None:
+    async def test_server_of_another_machine_with_same_name_is_not_touched(self, subject: Subject) -> None:
         order, server = await made(subject)
         other = msgspec.structs.replace(order, uid="11111111-other", machine="other", namespace="elsewhere")
         assert await subject.act(other).find(other) is None
@@ -86,7 +86,7 @@ class Life:
         await subject.act(other).remove(other)
         assert list(await subject.servers()) == [server.id]
 
-    async def test_removing_twice_or_nothing_is_fine(self, subject: Subject) -> None:
+    async def test_remove_of_missing_server_succeeds(self, subject: Subject) -> None:
         nothing = subject.order()
         await subject.act(nothing).remove(nothing)
         order, _ = await made(subject)
@@ -95,13 +95,13 @@ class Life:
         await subject.act(order, lost=True).remove(order)
         assert list(await subject.things()) == []
 
-    async def test_the_same_machine_can_be_made_again(self, subject: Subject) -> None:
+    async def test_removed_machine_can_be_created_again(self, subject: Subject) -> None:
         order, _ = await made(subject)
         await subject.act(order).remove(order)
         server = await subject.act(order, lost=True).create(order, subject.user_data)
         assert list(await subject.servers()) == [server.id]
 
-    async def test_it_is_found_from_create_to_remove(self, subject: Subject) -> None:
+    async def test_server_is_found_from_create_to_remove(self, subject: Subject) -> None:
         order = subject.order()
         assert await subject.act(order).find(order) is None
         server = await subject.act(order).create(order, subject.user_data)
@@ -111,13 +111,13 @@ class Life:
         await subject.act(order).remove(order)
         assert await subject.act(order).find(order) is None
 
-    async def test_it_runs_and_has_an_address_and_a_provider_id(self, subject: Subject) -> None:
+    async def test_server_runs_with_address_and_provider_id(self, subject: Subject) -> None:
         order, _ = await made(subject)
         server = await running(subject, order)
         assert any(address.type in ("InternalIP", "InternalDNS") and address.address for address in server.addresses)
         assert "://" in server.provider_id, "a providerID is a URL"
 
-    async def test_the_user_data_arrives_byte_for_byte(self, subject: Subject) -> None:
+    async def test_user_data_arrives_byte_for_byte(self, subject: Subject) -> None:
         order = subject.order()
         acting = subject.act(order)
         if not acting.takes_user_data:
@@ -148,7 +148,7 @@ class Life:
             done = await connection.run("echo $((40 + 2))", check=True)
         assert str(done.stdout).strip() == "42"
 
-    async def test_it_lists_exactly_the_servers_of_one_management_plane(self, subject: Subject) -> None:
+    async def test_list_has_exactly_the_servers_of_one_management_plane(self, subject: Subject) -> None:
         order, ours = await made(subject)
         other, theirs = await made(subject, owner="somebody-else")
         acting = subject.act(order)
@@ -161,20 +161,18 @@ class Life:
         await acting.remove(order)
         assert list(await acting.owned(order.owner)) == []
 
-    async def test_bad_options_are_named_before_anything_is_made(self, subject: Subject) -> None:
+    async def test_invalid_options_are_reported_before_anything_is_created(self, subject: Subject) -> None:
         for option, options in subject.bad_options.items():
             said = await _complaint(subject, subject.order(options=options))
             assert option in said, f"the complaint of a bad {option} is: {said or 'none'}"
         assert list(await subject.things()) == []
 
-    async def test_good_options_are_not_complained_of(self, subject: Subject) -> None:
+    async def test_valid_options_cause_no_complaint(self, subject: Subject) -> None:
         order = subject.order()
         await subject.act(order).check(order)
         assert list(await subject.things()) == []
 
-    async def test_an_infrastructure_that_refuses_is_an_error_in_words_and_leaves_nothing(
-        self, subject: Subject
-    ) -> None:
+    async def test_refusal_by_infrastructure_raises_readable_error_and_leaves_nothing(self, subject: Subject) -> None:
         order, refusing = subject.order(), subject.refusing()
         if refusing is None:
             return

@@ -49,12 +49,12 @@ def _complaint(field: Field, value: Any) -> str:
 
 
 class Model:
-    async def test_it_is_found_by_its_name(self, subject: Subject) -> None:
+    async def test_driver_is_found_by_its_name(self, subject: Subject) -> None:
         assert _DRIVER_NAME.fullmatch(subject.driver.name)
         assert drivers.find(subject.driver.name) is subject.driver
         assert subject.driver.doc.strip().endswith("."), "the doc is at least a sentence"
 
-    async def test_every_option_is_documented_and_named_as_users_write_it(self, subject: Subject) -> None:
+    async def test_every_option_has_documentation_and_json_name(self, subject: Subject) -> None:
         assert issubclass(subject.driver.options_type, Options)
         for name, (field, _) in _fields(subject.driver.options_type).items():
             assert _JSON_NAME.fullmatch(name), f"{name} is not in camelCase"
@@ -69,12 +69,12 @@ class Model:
             complaint = _complaint(field, default) if field is not None else ""
             assert not complaint, f"the default of {name} {complaint}"
 
-    async def test_credentials_bring_options_that_exist_and_are_secret(self, subject: Subject) -> None:
+    async def test_credentials_map_to_existing_secret_options(self, subject: Subject) -> None:
         fields = _fields(subject.driver.options_type)
         assert set(subject.driver.credential_fields) <= set(fields)
         secret = [name for name in subject.driver.credential_fields if getattr(fields[name][0], "format", "")]
         assert secret or not subject.driver.credential_fields, "none of the credentials is marked as a secret"
 
-    async def test_the_options_of_this_suite_are_of_the_model(self, subject: Subject) -> None:
+    async def test_suite_options_belong_to_the_model(self, subject: Subject) -> None:
         unknown = set(subject.options) - set(_fields(subject.driver.options_type))
         assert not unknown, f"no such options: {sorted(unknown)}"

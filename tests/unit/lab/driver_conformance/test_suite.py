@@ -12,23 +12,23 @@ from tests.unit.lab.driver_conformance import flawed
 from tests.unit.lab.driver_conformance.flawed import Flawed, Flawless
 
 TESTS = [name for name in dir(Conformance) if name.startswith("test_")]
-INSTALLED = "test_it_is_found_by_its_name"  # which this one is not
+INSTALLED = "test_driver_is_found_by_its_name"  # which this one is not
 
 FLAWS = {
-    "makes another": "test_created_twice_is_one_server",
-    "goes by the name": "test_another_machines_server_of_the_same_name_is_left_alone",
-    "no steps": "test_a_create_killed_anywhere_is_cleared_away_by_remove",
-    "forgets its half": "test_a_create_killed_anywhere_is_finished_by_the_next_as_one_server",
-    "keeps the disk": "test_a_create_killed_anywhere_is_cleared_away_by_remove",
-    "wants something to remove": "test_removing_twice_or_nothing_is_fine",
-    "strips": "test_the_user_data_arrives_byte_for_byte",
-    "claims all": "test_it_lists_exactly_the_servers_of_one_management_plane",
-    "never runs": "test_it_runs_and_has_an_address_and_a_provider_id",
-    "no address": "test_it_runs_and_has_an_address_and_a_provider_id",
-    "takes anything": "test_bad_options_are_named_before_anything_is_made",
-    "unnamed": "test_bad_options_are_named_before_anything_is_made",
-    "does not notice": "test_an_infrastructure_that_refuses_is_an_error_in_words_and_leaves_nothing",
-    "raw": "test_an_infrastructure_that_refuses_is_an_error_in_words_and_leaves_nothing",
+    "makes another": "test_repeated_create_yields_one_server",
+    "goes by the name": "test_server_of_another_machine_with_same_name_is_not_touched",
+    "no steps": "test_remove_cleans_up_after_killed_create",
+    "forgets its half": "test_next_create_finishes_killed_create_with_one_server",
+    "keeps the disk": "test_remove_cleans_up_after_killed_create",
+    "wants something to remove": "test_remove_of_missing_server_succeeds",
+    "strips": "test_user_data_arrives_byte_for_byte",
+    "claims all": "test_list_has_exactly_the_servers_of_one_management_plane",
+    "never runs": "test_server_runs_with_address_and_provider_id",
+    "no address": "test_server_runs_with_address_and_provider_id",
+    "takes anything": "test_invalid_options_are_reported_before_anything_is_created",
+    "unnamed": "test_invalid_options_are_reported_before_anything_is_created",
+    "does not notice": "test_refusal_by_infrastructure_raises_readable_error_and_leaves_nothing",
+    "raw": "test_refusal_by_infrastructure_raises_readable_error_and_leaves_nothing",
     "says": "test_no_secret_is_ever_printed",
     "logs": "test_no_secret_is_ever_printed",
     "repr": "test_no_secret_is_ever_printed",
@@ -54,11 +54,11 @@ async def test_conformance_test_detects_flawed_driver(flaw: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "test"),
     [
-        (flawed.Undocumented, "test_every_option_is_documented_and_named_as_users_write_it"),
-        (flawed.Unwritten, "test_every_option_is_documented_and_named_as_users_write_it"),
+        (flawed.Undocumented, "test_every_option_has_documentation_and_json_name"),
+        (flawed.Unwritten, "test_every_option_has_documentation_and_json_name"),
         (flawed.BadDefault, "test_every_default_is_a_valid_value"),
-        (flawed.BadDefault, "test_credentials_bring_options_that_exist_and_are_secret"),
-        (flawed.BadDefault, "test_the_options_of_this_suite_are_of_the_model"),
+        (flawed.BadDefault, "test_credentials_map_to_existing_secret_options"),
+        (flawed.BadDefault, "test_suite_options_belong_to_the_model"),
     ],
 )
 async def test_conformance_test_detects_bad_options_model(options: type[Any], test: str, tmp_path: Path) -> None:
