@@ -15,10 +15,10 @@ class Difference(NamedTuple):
 
 DIFFERENCES = {
     "runs after a restart, without plan-state": Difference(
-        2, 1, "what has finished is never run again because the agent has started anew: it is in the journal"
+        2, 1, "a restarted agent finds the finished run in its journal and does not repeat it"
     ),
     "failure-count after a failure, by plan-state": Difference(
-        b"0", b"1", "upstream's next pass takes the failure for a success and clears its keys; ours keeps them"
+        b"0", b"1", "upstream's next pass treats the failure as a success and clears its keys; ours keeps them"
     ),
     "a failed plan as applied-checksum, by plan-state": Difference(
         True, False, "as above: a plan that failed is not the applied one"
@@ -26,7 +26,7 @@ DIFFERENCES = {
     "output of a failed instruction": Difference(
         b"out\n",
         b"out\nerr\n",
-        "upstream drops what goes to standard error; ours keeps it after a failure, behind the rest",
+        "upstream drops standard error; ours appends it after a failure",
     ),
     "output without a final line break": Difference(
         b"a\nb\n", b"a\r\nb", "upstream splits output into lines and joins them; ours keeps the bytes"
@@ -34,13 +34,13 @@ DIFFERENCES = {
     "a line of 200,000 bytes": Difference(
         "stuck",
         "succeeded",
-        "upstream stops reading a line longer than 64 KiB, and the command waits for ever to write",
+        "upstream stops reading a line longer than 64 KiB, and the command blocks forever",
     ),
     "an image by digest from a local archive": Difference(
-        "failed", "succeeded", "upstream looks for tags only, and takes a digest for an error"
+        "failed", "succeeded", "upstream supports only tags, and rejects a digest"
     ),
-    "a periodic instruction that comes to the same, told of": Difference(
-        True, False, "ours writes what it came to when that changes, and once an hour: an idle host writes nothing"
+    "an unchanged result of a periodic instruction is reported": Difference(
+        True, False, "ours writes a result when it changes, and once an hour: an idle host writes nothing"
     ),
     "a plan that is no JSON": Difference(
         "not reported", "failed", "upstream only logs it; ours reports the failure in the Secret"
@@ -48,5 +48,5 @@ DIFFERENCES = {
     "a file that cannot be written": Difference(
         "not reported", "failed", "upstream only logs it, and tries again after a minute; ours reports the failure"
     ),
-    "a path with ..": Difference("written", "failed", "ours refuses paths that do not say where they lead"),
+    "a path with ..": Difference("written", "failed", "ours refuses paths with `..`"),
 }

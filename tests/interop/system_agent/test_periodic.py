@@ -49,7 +49,7 @@ def test_periodic_instruction_repeats_after_its_period(host: Host) -> None:
     )
     first = records(host.wait(ran("default"), "it has run"))["often"]["lastSuccessfulRunTime"]
     host.until(lambda: host.noted.count("often") >= 2, "it has run again")
-    if host.expected("a periodic instruction that comes to the same, told of"):
+    if host.expected("an unchanged result of a periodic instruction is reported"):
         host.wait(lambda data: _run_time(data, "often") not in ("", first), "the Secret has the new time")
     else:
         assert _run_time(host.settle(), "often") == first
