@@ -1,7 +1,7 @@
-"""Clusters by the id they have in /k8s/clusters/<id>, and ids by the CAPI Cluster.
+"""Clusters by their id in /k8s/clusters/<id>, and ids by the CAPI Cluster.
 
-A user who may write a control plane could give it the id of another cluster. So the older control plane has the id; of
-two that are equally old, neither has it.
+A user who may write a control plane could give it the id of another cluster. So the older control plane owns the id; if
+two are equally old, neither does.
 """
 
 from __future__ import annotations

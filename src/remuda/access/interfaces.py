@@ -19,8 +19,8 @@ from remuda.kube.web import Request
 
 # The path of a cluster: PREFIX + its id. The id is RKEControlPlane's spec.managementClusterName.
 PREFIX = "/k8s/clusters/"
-OWN = "/k8s/own/"  # where users find what is theirs
-ADMINISTRATION = "/k8s/manager/"  # for administrators: what is done at the manager itself
+OWN = "/k8s/own/"  # self-service endpoints of users
+ADMINISTRATION = "/k8s/manager/"  # endpoints for administrators of the manager itself
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -42,7 +42,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
 
 class Identify(Protocol):
     async def __call__(self, request: Request) -> Caller:
-        """Raises a StatusError 401 for credentials that are nobody's, and for none at all."""
+        """Identify the caller. Raise a 401 StatusError for missing or invalid credentials."""
 
 
 class MayReach(Protocol):
@@ -63,7 +63,7 @@ class Transport(Protocol):
     key: Key  # of its CAPI Cluster
     server: str  # https://host:port, as the cluster's API calls itself
     through: str  # "tunnel" or "direct", for the audit line
-    proof: tuple[tuple[str, str], ...]  # headers that say who we are, where connections alone do not
+    proof: tuple[tuple[str, str], ...]  # headers that authenticate the manager, if the connection alone does not
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *what: object) -> None: ...
@@ -74,7 +74,7 @@ class Transport(Protocol):
         """Up to the head of the answer, which its user closes. Raises OSError, TimeoutError or aiohttp.ClientError."""
 
     async def connect(self, make: Callable[[], P]) -> tuple[asyncio.Transport, P]:
-        """A connection of its own, TLS done, for what is to be upgraded. Raises OSError in words."""
+        """Open a separate connection with TLS, for an upgrade. Raise OSError with a readable message."""
 
     def unreachable(self, why: str) -> StatusError:
         """Return the error for a failed request: a 503 that reports the cluster's connectivity.

@@ -175,7 +175,7 @@ class KubeconfigController:
         if seen is None:
             await create_owned(self._client, plane, wanted, CREATE)
             return
-        # With its version: a Secret that somebody has changed or replaced since is not overwritten.
+        # With its version: a Secret that was changed or replaced since is not overwritten.
         metadata = {"annotations": notes, "resourceVersion": seen.metadata.resource_version}
         async with RENEW:
             await self._client.patch(SECRETS, *seen.key, {"metadata": metadata, "data": wanted["data"]})

@@ -18,9 +18,9 @@ from remuda.kube.names import dns1123_label
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 _PATH = re.compile(r"(?:/(?:[A-Za-z0-9\-._~!$&'()*+,=:@]|%[0-9A-Fa-f]{2})*)*")
-_QUERY = re.compile(r"[!-\"$-~]*")  # what is printable, less the sign that begins a fragment
+_QUERY = re.compile(r"[!-\"$-~]*")  # printable characters, except the one that starts a fragment
 _ESCAPED_ESCAPE = re.compile(r"%25[0-9A-Fa-f]{2}")
-_NEVER = frozenset(b"/\\;\x7f") | frozenset(range(0x20))  # in what an escape stands for
+_NEVER = frozenset(b"/\\;\x7f") | frozenset(range(0x20))  # characters that must not be escaped
 
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})

@@ -109,7 +109,7 @@ def webhooks(defaults: Quota = NO_LIMITS) -> list[Webhook]:
 
 
 def _quota_of(review: Review, name: str, defaults: Quota) -> Quota:
-    """Return the limits of a User; none for everybody else, who has no place to note them."""
+    """Return the limits of a User; none for other callers, who have no object for them."""
     try:
         found = review.lookup(USER.api_version, USER.plural, "", name) if name else None
         user = msgspec.convert(found, User) if found is not None else None

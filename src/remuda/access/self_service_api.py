@@ -91,7 +91,7 @@ class SelfServiceApi:
 
 
 def _shown(token: Token) -> dict[str, Any]:
-    """Return what a user sees of a token: everything but its hash."""
+    """Return a token as its user sees it: everything but its hash."""
     metadata = {"name": token.metadata.name, "creationTimestamp": token.metadata.creation_timestamp}
     said = {
         "metadata": metadata,

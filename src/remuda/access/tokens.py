@@ -26,7 +26,7 @@ from remuda.kube import clock, random_source
 from remuda.kube.errors import StatusError, unauthorized
 from remuda.runtime.caches import Caches
 
-USERS = "remuda:users"  # the group of everybody who came with a token of ours
+USERS = "remuda:users"  # group of all callers that present a Remuda token
 AUTHENTICATED = "system:authenticated"
 
 # Kubernetes' alphabet for generated names.

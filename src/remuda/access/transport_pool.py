@@ -74,7 +74,7 @@ class TransportPool:
         clusters.planes.listen(self._plane_changed)
 
     def on_change(self, told: Callable[[Key], None]) -> None:
-        """Call `told` with a CAPI Cluster whose transport has changed."""
+        """Call `told` with each CAPI Cluster whose transport has changed."""
         self._listeners.append(told)
 
     async def of(self, cluster: str) -> ClusterTransport:
@@ -241,7 +241,7 @@ class TransportPool:
         return self._connectivity.silent_since(cluster, node)
 
     def told(self, cluster: Key, why: str) -> str:
-        """Return why a cluster cannot be reached, for our own controllers that have tried: `runtime.remote.Explain`."""
+        """Return why a cluster cannot be reached, for controllers that have tried: `runtime.remote.Explain`."""
         id = self._clusters.id(cluster)
         if not id or self._secrets.get(*admin_secret(cluster)) is None:
             return why

@@ -72,9 +72,9 @@ class JoinedConnection(asyncio.Protocol):
         if self.other is None or self.other.transport.is_closing():
             return
         if error is None:
-            self.other.transport.close()  # what was written to it still goes out
+            self.other.transport.close()  # written data is still sent
         else:
-            self.other.transport.abort()  # what was cut short must not look whole
+            self.other.transport.abort()  # a truncated stream must not look complete
 
 
 class FarEnd(JoinedConnection):
@@ -113,7 +113,7 @@ class FarEnd(JoinedConnection):
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._early = data[upgrade.args[0] :]
-            self.transport.pause_reading()  # until somebody is there to take it
+            self.transport.pause_reading()  # until a reader takes the data
             self._resolve()
         except httptools.HttpParserError as error:
             self._fail(f"the response is not HTTP: {error}")

@@ -59,13 +59,15 @@ class Reasons(NamedTuple):
 
     @classmethod
     def of(cls, type: str) -> Reasons:
-        """The usual ones: NotReady, ReadyUnknown and Ready; for negative polarity ScalingUp, … and NotScalingUp."""
+        """Return the usual ones: NotReady, ReadyUnknown and Ready; for negative polarity ScalingUp, … and
+        NotScalingUp.
+        """
         yes, no, unknown = type, f"Not{type}", f"{type}Unknown"
         return cls(yes, unknown, no) if type in NEGATIVE else cls(no, unknown, yes)
 
 
 class Reporter(NamedTuple):
-    """An object whose condition takes part in an aggregate."""
+    """Object whose condition is part of an aggregate."""
 
     kind: str
     name: str
@@ -74,7 +76,7 @@ class Reporter(NamedTuple):
 
 
 class Gate(Protocol):
-    """A condition the user wants considered: a readiness or an availability gate."""
+    """Condition that the user wants to include: a readiness or an availability gate."""
 
     @property
     def condition_type(self) -> str: ...
@@ -194,7 +196,7 @@ _BULLET = re.compile(r"\s*\*\s")
 
 
 def _nested(message: str) -> str:
-    """A message behind the colon of a line; one of several lines, or a list itself, below it and indented."""
+    """Return a message after the colon of a line; a message of several lines, or a list, follows indented below it."""
     lines = message.split("\n")
     bullets = [_BULLET.match(line) is not None for line in lines]
     if len(lines) == 1 and not bullets[0]:

@@ -32,11 +32,11 @@ TEMPLATE_SUFFIX = "Template"
 
 
 class ContractError(Retryable):
-    """A provider's object breaks the contract; only the provider can mend it."""
+    """Object of a provider that breaks the contract; only the provider can repair it."""
 
 
 class ProviderObject:
-    """One object of a provider, as read: not to be changed in place, use `draft` for that."""
+    """Object of a provider, as read: do not change it in place, use `draft`."""
 
     __slots__ = ("contract", "metadata", "raw", "target", "value")
 
@@ -71,7 +71,7 @@ class ProviderObject:
         return Draft(self.target, self.value)
 
     def field(self, type: type[T], *path: str) -> T | None:
-        """The value at a path; None where it, or anything on the way to it, is missing or null."""
+        """Return the value at a path; None if it, or a part of the path, is missing or null."""
         value: Any = self.raw
         for depth, name in enumerate(path):
             if not isinstance(value, dict):
@@ -95,13 +95,13 @@ class ProviderObject:
 
 
 def condition(obj: ProviderObject, type: str) -> Condition | None:
-    """One of the object's own conditions, whichever style it is written in. Raises ContractError."""
+    """Return one of the object's own conditions, in either style. Raise ContractError."""
     found = next((one for one in _raw_conditions(obj) if one.get("type") == type), None)
     return None if found is None else _condition(obj, found)
 
 
 def conditions(obj: ProviderObject) -> list[Condition]:
-    """All of its conditions that can be read."""
+    """Return all its readable conditions."""
     readable = []
     try:
         written = _raw_conditions(obj)
@@ -116,7 +116,9 @@ def conditions(obj: ProviderObject) -> list[Condition]:
 
 
 def _raw_conditions(obj: ProviderObject) -> Sequence[Json]:
-    """Providers between the contracts have metav1 conditions under status.v1beta2 and old ones where new ones go."""
+    """Return the raw conditions. Some providers have metav1 conditions under status.v1beta2, and old ones under
+    status.conditions.
+    """
     new = obj.field(list[Json], "status", "v1beta2", "conditions")
     return new if new is not None else obj.field(list[Json], "status", "conditions") or ()
 
@@ -243,7 +245,7 @@ def initialized_path(obj: ProviderObject) -> tuple[str, ...]:
 
 
 class ControlPlaneCounts(NamedTuple):
-    """Machines of a control plane; None where it does not count them."""
+    """Numbers of a control plane's Machines; None for a number that it does not report."""
 
     desired: int | None
     current: int | None
@@ -292,7 +294,7 @@ def is_provisioning(obj: ProviderObject) -> bool:
 
 
 def is_upgrading(obj: ProviderObject) -> bool:
-    """Something still runs a lower version than it shall. Raises ContractError for what is no version."""
+    """Return whether a Machine still runs a lower version than desired. Raise ContractError for an invalid version."""
     if not desired_version(obj):
         return False
     try:
@@ -331,7 +333,9 @@ def capacity(obj: ProviderObject) -> dict[str, str]:
 
 
 def base_kind(template_kind: str) -> str:
-    """The kind of what is made from a template. Raises ContractError for what is not called a template."""
+    """Return the kind of the objects that a template creates. Raise ContractError if its name does not end
+    in Template.
+    """
     if not template_kind.endswith(TEMPLATE_SUFFIX) or template_kind == TEMPLATE_SUFFIX:
         raise ContractError(f"{template_kind} is not the kind of a template: its name does not end in Template")
     return template_kind.removesuffix(TEMPLATE_SUFFIX)

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions of the kinds of Cluster API: what their types do not say."""
+"""CustomResourceDefinitions of Cluster API's kinds: everything that their types do not express."""
 
 from __future__ import annotations
 
@@ -150,5 +150,5 @@ DEFINITIONS = (
 
 
 def definitions() -> list[dict[str, Any]]:
-    """Ready to be installed."""
+    """Return the definitions, ready to be installed."""
     return [custom_resource_definition(definition) for definition in DEFINITIONS]

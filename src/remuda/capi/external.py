@@ -53,11 +53,11 @@ class Resolved(NamedTuple):
 
 
 class UnknownKind(Retryable):
-    """No definition of the kind is installed, so no object of it can exist."""
+    """Kind without an installed definition, so no object of it can exist."""
 
 
 class UnlabelledKind(Retryable):
-    """The kind's definition does not say which contract it follows, so its objects cannot be read."""
+    """Kind whose definition does not name its contract, so its objects cannot be read."""
 
 
 def definition_name(group: str, kind: str) -> str:
@@ -65,7 +65,7 @@ def definition_name(group: str, kind: str) -> str:
 
 
 def resolve(group: str, kind: str, labels: Mapping[str, str]) -> Resolved:
-    """By the labels of the kind's definition. Raises UnlabelledKind."""
+    """Return the version by the labels of the kind's definition. Raise UnlabelledKind."""
     for known in names.CONTRACTS:
         served = [version for version in labels.get(names.contract_label(known), "").split("_") if version]
         if served:
@@ -122,7 +122,7 @@ class _Follower(NamedTuple):
 
 
 class Externals:
-    """One for all controllers of a manager."""
+    """Access to providers' objects, shared by all controllers of a manager."""
 
     def __init__(self, caches: Caches, client: Client) -> None:
         self._caches = caches
@@ -151,7 +151,7 @@ class Externals:
         )
 
     def resolve(self, group: str, kind: str) -> Resolved:
-        """Raises UnknownKind, UnlabelledKind."""
+        """Return the target of a kind. Raise UnknownKind, UnlabelledKind."""
         name = definition_name(group, kind)
         definition = self._definitions.get("", name)
         if definition is None:
@@ -159,14 +159,14 @@ class Externals:
         return resolve(group, kind, definition.metadata.labels)
 
     async def get(self, ref: ProviderReference, namespace: str) -> ProviderObject | None:
-        """The object, from the cache. Raises UnknownKind, UnlabelledKind, Retryable."""
+        """Return the object from the cache. Raise UnknownKind, UnlabelledKind, Retryable."""
         resolved = self.resolve(ref.api_group, ref.kind)
         informer = await self._informer(resolved.target)
         value = informer.raw(namespace, ref.name)
         return None if value is None else _read(value, *resolved)
 
     async def fetch(self, ref: ProviderReference, namespace: str) -> ProviderObject | None:
-        """The object as the server has it now; None also where its kind does not exist (any more)."""
+        """Return the object from the API server; None also if its kind does not exist."""
         try:
             resolved = self.resolve(ref.api_group, ref.kind)
             value = await self._client.get(resolved.target, namespace, ref.name)
@@ -199,7 +199,7 @@ class Externals:
         return made
 
     async def delete(self, obj: ProviderObject) -> bool:
-        """Asks for its deletion unless that was done before; whether something was asked."""
+        """Request the deletion unless it was requested before; return whether a request was sent."""
         if obj.deleting:
             return False
         with ignore_not_found():
@@ -208,7 +208,7 @@ class Externals:
 
     async def _informer(self, target: Target) -> Informer[Any]:
         informer = self._wired.get(target)
-        if informer is None or informer is not self._caches.known(target):  # a kind may go and come back
+        if informer is None or informer is not self._caches.known(target):  # a kind may be deleted and installed again
             informer = await self._caches.ensure(target)
             for follower in self._followers:
                 follower.controller.watch(informer, self._wake(follower), "provider objects")

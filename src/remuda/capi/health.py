@@ -26,7 +26,7 @@ from remuda.kube.conditions import FALSE, TRUE, UNKNOWN, find
 from remuda.kube.objects import Condition
 from remuda.runtime.remote import Connection
 
-SILENT_SECONDS = 60.0  # an API that has not answered for so long may be dead
+SILENT_SECONDS = 60.0  # an API that has not answered for this long may be dead
 JOINING_SECONDS = 600.0  # a Machine this young may have a Node that has not become ready yet
 
 API_SILENT = "APISilent"
@@ -35,15 +35,15 @@ MACHINE_FAILED = "MachineFailed"
 SERVER_LOST = "ServerLost"
 NODE_LOST = "NodeLost"
 NODE_NOT_READY = "NodeNotReady"
-_STALLED = "Stalled"  # the reason of a provider that makes no further attempt
+_STALLED = "Stalled"  # reason of a provider that makes no further attempt
 _MOST_NAMED = 3
 _LONGEST = 400  # characters of a quoted message
 
 
 class Trouble(msgspec.Struct, frozen=True, order=True):
-    """Failure of one Machine, as far as its conditions tell."""
+    """Failure of one Machine, as its conditions show it."""
 
-    rank: int  # the gravest first
+    rank: int  # the most severe first
     name: str
     reason: str
     message: str
@@ -57,7 +57,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     built: bool  # the API has answered once; before that only a permanent failure counts
     connection: Connection = Connection()
     control_plane: Condition | None = None  # the control plane's own Available condition
-    machines: Sequence[Machine] = ()  # that belong to the cluster
+    machines: Sequence[Machine] = ()  # Machines of the cluster
     before: Condition | None = None  # the last verdict, of this or an earlier manager
 
 
@@ -127,8 +127,9 @@ def _of_machines(troubles: Sequence[Trouble]) -> HealthVerdict:
 
 
 def is_silent(connection: Connection, now: float) -> bool:
-    """Return whether the API has been asked for a minute without an answer. A connection that holds is not: where many
-    clusters are probed, each is asked more rarely than that."""
+    """Return whether the API has not answered for a minute of requests. A working connection is not silent, even if
+    many clusters are probed and each is probed more rarely.
+    """
     return _is_in_doubt(connection) and now - heard(connection) >= SILENT_SECONDS
 
 
@@ -159,7 +160,7 @@ def _trouble(machine: Machine, now: float) -> Trouble | None:
 
 
 def health_problem(machine: Machine) -> str:
-    """Return the reason of what is wrong with a Machine, whatever its age; empty: nothing."""
+    """Return the reason of a Machine's problem, whatever its age; empty: no problem."""
     found = _trouble(machine, float("inf"))
     return found.reason if found is not None else ""
 

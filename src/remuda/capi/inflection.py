@@ -1,7 +1,7 @@
 """Plural of a kind, as Go's tools form it: the name of a provider's CRD is derived from its kind.
 
-Cluster API asks providers to name CRDs as the flect library would, so its plurals are followed where a kind can meet
-them, the odd ones included (`Safe` → `Saves`). Only the last word of a CamelCase kind is inflected.
+Cluster API asks providers to name CRDs as the flect library would, so this module follows its plurals, including the
+odd ones (`Safe` → `Saves`). Only the last word of a CamelCase kind is inflected.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _IRREGULAR = {
     "woman": "women",
 }
 
-# The first that fits decides: (ending of the singular, what it becomes).
+# The first match decides: (ending of the singular, its replacement).
 _ENDINGS = (
     *((ending, ending[:-1] + "ves") for ending in ("eaf", "oaf", "rf", "lf")),
     ("fe", "ves"),
@@ -84,7 +84,7 @@ _LAST_WORD = re.compile(r"(?:[A-Z]+|[A-Z]?[a-z]+)$")
 
 @lru_cache(maxsize=1024)
 def plural(kind: str) -> str:
-    """`DevMachine` → `DevMachines`, `GCPIdentity` → `GCPIdentities`."""
+    """Return the plural: `DevMachine` → `DevMachines`, `GCPIdentity` → `GCPIdentities`."""
     match = _LAST_WORD.search(kind)
     if match is None:
         return f"{kind}s"

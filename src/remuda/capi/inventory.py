@@ -1,9 +1,9 @@
 """Inventory for `clusterctl`: the providers installed on a server, and the kinds it reads without checking for them.
 
 The inventory has one object per provider, normally written by the installer of the providers; here each program records
-the providers it runs. It leaves an existing entry as it is, unless this program has changed its version since. Kinds
-that `clusterctl` reads and we do not have are served all the same: they are always empty, and creating an object of
-such a kind returns an error.
+the providers it runs. An existing entry stays unchanged, unless the version of this program has changed. Kinds that
+`clusterctl` reads and Remuda does not support are served too: their lists are always empty, and a create returns an
+error.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _NOT_OURS = Definition(
 
 
 class ProviderEntry(NamedTuple):
-    """A provider to be noted."""
+    """Provider to record."""
 
     type: ProviderType
     name: str
@@ -112,7 +112,7 @@ async def install(client: Client, *entries: ProviderEntry) -> None:
         try:
             await install_definitions(client, [custom_resource_definition(definition)])
         except ForeignDefinitions:
-            continue  # clusterctl's own, or upstream's: as good as ours
+            continue  # clusterctl's own, or upstream's: usable as well
     await _create_if_missing(client, _NAMESPACES, "", _namespace())
     noted = [PROVIDER.decode(item) for item in (await client.list(PROVIDER.target)).items]
     for entry in entries:

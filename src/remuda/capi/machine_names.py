@@ -1,7 +1,7 @@
 """Names of new Machines, from a template such as `{{ .machineSet.name }}-{{ .random }}`.
 
-Templates are written in Go's template language; of it exactly the substitution of the three known values is understood
-here, with Go's trimming of blanks (`{{-`, `-}}`). Anything else is refused in words instead of being half understood.
+Templates use Go's template language. Only the substitution of the three known values is supported, with Go's trimming
+of blanks (`{{-`, `-}}`). Anything else is rejected with a message.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from remuda.kube import random_source
 DEFAULT = "{{ .machineSet.name }}-{{ .random }}"
 LONGEST = 63  # a Machine's name becomes a label of its Node
 _RANDOM_LENGTH = 5
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no digits that look like them: no words by accident
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels and no look-alike digits, so that no words appear
 _VALUES = (".cluster.name", ".machineSet.name", ".random")
 _ACTION = re.compile(r"(?:\s*\{\{-\s|\{\{)(?P<action>.*?)(?:\s-\}\}\s*|\}\})", re.DOTALL)
 
 
 class NamingError(ValueError):
-    """The template is not one that can be followed."""
+    """Unsupported template."""
 
 
 def check(template: str) -> None:
@@ -35,7 +35,7 @@ def check(template: str) -> None:
 
 
 def render(template: str, *, cluster: str, machine_set: str, random: str) -> str:
-    """The name, cut so that it fits and still ends in the random part. Raises NamingError."""
+    """Return the name, cut to its maximum length before the random part. Raise NamingError."""
     check(template)
     values = {".cluster.name": cluster, ".machineSet.name": machine_set, ".random": random}
     name = _ACTION.sub(lambda match: values[match["action"].strip()], template)

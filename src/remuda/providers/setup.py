@@ -83,8 +83,8 @@ class ProviderSettings(msgspec.Struct, frozen=True, kw_only=True):
     jobs: runner.JobRunnerSettings | None = None  # None: not run here
     artefacts: Artefacts | None = None  # None: none are served
     proxied: bool = False  # clusters are reached through a proxy of this process
-    tunnels: bool = False  # this process lets nodes open tunnels
-    silence: Silence | None = None  # since when hosts have not been heard of, where that is known
+    tunnels: bool = False  # whether this process accepts tunnels of nodes
+    silence: Silence | None = None  # since when hosts have been silent, if known
 
 
 class Providers(msgspec.Struct, frozen=True):

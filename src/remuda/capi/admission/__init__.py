@@ -1,6 +1,6 @@
-"""Admission of Cluster API's kinds: what is filled in, and what is refused before anything is made of it.
+"""Admission of Cluster API's kinds: defaults, and validation before controllers act on an object.
 
-`FUNCTIONS` is what an engine registers. All of them are pure; what fits CEL is also in the definitions.
+An engine registers `FUNCTIONS`. All of them are pure. Rules that CEL can express are also in the definitions.
 """
 
 from remuda.capi.admission import (

@@ -1,4 +1,4 @@
-"""Admission of Clusters. Nothing is filled in."""
+"""Admission of Clusters. It sets no defaults."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def cluster_label(cluster: str) -> dict[str, Any]:
 
 
 def prefixed_version(spec: MachineSpec) -> dict[str, str]:
-    """The patch of a Machine's spec that makes 1.35.2 into v1.35.2."""
+    """Return the patch of a Machine's spec that turns 1.35.2 into v1.35.2."""
     return {"version": f"v{spec.version}"} if spec.version and not spec.version.startswith("v") else {}
 
 

@@ -1,4 +1,4 @@
-"""Admission of MachineDrainRules. Nothing is filled in."""
+"""Admission of MachineDrainRules. It sets no defaults."""
 
 from __future__ import annotations
 

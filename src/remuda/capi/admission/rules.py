@@ -1,7 +1,7 @@
-"""From what a kind fills in and what it complains of to an admission function.
+"""Construction of an admission function from a kind's defaults and complaints.
 
-An object is judged with its defaults. What was already wrong with a stored object is not held against an update of it:
-otherwise a rule that came later would keep controllers from finishing with objects that are older.
+An object is validated with its defaults. An update is not refused for errors that the stored object already had:
+otherwise a newer rule would keep controllers from finishing their work on older objects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T", bound=Object)
 Defaults = Callable[[T, T | None], dict[str, Any]]  # a merge patch of the new object
 Complaints = Callable[[T], list[FieldError]]
 Transitions = Callable[[T, T], list[FieldError]]  # old, new
-Among = Callable[[Review, T | None, T], AdmissionResult]  # old, new, among other objects: further errors, and warnings
+Among = Callable[[Review, T | None, T], AdmissionResult]  # old, new, other objects: further errors, and warnings
 
 
 def admission(
@@ -32,7 +32,7 @@ def admission(
     transitions: Transitions[T] = lambda old, new: [],
     among: Among[T] = lambda review, old, new: ALLOWED,
 ) -> AdmissionFunction:
-    """The function for writes of whole objects; subresources pass."""
+    """Return the function for writes of whole objects; writes of subresources pass."""
 
     def admit(review: Review) -> AdmissionResult:
         if review.subresource or review.new is None:

@@ -1,1 +1,3 @@
-"""The Cluster controller: joins infrastructure and control plane, sums up everything below, and takes it all down."""
+"""The Cluster controller: connects infrastructure and control plane, summarizes all objects of the cluster, and deletes
+them.
+"""

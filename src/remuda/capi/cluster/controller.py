@@ -266,7 +266,9 @@ def _observed(scope: ClusterScope, stage: deletion.ClusterDeletionStage | None) 
 
 
 def _next_generation(scope: ClusterScope) -> int:
-    """The generation once the draft is saved: a changed spec raises it by one, which spares a second status write."""
+    """Return the generation after the draft is saved: a changed spec raises it by one, which saves a second status
+    write.
+    """
     changed = scope.draft.obj.get("spec") != scope.draft.base.get("spec")
     return scope.cluster.metadata.generation + changed
 

@@ -37,20 +37,20 @@ def control_plane_counts(control_plane: ProviderLookup, members: ClusterMembers)
         return {}
     try:
         found, running = contract.counts(control_plane.obj), contract.running_versions(control_plane.obj)
-    except ContractError:  # the hand-off has reported it; a status is written all the same
+    except ContractError:  # the hand-off has reported it; the status is written nevertheless
         return {}
     desired = found.desired if found.desired is not None else _desired(members)
     return _counted([(desired, found.current, found.ready, found.available, found.up_to_date)], running)
 
 
 def _desired(members: ClusterMembers) -> int | None:
-    """Return what MachineDeployments are asked for, where they make the Machines of the control plane."""
+    """Return the desired replicas of MachineDeployments, if they create the Machines of the control plane."""
     wanted = [one.spec.replicas for one in members.control_plane_deployments if one.spec.replicas is not None]
     return sum(wanted) if wanted else None
 
 
 def worker_counts(members: ClusterMembers) -> Json:
-    """MachineDeployments, and MachineSets and Machines that stand alone."""
+    """Count the Machines of MachineDeployments, and of MachineSets and Machines without an owner."""
     groups: list[MachineDeployment | MachineSet] = [*members.worker_deployments, *members.lone_sets]
     numbers: list[Numbers] = [
         (
@@ -83,7 +83,7 @@ def _counted(numbers: Sequence[Numbers], running: Iterable[_VersionCount]) -> Js
 
 
 def _versions(running: Iterable[_VersionCount]) -> list[Json]:
-    """Lowest first; only what is counted."""
+    """Return the versions, lowest first, of counted Machines only."""
     totals: Counter[str] = Counter()
     for each in running:
         totals[each.version] += each.replicas or 0

@@ -119,7 +119,7 @@ def _copy_failure_domains(scope: ClusterScope, obj: ProviderObject) -> None:
 
 
 def _copy_failure(scope: ClusterScope, obj: ProviderObject) -> None:
-    """For readers of the v1beta1 API; nothing here acts on it."""
+    """Copy the failure for readers of the v1beta1 API; no controller acts on it."""
     reason, message = contract.failure(obj)
     if not reason and not message:
         return

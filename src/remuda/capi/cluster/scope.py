@@ -60,7 +60,7 @@ class ClusterMembers(NamedTuple):
 
     @property
     def control_plane_deployments(self) -> list[MachineDeployment]:
-        """MachineDeployments whose Machines are of the control plane, where its provider makes them so."""
+        """Return the MachineDeployments of the control plane, if its provider uses them."""
         return [one for one in self.deployments if _makes_control_plane(one)]
 
     @property
@@ -69,7 +69,7 @@ class ClusterMembers(NamedTuple):
 
     @property
     def lone_sets(self) -> list[MachineSet]:
-        """MachineSets of no MachineDeployment."""
+        """Return the MachineSets without a MachineDeployment."""
         return [one for one in self.sets if one.metadata.controller is None]
 
 
@@ -103,7 +103,7 @@ class ClusterScope:
 
     @property
     def owner(self) -> OwnerReference:
-        """The Cluster as owner of what belongs to it."""
+        """Return the Cluster as owner of its objects."""
         metadata = self.cluster.metadata
         return OwnerReference(api_version=CLUSTER.api_version, kind=CLUSTER.name, name=metadata.name, uid=metadata.uid)
 

@@ -76,7 +76,7 @@ class ClusterReport(msgspec.Struct, frozen=True):
     look_again: float | None = None  # seconds until the status changes without an event
 
     def write(self, status: Json) -> None:
-        """Everything but the conditions; empty counts are left out, because schemas refuse empty objects."""
+        """Write everything but the conditions; empty counts are omitted, because schemas reject empty objects."""
         status["phase"] = self.phase
         for part, found in (("controlPlane", self.control_plane), ("workers", self.workers)):
             if found:

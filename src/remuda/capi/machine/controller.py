@@ -60,7 +60,7 @@ Phase = Callable[[MachineDependencies, MachineScope], Awaitable[None]]
 def add(
     manager: Manager, externals: Externals, remote: RemoteClusters, options: MachineOptions | None = None
 ) -> MachineController:
-    """The Machine controller, added to a manager that has not started yet."""
+    """Add the Machine controller to a manager that has not started yet."""
     return MachineController(manager, externals, remote, options or MachineOptions())
 
 
@@ -200,7 +200,7 @@ async def _await_cluster(world: MachineDependencies, scope: MachineScope) -> Non
     scope.block("WaitingForCluster", place, f"{place} does not exist")
 
 
-# ---- what is looked at -------------------------------------------------------------------------------------------
+# ---- observation -------------------------------------------------------------------------------------------------
 
 
 def _matters(scope: MachineScope, verdict: MachineReport) -> bool:

@@ -24,7 +24,7 @@ NODE_DELETION_SECONDS = 10
 
 
 class MachineDeletionStage(StrEnum):
-    """Each value is the reason of the Deleting condition while the stage lasts."""
+    """Stage of a deletion. Each value is the reason of the Deleting condition during the stage."""
 
     PRE_DRAIN_HOOK = "WaitingForPreDrainHook"
     DRAIN = "DrainingNode"

@@ -22,7 +22,7 @@ from remuda.runtime.outcome import Retryable
 
 Behaviour = Literal["Drain", "Skip", "WaitCompleted"]
 
-# A pod on a Node that no longer reports is as good as gone this long after its deletion.
+# A deleted Pod on a Node that no longer reports counts as ended after this time.
 GONE_AFTER_SECONDS = 1.0
 
 _NAMES_SHOWN = 3
@@ -36,24 +36,25 @@ class DrainDecision(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A MachineDrainRule, compiled."""
+    """Compiled MachineDrainRule."""
 
     name: str
     behaviour: Behaviour
     order: int
-    pods: Sequence[tuple[LabelSelector, LabelSelector]]  # of the pod, and of its namespace; none at all means every pod
+    # selectors of the pod and of its namespace; an empty list means every pod
+    pods: Sequence[tuple[LabelSelector, LabelSelector]]
 
     def selects(self, pod: Mapping[str, str], namespace: Mapping[str, str]) -> bool:
         return not self.pods or any(by_pod.matches(pod) and where.matches(namespace) for by_pod, where in self.pods)
 
 
 class DrainPlan(NamedTuple):
-    """Every pod of the Node in exactly one place."""
+    """Plan in which every pod of the Node appears exactly once."""
 
     stay: Sequence[Pod]  # not touched, not waited for
     leaving: Sequence[Pod]  # already deleted, still shutting down
     evict: Sequence[Pod]
-    complete: Sequence[Pod]  # these end by themselves, and are waited for
+    complete: Sequence[Pod]  # end by themselves; the drain waits for them
     evict_later: Sequence[Pod]
     complete_later: Sequence[Pod]
 
@@ -73,7 +74,7 @@ class DrainPlan(NamedTuple):
 
 
 class EvictionRefusal(NamedTuple):
-    """An eviction that the workload cluster did not grant."""
+    """Eviction that the workload cluster refused."""
 
     pod: Pod
     why: str
@@ -84,9 +85,9 @@ class DrainFacts(NamedTuple):
 
     now: float
     unreachable: bool
-    daemon_sets: Collection[Key]  # those that exist, of those the pods name
+    daemon_sets: Collection[Key]  # existing DaemonSets among those that the pods name
     namespace_labels: Mapping[str, Mapping[str, str]]
-    rules: Sequence[Rule]  # those that speak of this Machine, see `rules_for`
+    rules: Sequence[Rule]  # rules that apply to this Machine, see `rules_for`
 
 
 # ---- the filters -------------------------------------------------------------------------------------------------
@@ -147,11 +148,11 @@ def _by_label(pod: Pod) -> DrainDecision | None:
 
 
 class BadRule(Retryable):
-    """A rule that cannot be understood. Nothing is evicted while there is one: it might have spared a pod."""
+    """Rule that cannot be parsed. Nothing is evicted while there is one, because it might exempt a pod."""
 
 
 def rules_for(machine: Machine, cluster: Cluster, rules: Iterable[MachineDrainRule]) -> list[Rule]:
-    """The rules of the namespace that speak of this Machine, in the order in which they are asked: by name."""
+    """Return the rules of the namespace that apply to this Machine, in order of their names."""
     found = []
     for rule in sorted(rules, key=lambda rule: rule.metadata.name):
         try:
@@ -231,11 +232,11 @@ def _leaves(pod: Pod, found: DrainDecision) -> bool:
     return found.behaviour == "Drain" and pod.metadata.deleting
 
 
-# ---- what a person reads -----------------------------------------------------------------------------------------
+# ---- messages ----------------------------------------------------------------------------------------------------
 
 
 def message(plan: DrainPlan, refusals: Sequence[EvictionRefusal]) -> str:
-    """One line per thing that is waited for. The same facts always give the same text: waiting writes nothing."""
+    """Return one line per wait. The same facts always give the same text, so that waiting writes nothing."""
     refused = {(pod.metadata.namespace, pod.metadata.name) for pod, _ in refusals}
     granted = [pod for pod in plan.evict if (pod.metadata.namespace, pod.metadata.name) not in refused]
     lines = []
@@ -264,7 +265,7 @@ def _refusals(refusals: Sequence[EvictionRefusal]) -> list[str]:
 
 
 def listed(pods: Sequence[Pod]) -> str:
-    """`Pods default/a, default/b, default/c, ... (2 more)`."""
+    """Return a list such as `Pods default/a, default/b, default/c, ... (2 more)`."""
     found = sorted(_name(pod) for pod in pods)
     text = ("Pod " if len(found) == 1 else "Pods ") + ", ".join(found[:_NAMES_SHOWN])
     return text if len(found) <= _NAMES_SHOWN else f"{text}, ... ({len(found) - _NAMES_SHOWN} more)"

@@ -133,8 +133,10 @@ async def existing_daemon_sets(client: Client, pods: Sequence[Pod]) -> set[Key]:
 async def _evict(
     world: MachineDependencies, scope: MachineScope, client: Client, node: Node, pods: Sequence[Pod]
 ) -> tuple[list[Pod], list[EvictionRefusal]]:
-    """Evict every pod whose turn it is; return those that do not exist any more, and those that were refused. Pods for
-    whom the time of this look does not suffice are evicted next time."""
+    """Evict the pods of the current order; return those that do not exist any more, and those that were refused.
+
+    Pods that do not fit into the time of this pass are evicted in the next one.
+    """
     loop = asyncio.get_running_loop()
     until = loop.time() + world.options.eviction_seconds
     gone, refusals = [], []
@@ -230,7 +232,7 @@ async def await_volumes(world: MachineDependencies, scope: MachineScope, facts: 
 
 
 def attached_volumes(node: Node, attachments: Iterable[VolumeAttachment]) -> set[str]:
-    """Everything attached, by PersistentVolume where one is known, else as the Node calls it."""
+    """Return everything that is attached, by PersistentVolume if known, else by its name on the Node."""
     by_volume = {
         attachment.spec.source.persistent_volume_name or attachment.metadata.name
         for attachment in attachments
@@ -266,7 +268,7 @@ def volumes_message(volumes: Sequence[str]) -> str:
     return f"* {len(volumes)} {noun} still attached: {', '.join(volumes[:_SHOWN])}{more}"
 
 
-# ---- what both need ----------------------------------------------------------------------------------------------
+# ---- shared ------------------------------------------------------------------------------------------------------
 
 
 async def listed(client: Client, kind: Kind[Any], *, field_selector: str = "") -> list[Any]:

@@ -109,7 +109,7 @@ async def certificates(world: MachineDependencies, scope: MachineScope) -> None:
 
 
 def _copy_failure(scope: MachineScope, found: ProviderObject) -> None:
-    """For readers of the v1beta1 API; nothing here acts on it."""
+    """Copy the failure for readers of the v1beta1 API; no controller acts on it."""
     reason, message = contract.failure(found)
     if reason or message:
         old = scope.draft.status.setdefault("deprecated", {}).setdefault("v1beta1", {})
@@ -122,7 +122,7 @@ def _initialized(scope: MachineScope, flag: str) -> None:
 
 
 def _set(part: dict[str, Any], name: str, value: object) -> None:
-    """Absent rather than empty: schemas refuse the latter."""
+    """Set a value, or remove it if it is empty: schemas reject empty values."""
     if value:
         part[name] = value
     else:

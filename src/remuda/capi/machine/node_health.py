@@ -45,7 +45,7 @@ class NodeView(NamedTuple):
     link: Link
     node: Node | None = None
     error: str = ""
-    unclaimed: Sequence[Node] = ()  # Nodes without a Machine: one of them may be the Node that is waited for
+    unclaimed: Sequence[Node] = ()  # Nodes without a Machine: one of them may be the missing Node
 
 
 def node_conditions(machine: Machine, cluster: Cluster, view: NodeView, now: float) -> list[Condition]:
@@ -122,7 +122,7 @@ def _awaited(machine: Machine, unclaimed: Sequence[Node]) -> str:
 
 
 def _candidates(machine: Machine, nodes: Sequence[Node]) -> str:
-    """Likeliest first: named as the Machine, without a providerID so far, or with one that differs in a part only."""
+    """Return the likeliest candidates first: named as the Machine, without a providerID, or with a similar one."""
 
     def likeness(node: Node) -> tuple[bool, bool, int, str]:
         shared = _common_ending(node.spec.provider_id, machine.spec.provider_id)
@@ -144,7 +144,7 @@ def _common_ending(one: str, other: str) -> int:
 
 
 def _ready(node: Node) -> Condition:
-    """The Node's own, with its own time."""
+    """Return the Node's own condition, with its own time."""
     found = node.condition("Ready")
     if found is None:
         # Upstream's reason is NodeReadyUnknown here too. That is a Node whose kubelet has fallen silent, and health.py

@@ -25,7 +25,7 @@ SYNC_NODE = step("machine.sync-node", "copies labels, annotations and taints of 
 
 BY_NODE = "machines by node"  # an index of Machines
 
-_FEW_NODES = 200  # in a larger cluster it is not worth looking for Nodes that might be meant
+_FEW_NODES = 200  # in a larger cluster, likely Nodes are not searched
 
 
 def places(machine: Machine) -> list[str]:

@@ -23,7 +23,7 @@ class NodeSync(NamedTuple):
 
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    identity: Mapping[str, str]  # annotations that say which Machine this Node is
+    identity: Mapping[str, str]  # annotations that name the Machine of this Node
     taints: Sequence[MachineTaint]
     interruptible: bool
     outdated: bool
@@ -61,7 +61,7 @@ def desired(
 
 
 def patch_for(node: Json, sync: NodeSync) -> Json:
-    """The merge patch that brings the Node up to date, on exactly the version that was read; empty if it is."""
+    """Return the merge patch that updates the Node, bound to the version that was read; empty if it is up to date."""
     metadata = node["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     changed: Json = {}

@@ -23,7 +23,7 @@ _MADE_BY_OTHERS = (names.SET_NAME, names.POOL_NAME, names.CONTROL_PLANE_NAME)
 
 
 def adopt(scope: MachineScope) -> None:
-    """Labels the Machine with its Cluster, and gives it to the Cluster if it has no other owner."""
+    """Label the Machine with its Cluster, and make the Cluster its owner if it has no other."""
     draft, machine = scope.draft, scope.machine
     draft.set_label(names.CLUSTER_NAME, names.label_value(machine.spec.cluster_name))
     stands_alone = machine.metadata.controller is None and not any(

@@ -31,11 +31,11 @@ from remuda.runtime.remote import Connection, RemoteClusters
 
 
 class MachineOptions(msgspec.Struct, frozen=True, kw_only=True):
-    status_seconds: float = STATUS_SECONDS  # between two writes of a Machine that is on its way, see `capi.write_rate`
-    drain_retry_seconds: float = 20.0  # between two looks at pods or volumes, which are not watched
-    eviction_seconds: float = 10.0  # for all evictions of one look
+    status_seconds: float = STATUS_SECONDS  # between two writes of a Machine in progress, see `capi.write_rate`
+    drain_retry_seconds: float = 20.0  # between two checks of pods or volumes, which are not watched
+    eviction_seconds: float = 10.0  # for all evictions of one pass
     node_deletion_retry_seconds: float = 2.0
-    node_labels: Sequence[re.Pattern[str]] = ()  # labels copied to Nodes besides those that always are
+    node_labels: Sequence[re.Pattern[str]] = ()  # labels copied to Nodes in addition to the default ones
     node_annotations: Sequence[re.Pattern[str]] = ()
 
 
@@ -52,7 +52,8 @@ class MachineDependencies:
     deployments: Informer[MachineDeployment]
     rules: Informer[MachineDrainRule]
     options: MachineOptions
-    # When the deletion of a Machine's Node was first tried. The API has no place for it; a restart gives it more time.
+    # When the deletion of a Machine's Node was first tried. No field of the API stores it; a restart starts the time
+    # anew.
     node_deletions: dict[Key, float] = field(default_factory=dict)
 
 
@@ -83,12 +84,12 @@ class MachineScope:
 
     @property
     def current(self) -> Machine:
-        """The Machine as this run leaves it."""
+        """Return the Machine as this run leaves it."""
         return msgspec.convert(self.draft.obj, Machine)
 
     @property
     def generation(self) -> int:
-        """The one the object will have: writing a changed spec makes a new one."""
+        """Return the generation of the object after this run: a changed spec creates a new one."""
         changed = self.draft.obj.get("spec") != self.draft.base.get("spec")
         return self.machine.metadata.generation + changed
 

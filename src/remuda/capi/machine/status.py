@@ -46,16 +46,16 @@ NOT_DELETING = Deleting()
 
 
 class ObservedMachine(NamedTuple):
-    machine: Machine  # as this run leaves it, with the conditions it was read with
+    machine: Machine  # as this run leaves it, with its previous conditions
     cluster: Cluster
     bootstrap: ProviderState
     infrastructure: ProviderState
     node: NodeView
     now: float
     deleting: Deleting = NOT_DELETING
-    outdated: Sequence[str] | None = None  # how it differs from its MachineDeployment; None if it belongs to none
+    outdated: Sequence[str] | None = None  # differences from its MachineDeployment; None if it belongs to none
     failed: bool = False  # a phase of this run ended in an error
-    generation: int = 0  # the one this run leaves
+    generation: int = 0  # generation after this run
 
 
 class MachineReport(NamedTuple):
@@ -81,7 +81,7 @@ def derive(seen: ObservedMachine) -> MachineReport:
 
 
 def publish(status: dict[str, Any], seen: ObservedMachine) -> MachineReport:
-    """Writes the derived status into the raw one of the same Machine."""
+    """Write the derived status into the raw status of the same Machine."""
     verdict = derive(seen)
     now = clock.rfc3339(seen.now)
     put(status, verdict.conditions, generation=seen.generation, now=now)
@@ -92,7 +92,7 @@ def publish(status: dict[str, Any], seen: ObservedMachine) -> MachineReport:
     return verdict
 
 
-# ---- what providers say ------------------------------------------------------------------------------------------
+# ---- providers ---------------------------------------------------------------------------------------------------
 
 
 def _bootstrap(seen: ObservedMachine) -> Condition:
@@ -120,7 +120,7 @@ def _mirrored(target: str, provider: ProviderState, machine: Machine, ready: boo
     return mirror(target, provider.ready, like="Ready", ready=ready, waiting_for=waiting_for)
 
 
-# ---- what becomes of the Machine ---------------------------------------------------------------------------------
+# ---- state of the Machine ----------------------------------------------------------------------------------------
 
 
 def _deleting(seen: ObservedMachine) -> Condition:

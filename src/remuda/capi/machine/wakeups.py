@@ -21,7 +21,7 @@ from remuda.runtime.controller import Controller
 
 
 def listen(world: MachineDependencies, controller: Controller) -> None:
-    """To be called before the caches start."""
+    """Register the watches. Call it before the caches start."""
     index_by_cluster(world.caches, MACHINE)
     world.machines.index(node_link.BY_NODE, node_link.places)
     index_by_controller(world.machines, world.sets)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from remuda.kube import conditions
 from remuda.kube.objects import Condition, Kind, Object, Part
 
-MIRROR_POD = "kubernetes.io/config.mirror"  # a static pod's reflection: only its kubelet can end it
+MIRROR_POD = "kubernetes.io/config.mirror"  # mirror of a static pod: only its kubelet can end it
 
 
 class Taint(Part):
@@ -85,7 +85,9 @@ class Pod(Object):
 
     @property
     def claims(self) -> list[str]:
-        """Names of the PersistentVolumeClaims it uses; a generic ephemeral volume's is named after pod and volume."""
+        """Return the names of its PersistentVolumeClaims; that of a generic ephemeral volume is made of pod
+        and volume.
+        """
         direct = [
             volume.persistent_volume_claim.claim_name for volume in self.spec.volumes if volume.persistent_volume_claim
         ]

@@ -1,1 +1,1 @@
-"""The MachineDeployment controller: one MachineSet per revision of the template, and the way from one to the next."""
+"""The MachineDeployment controller: one MachineSet per revision of the template, and rollouts between revisions."""

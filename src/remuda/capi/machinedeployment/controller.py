@@ -42,11 +42,11 @@ PREPARE = step("machinedeployment.prepare", "writes the MachineDeployment's fina
 PUBLISH = step("machinedeployment.publish", "writes the MachineDeployment's status, or removes its finalizer")
 
 _BY_CLUSTER = "cluster"
-_ANSWER_SECONDS = 1.0  # in which MachineSets usually report on a new size
+_ANSWER_SECONDS = 1.0  # time in which MachineSets usually report on a new size
 
 
 def add(manager: Manager, externals: Externals) -> MachineDeploymentController:
-    """The MachineDeployment controller, added to a manager that has not started yet."""
+    """Add the MachineDeployment controller to a manager that has not started yet."""
     return MachineDeploymentController(manager, externals)
 
 
@@ -60,7 +60,7 @@ class MachineDeploymentController:
         index_by_cluster(manager.caches, MACHINE_DEPLOYMENT)
         self._listen()
 
-    # ---- who wakes a MachineDeployment ---------------------------------------------------------------------------
+    # ---- watches -------------------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         """Watch MachineSets and Clusters. Machines are not watched: their sets report every change of them."""
@@ -78,7 +78,7 @@ class MachineDeploymentController:
     def _deployments_of_cluster(self, cluster: Cluster) -> Iterable[Key]:
         return self._world.deployments.keys(_BY_CLUSTER, str(cluster.key))
 
-    # ---- one run -------------------------------------------------------------------------------------------------
+    # ---- reconcile -----------------------------------------------------------------------------------------------
 
     async def reconcile(self, key: Key) -> Outcome:
         value = self._world.deployments.raw(*key)

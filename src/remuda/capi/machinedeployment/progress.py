@@ -36,7 +36,7 @@ def sets_of(world: PoolDependencies, deployment: MachineDeployment) -> list[Mach
 
 
 def selector_of(deployment: MachineDeployment) -> LabelSelector | None:
-    """None where it cannot tell the MachineDeployment's Machines from others, or its template's labels do not match."""
+    """Return the selector; None if it also selects Machines of others, or does not match the template's labels."""
     selector = selective_selector(deployment.spec.selector)
     return selector if selector is not None and selector.matches(sets.labels(deployment, "")) else None
 
@@ -91,9 +91,10 @@ def counts(one: MachineSet) -> MachineSetCounts:
 async def carry_out(
     world: PoolDependencies, scope: MachineDeploymentScope, plan: RolloutPlan, limits: RolloutLimits, number: int
 ) -> bool:
-    """Writes what differs, the new set first: its growth never depends on the others shrinking in the same plan.
+    """Write the differences, the new set first: its growth never depends on the others shrinking in the same plan.
 
-    Whether anything did, so that sets are about to report something new."""
+    Return whether anything was written: then the sets will report a new status.
+    """
     resized, changed = None if plan.held else limits, False
     if scope.sets.new is not None:
         draft = _draft(world, scope.sets.new)

@@ -26,23 +26,23 @@ from remuda.capi.types import RolloutStrategy
 
 
 class MachineSetCounts(msgspec.Struct, frozen=True):
-    """One MachineSet, as far as a plan is concerned."""
+    """MachineSet, with the numbers that matter for a plan."""
 
     name: str
     wanted: int
-    existing: int = 0  # Machines being deleted included
-    available: int = 0  # those excluded
-    reported: bool = True  # the two above are about the present `wanted`
-    sized_for: int | None = None  # the MachineDeployment's replicas when `wanted` was last decided
+    existing: int = 0  # including Machines that are being deleted
+    available: int = 0  # without Machines that are being deleted
+    reported: bool = True  # the two numbers above are of the current `wanted`
+    sized_for: int | None = None  # replicas of the MachineDeployment when `wanted` was last set
 
     @property
     def held(self) -> int:
-        """The most Machines there can be until the next order."""
+        """Return the maximum number of Machines until the next order."""
         return max(self.wanted, self.existing)
 
     @property
     def kept(self) -> int:
-        """Available Machines that no order given so far takes away."""
+        """Return the available Machines that no order so far removes."""
         return min(self.available, self.wanted)
 
 
@@ -61,13 +61,13 @@ class RolloutLimits(msgspec.Struct, frozen=True):
 
 
 class RolloutPlan(msgspec.Struct, frozen=True):
-    sizes: Mapping[str, int]  # of every set the plan was made for, also where nothing changes
-    waiting: str = ""  # what keeps the rollout from going on now, for a person
-    held: bool = False  # nothing was decided, the sizes are what they were
+    sizes: Mapping[str, int]  # of every set in the plan, also of unchanged ones
+    waiting: str = ""  # what the rollout waits for, as a message
+    held: bool = False  # nothing was decided, and the sizes are unchanged
 
 
 def limits(replicas: int, strategy: RolloutStrategy) -> RolloutLimits:
-    """The strategy in numbers. Both 0 would forbid every step, so one Machine may then be missing."""
+    """Return the strategy in numbers. If both are 0, no step would be possible, so one Machine may be missing."""
     if strategy.type != "RollingUpdate":
         return RolloutLimits(replicas)
     surge = amounts.resolve(strategy.rolling_update.max_surge, replicas, up=True)
@@ -76,18 +76,18 @@ def limits(replicas: int, strategy: RolloutStrategy) -> RolloutLimits:
 
 
 def rolling(new: MachineSetCounts, old: Sequence[MachineSetCounts], limits: RolloutLimits) -> RolloutPlan:
-    """The next step of a rolling update. `old`: oldest first."""
+    """Return the next step of a rolling update. `old`: oldest first."""
     if held := _unreported(new, *old):
         return held
     size = _size_of_new(new, old, limits.ceiling, limits.replicas)
-    # As if every old Machine might be available again soon: a passing failure of all of them costs none of them.
+    # Assume that every old Machine may soon be available again, so that a temporary failure of all of them costs none.
     budget = sum(one.wanted for one in old) + min(new.available, size) - limits.floor
     sizes = {new.name: size, **_shrunk(old, budget)}
     return RolloutPlan(sizes, _rolling_waits(new, old, sizes, limits))
 
 
 def on_delete(new: MachineSetCounts, old: Sequence[MachineSetCounts], limits: RolloutLimits) -> RolloutPlan:
-    """Old Machines go when the user deletes them; the new set takes their place once they are gone."""
+    """Return the next step of OnDelete: users delete old Machines, and the new set replaces them afterwards."""
     if held := _unreported(new, *old):
         return held
     size = _size_of_new(new, old, limits.replicas, limits.replicas)
@@ -100,10 +100,11 @@ def on_delete(new: MachineSetCounts, old: Sequence[MachineSetCounts], limits: Ro
 
 
 def proportional(sets: Sequence[MachineSetCounts], limits: RolloutLimits) -> RolloutPlan:
-    """Resizes a paused rollout without moving it on: each revision keeps its share. `sets`: newest first.
+    """Resize a paused rollout without advancing it: each revision keeps its share. `sets`: newest first.
 
-    Sets sized for the present number of replicas already have their share, so a resize that was interrupted is
-    completed, and one that has happened does not happen again."""
+    Sets that are sized for the current number of replicas already have their share, so an interrupted resize is
+    completed, and a completed one is not repeated.
+    """
     sizes = {one.name: one.wanted for one in sets}
     active = [one for one in sets if one.wanted > 0] or list(sets[:1])
     if len(active) == 1:
@@ -125,15 +126,18 @@ def _unreported(*sets: MachineSetCounts) -> RolloutPlan | None:
 
 
 def _size_of_new(new: MachineSetCounts, old: Sequence[MachineSetCounts], ceiling: int, replicas: int) -> int:
-    """Grows into the room below the ceiling. Above it (the user lowered it) Machines not made yet stay unmade. Those
-    that stand, and were to go when fewer were wanted, stay at once: nothing has to be made for that."""
+    """Return the size of the new set: it grows up to the ceiling. Above the ceiling (the user lowered it), missing
+    Machines are not created. Existing Machines that were to be deleted stay, because that needs no creation.
+    """
     room = ceiling - new.held - sum(one.held for one in old)
     unmade = max(new.wanted - new.existing, 0)
     return min(max(new.wanted + max(room, -unmade), new.available), replicas)
 
 
 def _shrunk(old: Sequence[MachineSetCounts], budget: int) -> dict[str, int]:
-    """Sizes after removing up to `budget`: first whatever is not available, wherever it is, then the oldest sets'."""
+    """Return the sizes after removing up to `budget`: first unavailable Machines of any set, then Machines of the
+    oldest sets.
+    """
     sizes = {one.name: one.wanted for one in old}
     for only_unavailable in (True, False):
         for one in old:
@@ -145,7 +149,7 @@ def _shrunk(old: Sequence[MachineSetCounts], budget: int) -> dict[str, int]:
 
 
 def _shares(sets: Sequence[MachineSetCounts], room: int) -> dict[str, int]:
-    """The room split in proportion to the present sizes, what rounding leaves to the largest remainders."""
+    """Split the room in proportion to the current sizes; rounding favours the largest remainders."""
     total = sum(one.wanted for one in sets)
     sizes = {one.name: one.wanted * room // total for one in sets}
     by_remainder = sorted(sets, key=lambda one: -(one.wanted * room % total))
@@ -157,7 +161,7 @@ def _shares(sets: Sequence[MachineSetCounts], room: int) -> dict[str, int]:
 def _rolling_waits(
     new: MachineSetCounts, old: Sequence[MachineSetCounts], sizes: Mapping[str, int], limits: RolloutLimits
 ) -> str:
-    """Says what has to happen before the next step, unless this one is already on its way."""
+    """Return what must happen before the next step, unless this step is already in progress."""
     if any(sizes[one.name] != one.wanted for one in (new, *old)):
         return ""
     missing = new.wanted - new.available

@@ -1,4 +1,4 @@
-"""One reconcile of one MachineDeployment: what it has found out so far."""
+"""Scope of one reconcile of a MachineDeployment."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class MachineDeploymentScope:
     cluster: Cluster | None
     sets: Sets
     now: float
-    obstacles: list[str] = field(default_factory=list)  # why no Machines are made
-    waiting: str = ""  # what keeps a rollout from going on
+    obstacles: list[str] = field(default_factory=list)  # why no Machines are created
+    waiting: str = ""  # what a rollout waits for
     moved: bool = False  # this reconcile changed sets, which will report a new status
     waits: list[Outcome] = field(default_factory=list)
     failures: list[Exception] = field(default_factory=list)
@@ -32,5 +32,5 @@ class MachineDeploymentScope:
 
     @property
     def all_sets(self) -> list[MachineSet]:
-        """Oldest first, the one for the present template last."""
+        """Return the sets, oldest first, that of the current template last."""
         return [*self.sets.old, *([self.sets.new] if self.sets.new is not None else [])]

@@ -62,7 +62,7 @@ def made(
     limits: RolloutLimits,
     number: int,
 ) -> Json:
-    """A new MachineSet. `raw`: the MachineDeployment as read."""
+    """Return a new MachineSet. `raw`: the MachineDeployment as read."""
     spec = _copied(raw["spec"])
     template = spec["template"]
     template.setdefault("metadata", {})["labels"] = labels(deployment, identity.hash)
@@ -96,10 +96,10 @@ def made(
 
 
 def renew(draft: Draft, deployment: MachineDeployment, raw: Json, number: int, stale: Keys) -> None:
-    """Brings the set of the present template up to date in place, without resizing it. `stale` is taken away."""
+    """Update the set of the current template in place, without resizing it. Remove `stale`."""
     hash = draft.metadata.get("labels", {}).get(names.TEMPLATE_HASH, "")
     wanted = labels(deployment, hash)
-    if not hash:  # an adopted one: its Machines are told apart by whatever it selects
+    if not hash:  # an adopted one: its own selector identifies its Machines
         del wanted[names.TEMPLATE_HASH]
     propagation.propagate(draft, wanted, copied_annotations(deployment), stale)
     notes = draft.metadata.setdefault("annotations", {})
@@ -123,7 +123,7 @@ def retire(draft: Draft, raw: Json, *, on_delete: bool) -> None:
 
 
 def resize(draft: Draft, size: int, limits: RolloutLimits) -> None:
-    """The size, and for which size of the whole it was chosen, where that matters."""
+    """Set the size, and the total size for which it was chosen, if that matters."""
     draft.spec["replicas"] = size
     if size or draft.base["spec"].get("replicas"):
         draft.metadata.setdefault("annotations", {}).update(sized(limits))

@@ -35,7 +35,7 @@ class ObservedMachineDeployment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def publish(status: Json, seen: ObservedMachineDeployment) -> None:
-    """Writes all of it into the raw status."""
+    """Write the whole status into the raw one."""
     generation = seen.deployment.metadata.generation
     status.update(counters(seen))
     _put_selector(status, seen.deployment)
@@ -65,7 +65,7 @@ def _versions(sets: Sequence[MachineSet]) -> list[Json]:
 
 
 def _put_selector(status: Json, deployment: MachineDeployment) -> None:
-    """For autoscalers; what makes no sense is left out."""
+    """Write the selector for autoscalers; omit an invalid one."""
     text = str(compiled_selector(deployment.spec.selector) or "")
     if text:
         status["selector"] = text
@@ -74,7 +74,7 @@ def _put_selector(status: Json, deployment: MachineDeployment) -> None:
 
 
 def phase(seen: ObservedMachineDeployment) -> str:
-    """The conditions in one word, for people and columns."""
+    """Return a one-word summary of the conditions, for people and columns."""
     if seen.limits is None:
         return "Unknown"
     have = sum(one.status.replicas or 0 for one in seen.sets)
@@ -157,7 +157,7 @@ def _growing(sets: Sequence[MachineSet]) -> list[Condition]:
 
 
 def _obstacles_of(growing: Sequence[Condition]) -> list[str]:
-    """Return what the sets say hinders them, in their words."""
+    """Return the obstacles that the sets report, in their words."""
     return [line[2:] for one in growing for line in one.message.split("\n") if line.startswith("* ")]
 
 

@@ -38,13 +38,13 @@ from remuda.runtime.steps import step
 MARK = step("machinehealthcheck.mark-machine", "writes the result of the health check to the conditions of a Machine")
 PUBLISH = step("machinehealthcheck.publish", "writes the owner, the label and the status of a MachineHealthCheck")
 
-# Between two runs of one health check: whatever happens meanwhile to its many Machines is seen in one go.
+# Between two runs of one health check, so that one run covers the changes of its many Machines.
 INTERVAL_SECONDS = 1.0
 _PROBE_AGAIN_SECONDS = 10.0
 
 
 class Scope(NamedTuple):
-    """All that one run has read."""
+    """Objects that one run has read."""
 
     check: MachineHealthCheck
     cluster: Cluster
@@ -81,7 +81,7 @@ class MachineHealthCheckController:
         self._requests = Requests(manager.client, manager.caches, self._controller, self._of_request)
         remote.on_change(self._nodes_changed)
 
-    # who is to look again
+    # -- watches
 
     def _of_cluster(self, cluster: Key) -> list[Key]:
         return [check.key for check in members(self._caches, MACHINE_HEALTH_CHECK, cluster)]
@@ -99,7 +99,7 @@ class MachineHealthCheckController:
         for key in self._of_cluster(cluster):
             self._controller.enqueue(key)
 
-    # one run
+    # -- reconcile
 
     async def reconcile(self, key: Key) -> Outcome:
         value = self._checks.raw(*key)
@@ -110,7 +110,7 @@ class MachineHealthCheckController:
             return DONE
         cluster = self._clusters.get(key.namespace, check.spec.cluster_name)
         if cluster is not None and cluster.metadata.deleting:
-            return DONE  # its Machines go with it
+            return DONE  # its Machines are deleted with it
         if cluster is None:
             name = check.spec.cluster_name
             blocked = Blocked("ObjectDoesNotExist", f"Cluster {key.namespace}/{name}", f"Cluster {name} does not exist")
@@ -146,7 +146,7 @@ class MachineHealthCheckController:
         return _outcome(scope, survey, allowed, now)
 
     def _look(self, check: MachineHealthCheck, cluster: Cluster) -> Scope:
-        """Raises SelectorError."""
+        """Read the Machines and Nodes. Raise SelectorError."""
         selector = check.spec.selector.compile()
         if selector.empty:
             raise SelectorError("it is empty and selects every Machine")
@@ -166,13 +166,13 @@ class MachineHealthCheckController:
             elif machine.spec.provider_id:  # it may have appeared before the Machine recorded it
                 node = next(iter(connection.nodes.select(PROVIDER_ID, machine.spec.provider_id)), None)
         facts = None if node is None else NodeFacts(node.metadata.name, node.status.conditions)
-        # A probe that failed casts doubt on what is known of Nodes; one that succeeds, or several that fail, end it.
+        # A failed probe makes the known state of Nodes doubtful, until one succeeds or several have failed.
         return Facts(machine, scope.cluster, facts, connection.connected and not connection.failures)
 
-    # what follows from it
+    # -- consequences
 
     async def _mark_all(self, check: MachineHealthCheck, survey: Survey, *, hand_over: bool) -> list[Exception]:
-        """Each on its own: what goes wrong with one Machine must not keep another from being remediated."""
+        """Mark each Machine separately: a failure for one must not prevent the remediation of another."""
         problems: list[Exception] = []
         for judged in survey.judged:
             try:
@@ -198,7 +198,7 @@ class MachineHealthCheckController:
         value = self._machines.raw(*machine.key)
         draft = Draft(MACHINE.target, value) if value is not None else None
         if draft is None or draft.resource_version != machine.metadata.resource_version:
-            return  # it has changed since it was judged, and that brings us back
+            return  # it has changed since, and that event requeues the check
         conditions.put(draft.status, found.put, generation=machine.metadata.generation, remove=found.remove)
         try:
             await save(self._client, draft, MARK)

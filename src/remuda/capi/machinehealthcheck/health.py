@@ -1,8 +1,8 @@
 """Health of one Machine, without I/O: healthy, unhealthy with a reason, or undecided until some time.
 
-What is not known is never held against a Machine. While the Nodes of a cluster cannot be read, nothing is concluded
-from them, nor from conditions that only say so; a Machine is not blamed for a cluster that is not ready for it; and a
-fault that may still pass within its timeout makes a Machine doubtful, not unhealthy.
+Missing information never counts against a Machine. While the Nodes of a cluster cannot be read, neither they nor
+conditions that only report this are used. A Machine is not unhealthy because its cluster is not ready for it. A failure
+within its timeout makes a Machine undecided, not unhealthy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from remuda.kube.objects import Condition
 
 DEFAULT_NODE_STARTUP_SECONDS = 600  # upstream's default
 
-_CONNECTION_DOWN = "ConnectionDown"  # the reason of a Machine's condition that stands for "its Node cannot be read"
+_CONNECTION_DOWN = "ConnectionDown"  # reason of a Machine's condition if its Node cannot be read
 
 
 class NodeFacts(NamedTuple):
@@ -31,7 +31,7 @@ class Facts(NamedTuple):
     machine: Machine
     cluster: Cluster
     node: NodeFacts | None
-    nodes_readable: bool  # whether a Node that is not here is known not to be there
+    nodes_readable: bool  # whether a Node that was not found certainly does not exist
 
 
 class Healthy(NamedTuple):
@@ -44,7 +44,9 @@ class Unhealthy(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """Neither: it starts, ends, is in doubt until `check_at`, or cannot be seen (and then counts as it last did)."""
+    """Undecided: it starts, ends, is in doubt until `check_at`, or cannot be observed (then its last
+    verdict counts).
+    """
 
     why: str
     check_at: float | None = None
@@ -96,7 +98,7 @@ def _cluster_not_ready_for(machine: Machine, cluster: Cluster) -> str:
 
 
 def _judged_by_node(facts: Facts) -> bool:
-    """Before the control plane is initialized there is nothing to read: that a Node is missing is all one can know."""
+    """Judge a Machine by its Node. Before the control plane is initialized, only a missing Node can be observed."""
     return facts.nodes_readable or not is_true(facts.cluster.status.conditions, "ControlPlaneInitialized")
 
 
@@ -187,7 +189,7 @@ def _parsed(text: str, otherwise: float) -> float:
 
 
 def _duration(seconds: int) -> str:
-    """`90` → 1m30s: as people write them in specs and logs."""
+    """Format a duration as in specs and logs: `90` → 1m30s."""
     hours, rest = divmod(seconds, 3600)
     minutes, left = divmod(rest, 60)
     parts = [f"{amount}{unit}" for amount, unit in ((hours, "h"), (minutes, "m"), (left, "s")) if amount]

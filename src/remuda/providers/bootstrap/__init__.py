@@ -1,1 +1,1 @@
-"""RKEBootstrap: how a new server becomes a managed host, and what the manager serves to hosts for that."""
+"""RKEBootstrap: turns a new server into a managed host, and serves hosts the endpoints for that."""

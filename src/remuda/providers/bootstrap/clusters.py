@@ -53,7 +53,7 @@ TOKEN, COMMAND = "token", "command"
 MACHINE_NAMESPACE = "rke.cattle.io/machine-namespace"
 SITE = "remuda.dev/site"  # annotation: which manager the command is for, and with which environment
 
-_REQUEST_SECONDS = 90.0  # longer than anybody waits for the answer
+_REQUEST_SECONDS = 90.0  # longer than any host waits for the answer
 _REQUESTS = "requests"  # an index
 
 

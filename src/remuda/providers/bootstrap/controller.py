@@ -312,7 +312,7 @@ def _put(draft: Draft, bootstrap: RKEBootstrap, news: list[Condition]) -> None:
     conditions.put(draft.status, news, generation=bootstrap.metadata.generation)
 
 
-# who is concerned by what
+# -- watches
 
 
 def _cluster_of(bootstrap: RKEBootstrap) -> Iterable[str]:

@@ -46,7 +46,7 @@ class HostDescription(msgspec.Struct, frozen=True, kw_only=True):
     """Validated description that a host has sent of itself."""
 
     id: str
-    roles: Sequence[str] = ()  # the labels that say so
+    roles: Sequence[str] = ()  # labels of the requested roles
     node_name: str = ""
     address: str = ""
     internal_address: str = ""
@@ -170,7 +170,7 @@ def refusal(request: HostDescription, machines: Sequence[Machine]) -> str:
     return ""
 
 
-# what is made
+# -- created objects
 
 
 def request_secret(cluster: Cluster, values: Mapping[str, Sequence[str]], id: str) -> Json:

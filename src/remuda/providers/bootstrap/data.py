@@ -20,7 +20,7 @@ from remuda.providers.shared.types.bootstrap import CUSTOM_MACHINE
 
 Form = Literal["script", "cloud-config", "none"]
 
-_PATH = "/usr/local/custom_script/install.sh"  # where upstream's is, and people look for it
+_PATH = "/usr/local/custom_script/install.sh"  # upstream's path, where people look for it
 _LONGEST_USERDATA = 64 * 1024
 _HEADER = "#cloud-config"
 _JINJA = "## template: jinja"

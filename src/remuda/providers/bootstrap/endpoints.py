@@ -50,7 +50,9 @@ class Registrar(Protocol):
 
 
 class Endpoints:
-    """`on_denied` is told of requests with a token that is none: the request, the code, and why."""
+    """Endpoints for hosts. `on_denied` is called for each request with an invalid token: the request, the code, and the
+    reason.
+    """
 
     def __init__(
         self,

@@ -47,7 +47,7 @@ class Files:
         return missing()
 
     def _open(self, name: str) -> tuple[int, _Version] | None:
-        """A descriptor, which whoever gets it closes. Only of plain files: a pipe would never end."""
+        """Return a descriptor, which the caller closes. Only plain files are opened: a pipe would never end."""
         if self._directory is None:
             return None
         try:

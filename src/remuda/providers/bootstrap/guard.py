@@ -90,8 +90,9 @@ WEBHOOKS: list[Webhook] = [
 
 
 def _kept(old: Json, new: Json) -> Json:
-    """The new object with everything of the old one that a host may not change. What the server itself keeps in
-    metadata is the server's affair."""
+    """Return the new object with all fields of the old one that a host may not change. The server maintains its own
+    fields of metadata.
+    """
     metadata = {name: value for name, value in new["metadata"].items() if name not in _GUARDED_METADATA}
     metadata.update({name: value for name, value in old["metadata"].items() if name in _GUARDED_METADATA})
     data = {name: value for name, value in (old.get("data") or {}).items() if name not in RESULT_KEYS}
@@ -132,7 +133,7 @@ def _differences(path: str, kept: Any, new: Any) -> Iterator[str]:
 
 
 def _named(fields: Sequence[str]) -> list[str]:
-    """A host chooses the names of what it adds: not too many, not too long."""
+    """Return the names of added fields, limited in number and length, because a host chooses them."""
     found = [field[:_LONGEST_FIELD] for field in fields]
     more = len(found) - _MOST_FIELDS
     return [*found[:_MOST_FIELDS], f"and {more} more"] if more > 0 else found

@@ -21,7 +21,7 @@ from remuda.runtime.queue import Backoff
 from remuda.runtime.steps import Step
 
 RACES = 10
-RACE = Backoff(first=0.01, most=1.0)  # what the winner wrote may not be there to be read yet
+RACE = Backoff(first=0.01, most=1.0)  # the other writer's object may not be readable yet
 
 T = TypeVar("T", bound=Object)
 

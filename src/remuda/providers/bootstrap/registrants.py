@@ -175,9 +175,9 @@ class Callers:
         try:
             await objects.mark(self._client, key, condition(TOKEN_MISUSED, True, "Replayed", message), REPORT)
         except objects.Contested:
-            pass  # others report at the same moment; the event is told
+            pass  # others report it at the same moment; the event is recorded
 
-    # hosts that somebody made
+    # -- hosts that register themselves
 
     async def _cluster_of_token(self, token: RegistrationToken) -> Cluster:
         name = clusters.registration_secret(token.about.name)
@@ -218,7 +218,7 @@ class Callers:
         return found
 
     async def _request(self, cluster: Cluster, id: str, values: Mapping[str, list[str]]) -> Machine:
-        custom.read(values)  # what cannot be used is told at once
+        custom.read(values)  # an invalid request is refused at once
         obj = custom.request_secret(cluster, values, id)
         key = Key(cluster.metadata.namespace, obj["metadata"]["name"])
         with contextlib.suppress(AlreadyExists):  # asked before, and went away before the answer

@@ -28,7 +28,7 @@ __all__ = ["ConnectionInfo", "HostRefused", "RegistrationService"]
 IDENTIFY = step("registration.identify", "labels a Machine with the id of its host")
 PUBLISH = step("registration.publish", "records that a host's agent has connected")
 
-HOLD_SECONDS = 45.0  # hosts give up after a minute, and are told before that what is missing
+HOLD_SECONDS = 45.0  # hosts give up after a minute, and get an answer about missing objects before that
 _CONFIG_FILE = "config.yaml.d/50-rancher.yaml"
 
 

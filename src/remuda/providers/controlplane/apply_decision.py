@@ -54,7 +54,7 @@ class DecisionExecutor:
         self._source = source
         self._plane = plane
         self._gathered = gathered
-        self.held: list[Wait] = []  # what was not done after all
+        self.held: list[Wait] = []  # acts that were not carried out
         self.errors: list[Exception] = []
 
     async def carry_out(self, decision: Decision) -> None:

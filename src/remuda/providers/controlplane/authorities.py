@@ -125,8 +125,10 @@ async def _restored(
 
 
 def delivered_authority(purpose: str, plans: Sequence[Secret]) -> dict[str, bytes] | None:
-    """Return what the plans of servers have of an authority; None if they have nothing that can be used, or differ. The
-    plans of workers are not asked: their hosts have no authority, and could only forge one."""
+    """Return an authority as the plans of servers contain it; None if they contain none that is usable, or differ.
+
+    The plans of workers are ignored: their hosts have no authority, and could only forge one.
+    """
     place = _ACCOUNT_KEYS[0].removesuffix(".key") if purpose == ACCOUNTS else _PLACES[purpose][0]
     found = set()
     for secret in plans:

@@ -56,17 +56,17 @@ UNCORDON = step("rkedrain.uncordon", "uncordons a node")
 ANNOTATE = step("rkedrain.tell", "writes the progress of a drain into the plan Secret")
 
 _CONCURRENCY = 20
-_TIMEOUT_SECONDS = 600  # where the options say none
+_TIMEOUT_SECONDS = 600  # if the options set none
 _OURS = (DRAIN_REQUEST, DRAIN_DONE, UNCORDON_REQUEST, PRE_DRAIN, POST_DRAIN, DRAIN_ERROR)
 
 
 class DrainSettings(msgspec.Struct, frozen=True, kw_only=True):
-    retry_seconds: float = 5.0  # between two looks at Pods
-    eviction_seconds: float = 10.0  # for all evictions of one look
+    retry_seconds: float = 5.0  # between two checks of Pods
+    eviction_seconds: float = 10.0  # for all evictions of one pass
 
 
 class _Work(NamedTuple):
-    """One look at one node."""
+    """Pass over one node."""
 
     secret: Secret
     machine: Machine
@@ -97,7 +97,7 @@ class Drainer:
         remote.on_change(self._on_remote_change)
 
     def _on_remote_change(self, cluster: Key, node: object) -> None:
-        """A cluster that answers again, or no more; Nodes are looked at when it is their turn."""
+        """Handle a cluster that connects or disconnects; Nodes are checked when it is their turn."""
         if node is not None:
             return
         for machine in members(self._caches, MACHINE, cluster):
@@ -206,8 +206,9 @@ class Drainer:
     async def _evict(
         self, client: Client, pods: Sequence[Pod], options: DrainOptions
     ) -> tuple[list[Pod], list[tuple[Pod, str]]]:
-        """Evict Pods; return those that do not exist any more, and those that were refused. Pods for whom the time does
-        not suffice are evicted at the next look."""
+        """Evict Pods; return those that do not exist any more, and those that were refused. Pods that do not fit into
+        the time of this pass are evicted in the next one.
+        """
         loop = asyncio.get_running_loop()
         gone: list[Pod] = []
         refusals: list[tuple[Pod, str]] = []
@@ -272,7 +273,7 @@ class Drainer:
             return None
 
     async def _annotate(self, work: _Work, notes: Mapping[str, str | None]) -> None:
-        """Nothing is written that stands there already."""
+        """Write annotations that differ."""
         present = self._secrets.get(*work.secret.key) or work.secret
         news = {name: value for name, value in notes.items() if present.metadata.annotations.get(name) != value}
         if news:
@@ -309,7 +310,7 @@ def _facts(secret: Secret) -> object:
 class Evacuation(NamedTuple):
     evict: Sequence[Pod] = ()
     leaving: Sequence[Pod] = ()  # waited for
-    forbidden: str = ""  # why nobody is asked to leave
+    forbidden: str = ""  # why no Pod may be evicted
 
     @property
     def finished(self) -> bool:

@@ -81,7 +81,7 @@ def host(
     *,
     notes: bool = True,
 ) -> ObservedHost:
-    """`notes`: read what is noted on what its Node is to have. Raises BadNote."""
+    """Return a host. `notes`: also read the desired labels and taints of its Node. Raise BadNote."""
     metadata, status = machine.metadata, machine.status
     said = {**(bootstrap.metadata.annotations if bootstrap is not None else {}), **metadata.annotations}
     seen = bootstrap.status.conditions if bootstrap is not None else ()
@@ -193,7 +193,7 @@ def _node(node: WorkloadNode, distro: Distro) -> ObservedNode:
     )
 
 
-# ---- notes on what the Node is to have ---------------------------------------------------------------------------
+# ---- desired labels and taints of the Node -------------------------------------------------------------------------
 
 
 def _labels(text: str) -> dict[str, str]:

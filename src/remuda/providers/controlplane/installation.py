@@ -34,7 +34,7 @@ ADOPT_RENDERER = "remuda.dev/adopt-renderer"  # annotation of an RKEControlPlane
 Lookup = Callable[[str, str], Mapping[str, Mapping[str, str]]]  # distribution, version → arch → name → sha256
 Pack = Callable[[str, str], Awaitable[None]]  # distribution, version; raises where it cannot
 
-AGAIN_SECONDS = 15.0  # files that appear in the store tell nobody, and what has failed is tried again
+AGAIN_SECONDS = 15.0  # no event reports new files in the store, and failures are retried
 _REGISTRY = "system-default-registry"
 Files = Mapping[str, str]  # name → sha256
 
@@ -58,7 +58,7 @@ async def installer(
         present = None
     artefacts = await asyncio.to_thread(lookup, distro.name, version.text)
     if (lacking := missing_images(distro, version, plane.spec, artefacts)) is not None:
-        return present or lacking  # what is installed already stays
+        return present or lacking  # an existing installation stays
     if artefacts:
         chosen = {arch: chosen_files(distro, version, plane.spec, files) for arch, files in artefacts.items()}
         return Installer(version=version.text, artefacts=chosen)
@@ -91,8 +91,9 @@ class Bundles:
         self._bundles: dict[tuple[str, str], _Bundle] = {}
 
     def wait(self, key: Key, distro: str, version: str) -> Wait | None:
-        """Begin to pack, unless it is being packed, and return what is waited for; `key` is woken when it is there.
-        None: nothing is packed here."""
+        """Start packing, unless it is in progress, and return the wait; `key` is requeued when it is done. None:
+        nothing is packed here.
+        """
         if self._pack is None:
             return None
         now = clock.time()
@@ -161,7 +162,7 @@ def needed_images(distro: Distro, version: Version, config: ClusterConfiguration
 
 
 def chosen_files(distro: Distro, version: Version, config: ClusterConfiguration, files: Files) -> dict[str, str]:
-    """Return the files that nodes get: of several archives as few as hold what is needed."""
+    """Return the files that nodes get: as few archives as contain everything needed."""
     offered = {archive.name: archive for archive in _archives(distro, version) if archive.name in files}
     missing, taken = needed_images(distro, version, config), set[str]()
     while missing:

@@ -37,7 +37,7 @@ from remuda.runtime.steps import step
 CREATE = step("rkecontrolplane.create-kubeconfig", "creates the kubeconfig of a cluster")
 RENEW = step("rkecontrolplane.renew-kubeconfig", "renews the kubeconfig of a cluster, or changes its server")
 
-# Annotations of the Secret: what it was made of.
+# Annotations of the Secret: its inputs.
 SERVER = "remuda.dev/server"
 AUTHORITY = "remuda.dev/authority"
 RENEW_AT = "remuda.dev/renew-at"

@@ -130,7 +130,7 @@ async def leave(client: Client, distro: Distro, node_name: str) -> Wait | None:
     nodes = await _etcd_nodes(client)
     leaver = next((node for node in nodes if node.metadata.name == node_name), None)
     if leaver is None:
-        return None  # without a Node there is nobody to ask; the planner waits until the members agree
+        return None  # without a Node no member can be asked; the planner waits until the members agree
     if risk := majority_at_risk(nodes, leaver, distro):
         return Wait(reason="QuorumAtRisk", on=f"Node {node_name}", missing=risk, then="the controller checks again")
     async with LEAVE:

@@ -38,9 +38,9 @@ UNCORDON_REQUEST = "rke.cattle.io/uncordon"
 POST_DRAIN = "rke.cattle.io/post-drain"
 DRAIN_ERROR = "rke.cattle.io/drain-error"
 
-ETCD_MEMBERS = "etcd-members"  # the periodic instruction that tells of the members of etcd
+ETCD_MEMBERS = "etcd-members"  # periodic instruction that reports the members of etcd
 
-UNIT_STATUS = "unit-status"  # the periodic instruction that tells of a unit that is not active
+UNIT_STATUS = "unit-status"  # periodic instruction that reports a unit that is not active
 
 _MOST_MESSAGE = 2000
 _MOST_ERROR = 300
@@ -123,7 +123,7 @@ def _probes(data: Mapping[str, bytes]) -> dict[str, dict[str, Any]]:
 
 
 def unit_status(data: Mapping[str, bytes]) -> UnitStatus | None:
-    """Return what a plan Secret tells of the unit; None: it is active, or nothing is known of it."""
+    """Return the unit's status from a plan Secret; None: it is active, or unknown."""
     return _unit(_outputs(data))
 
 
@@ -218,7 +218,7 @@ class Plans:
         except NotFound:
             return None
         if secret.metadata.uid != cached.metadata.uid:
-            return None  # another one of the same name: its own event will tell
+            return None  # another Secret of the same name, which has its own event
         for key in _PLANS:
             if secret.data.get(key):
                 self.keep(secret.data[key])

@@ -51,7 +51,7 @@ class ReferencedObjects:
         self.secrets: Informer[Object] = caches.of(
             SECRET, label_selector=f"!{names.CLUSTER_NAME}", metadata_only=True, transform=_head
         )
-        # A cache of its own beside that of the pools' failures, which holds what these do not.
+        # A separate cache besides that of the pools' failures, which has other Secrets.
         self.config_maps: Informer[Object] = caches.of(
             CONFIG_MAP, label_selector=f"!{names.MACHINE_FAILURES}", metadata_only=True, transform=_head
         )

@@ -81,7 +81,7 @@ def references(spec: ClusterConfiguration, namespace: str, path: str) -> Iterato
 
 
 def config_values(spec: ClusterConfiguration, path: str) -> Iterator[tuple[str, str]]:
-    """Fields of the nodes' configuration whose value is in a Secret, and what they say."""
+    """Return the fields of the nodes' configuration whose value is in a Secret, with their values."""
     configs: list[tuple[str, Mapping[str, Any]]] = [(f"{path}.machineGlobalConfig", spec.machine_global_config)]
     configs += [
         (f"{path}.machineSelectorConfig[{index}].config", one.config)

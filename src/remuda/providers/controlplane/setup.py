@@ -21,11 +21,11 @@ CONTROLLERS = (controller.NAME, drainer.NAME)
 
 class ControlPlaneSettings(msgspec.Struct, frozen=True, kw_only=True):
     artefacts: Lookup = nothing  # which files the manager has of a version
-    pack: Pack | None = None  # makes files of a version that has no other source; None: nobody does
+    pack: Pack | None = None  # creates the files of a version that has no other source; None: not supported
     drain: DrainSettings = DrainSettings()
-    proxied: bool = False  # <cluster>-kubeconfig leads through a proxy, and somebody else keeps it
+    proxied: bool = False  # <cluster>-kubeconfig uses a proxy, and another controller writes it
     tunnels_at: Site | None = None  # where nodes open tunnels to; None: nowhere
-    silence: Silence | None = None  # since when hosts have not been heard of; None: nobody knows
+    silence: Silence | None = None  # since when hosts have been silent; None: unknown
 
 
 def add(

@@ -52,15 +52,15 @@ _UNTIL_NOW = (AVAILABLE, PROVISIONED, BOOTSTRAPPED, STABLE)  # kept as they were
 
 
 class ControlPlaneStatusInputs(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: what it is derived from."""
+    """Inputs of the status in one reconcile."""
 
     observed: Observation
     decision: Decision
     authorities: Authorities
     connection: Connection = Connection()
     machines: Sequence[Machine] = ()
-    before: Sequence[Condition] = ()  # what the control plane has said until now
-    held: Sequence[Wait] = ()  # what those who act have not done
+    before: Sequence[Condition] = ()  # previous conditions of the control plane
+    held: Sequence[Wait] = ()  # acts that were not carried out
     foreign_kubeconfig: bool = False
     error: str = ""  # what went wrong with an act
 
@@ -311,7 +311,9 @@ def _versions(hosts: Iterable[ObservedHost]) -> list[Version]:
 
 
 def of_machine(host: ObservedHost, status: HostStatus) -> list[Condition]:
-    """Nothing before there is a server: until then its infrastructure tells all there is."""
+    """Return the Machine's conditions; none before it has a server, because until then its infrastructure reports
+    everything.
+    """
     if not host.infrastructure_ready:
         return []
     done = status.phase == "ready" and status.up_to_date

@@ -57,7 +57,7 @@ def listen(
         return planes_of(planes, cluster)
 
     def of_machine(machine: Machine) -> list[Key]:
-        """Also the control plane that is gone: a Machine may still wait for it."""
+        """Return the keys for a Machine, including a deleted control plane: the Machine may still wait for it."""
         if not hosts.is_ours(machine):
             return []
         cluster = Key(machine.metadata.namespace, machine.spec.cluster_name)

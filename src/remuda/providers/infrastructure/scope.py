@@ -25,7 +25,7 @@ from remuda.providers.shared.types.infrastructure import RKE_CLUSTER, Infrastruc
 from remuda.runtime.draft import Draft, save
 from remuda.runtime.steps import Step
 
-_LONGEST_NAME = 50  # of what drivers make, without the piece that tells two clusters of one name apart
+_LONGEST_NAME = 50  # maximum length, without the suffix that distinguishes two clusters with the same name
 
 
 def cluster_name(obj: RKECluster) -> str:

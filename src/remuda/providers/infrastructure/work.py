@@ -106,7 +106,7 @@ def _rest(scope: InfrastructureScope) -> Outcome | None:
 
 async def _start(scope: InfrastructureScope, retry: str) -> Outcome:
     try:
-        if not scope.known.applied:  # a balancer that is there follows its backends, whoever has which rights
+        if not scope.known.applied:  # an existing balancer follows its backends, whatever permissions have changed
             await scope.check_author()
         fields = await scope.credential_fields()
     except Missing as missing:

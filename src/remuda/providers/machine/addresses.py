@@ -81,7 +81,7 @@ def _embedded(address: Ip) -> Ip | None:
 
 
 def _is_own(address: Ip) -> bool:
-    """Ask the kernel which source it would use: for an address of its own, that address. Sends nothing."""
+    """Return whether the address is our own: for such an address, the kernel would use it as source. Sends nothing."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -103,7 +103,7 @@ def host_of(text: str) -> str:
 
 
 def problem(text: str) -> str:
-    """Return what is wrong with an option that says where to connect. Of a name nothing is known here."""
+    """Return the problem with an option that contains an address. Names are not resolved here."""
     if len(text) > _LONGEST:
         return f"has more than {_LONGEST} characters"
     host = text if literal(text) is not None else host_of(text).rstrip(".")
@@ -159,7 +159,7 @@ def _complaints(review: Review, driver: str, options: tuple[str, ...]) -> Iterat
 
 
 def check_program(driver: str, options: Mapping[str, object]) -> None:
-    """Refuse names that lead to such addresses, before a program connects by itself. Raises BadOptions."""
+    """Refuse names that resolve to such addresses, before a program connects by itself. Raise BadOptions."""
     for option in options_of_driver(driver):
         for text in _texts(options.get(option)):
             if why := resolved_problem(text):

@@ -100,8 +100,8 @@ async def _of_program(driver: NodeDriver, settings: MachineSettings) -> FoundDri
         passwords=facts.secrets,
         files=facts.files,
     )
-    here = str(found.machine) if settings.run_jobs else ""  # an image has a place of its own for it
-    checksum = found.checksum or spec.checksum  # what was looked at is what Jobs will run
+    here = str(found.machine) if settings.run_jobs else ""  # the image contains it
+    checksum = found.checksum or spec.checksum  # Jobs run exactly the program that was inspected
     said: Mapping[str, str] = {"url": spec.url or LOCAL, "checksum": checksum, "machine": here}
     how = {key: value for key, value in said.items() if value}
     if facts.files:

@@ -215,7 +215,7 @@ async def _protect(scope: InfraMachineScope, owner: Machine, job: str) -> None:
         if said := scope.driver.program.get(key):
             draft.status[name] = said
     if retry := status.retry_wanted(scope.machine):
-        draft.status["retried"] = retry  # this is the attempt it asks for
+        draft.status["retried"] = retry  # this attempt fulfils the request
     status.not_paused(draft.status)
     _creates(scope, job)
     await scope.save(PROTECT)

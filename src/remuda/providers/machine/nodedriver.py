@@ -57,7 +57,7 @@ class NodeDrivers:
         self._look_up = find
         self._client = world.client
         self._drivers = world.manager.caches.of(NODE_DRIVER)
-        self._found: dict[str, tuple[object, FoundDriver]] = {}  # by name: what it was found by, and what was found
+        self._found: dict[str, tuple[object, FoundDriver]] = {}  # by name: the search criteria, and the result
         self.serving: dict[str, DriverMachines] = {}
         manager = world.manager
         self._controller = manager.controller(CONTROLLER, NODE_DRIVER, self.reconcile, concurrency=5)

@@ -65,7 +65,7 @@ class OptionModel(msgspec.Struct, frozen=True, kw_only=True):
     doc: str
     options: tuple[Option, ...]
     credentials: tuple[str, ...] = ()  # options that a credential Secret may bring instead
-    files: Mapping[str, str] = {}  # options that hold the content of a file → the program's option that wants its path
+    files: Mapping[str, str] = {}  # options with the content of a file → the program's option for its path
 
     def properties(self, *, defaults: bool) -> dict[str, Any]:
         """Return properties of a structural schema. Only the Config has defaults: objects made from it contain them."""
@@ -134,7 +134,7 @@ def of_flags(
     passwords: Collection[str] = (),
     files: Mapping[str, str] | None = None,
 ) -> OptionModel:
-    """`files`: option as it is called in the schema → option as the program calls it. Raises BadModel."""
+    """Return the model. `files`: option in the schema → option of the program. Raise BadModel."""
     aliases = {program: name for name, program in (files or {}).items()}
     options: dict[str, Option] = {}
     for flag in flags:
@@ -172,7 +172,7 @@ def _flag_schema(flag: Flag, secret: bool) -> dict[str, Any]:
         return {"type": "boolean", **found}
     if flag.type == "strings":
         return {"type": "array", "items": {"type": "string"}, "nullable": True, **found}
-    if flag.type == "integer":  # Rancher has them as text: either is taken
+    if flag.type == "integer":  # Rancher has them as text, so both are accepted
         return {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "x-kubernetes-int-or-string": True,

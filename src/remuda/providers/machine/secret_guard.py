@@ -21,8 +21,8 @@ from remuda.runtime.outcome import DONE, Outcome, Requeue
 
 CONTROLLER = "protectedsecret"
 
-_NEEDED_SECONDS = 5.0  # between two looks at a Secret that is being deleted and still needed
-_MISSING_SECONDS = 60.0  # between two looks for a credential that is in use and was deleted
+_NEEDED_SECONDS = 5.0  # between two checks of a Secret that is being deleted and still needed
+_MISSING_SECONDS = 60.0  # between two checks for a deleted credential that is in use
 _HEAD = Kind("", "", "", Object)
 
 
@@ -30,7 +30,7 @@ class SecretGuard:
     def __init__(self, context: JobContext) -> None:
         self._context = context
         self._client = context.client
-        self._credentials: set[Key] = set()  # those seen: state Secrets are never created anew by a person
+        self._credentials: set[Key] = set()  # known ones: users never create state Secrets again
         self._drivers = context.manager.caches.of(NODE_DRIVER)
         context.manager.controller(CONTROLLER, SECRET, self.reconcile, concurrency=5, informer=context.protected)
 

@@ -43,8 +43,9 @@ def add(manager: Manager, settings: MachineSettings, find: Find = catalogue.find
 
 
 async def register_builtin(client: Client) -> None:
-    """A NodeDriver, active, for each driver at hand that can be used, where there is none yet: what somebody has
-    changed or switched off stays so."""
+    """Create an active NodeDriver for each usable built-in driver that has none. Drivers that a user has changed or
+    disabled stay so.
+    """
     for name, doc in await asyncio.to_thread(_usable):
         obj = {
             "apiVersion": NODE_DRIVER.api_version,

@@ -120,7 +120,7 @@ def attempts(machine: DriverMachine) -> FailedAttempts:
 
 
 def created(status: Json, spec: Json, found: State, driver: str) -> None:
-    """Write what is known of an existing server."""
+    """Write the known facts about an existing server."""
     spec["providerID"] = found.provider_id or f"{driver}://{found.id or found.name}"
     status["addresses"] = [msgspec.to_builtins(one) for one in found.addresses]
     if found.failure_domain:

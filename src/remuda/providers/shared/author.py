@@ -29,11 +29,11 @@ Json = dict[str, Any]
 
 AUTHOR = "remuda.dev/author"  # annotation: the user as JSON
 NO_AUTHOR = "NoAuthor"  # reason of a condition, or an event
-TAKE_OVER = f"{AUTHOR}=me --overwrite"  # for `kubectl annotate`: whoever writes it becomes the author
+TAKE_OVER = f"{AUTHOR}=me --overwrite"  # for `kubectl annotate`: the user who writes it becomes the author
 
 
 class CredentialUse(NamedTuple):
-    """A credential and what it is used with."""
+    """Credential, and the options that it is used with."""
 
     access: RequiredAccess
     content: str
@@ -68,8 +68,9 @@ def use(reference: Any, namespace: str, field: str, content: object) -> list[Cre
 
 
 def uses_credentials(uses_of: UsesOf) -> Needs:
-    """Return the rights to the credentials that a write uses anew; to all of them, where it makes the user their
-    author."""
+    """Return the rights on the credentials that a write newly uses; on all of them, if it makes the user
+    their author.
+    """
 
     def needs(review: Review) -> list[RequiredAccess]:
         if not _is_concerned(review):
@@ -167,7 +168,7 @@ def of_object(obj: Json | None) -> Subject | None:
 
 
 def copied(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Return the annotation for what the manager makes of an object."""
+    """Return the annotation for objects that the manager creates from an object."""
     return {AUTHOR: annotations[AUTHOR]} if AUTHOR in annotations else {}
 
 
@@ -188,7 +189,7 @@ async def check(client: Client, author: Subject, reference: str, namespace: str)
 
 
 def unknown(who: str) -> str:
-    """Say that an object has no author, and how it gets one."""
+    """Return the message for an object without an author, and how to set one."""
     return (
         f"the user who chose the credential of {who} is not recorded, so servers are created with it unchecked. Let a "
         "user with the right to get the credential take over the object that refers to it: kubectl annotate KIND NAME "

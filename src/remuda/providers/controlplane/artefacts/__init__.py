@@ -68,7 +68,7 @@ class Artefacts:
         return {arch: sums for arch, sums in found.items() if sums}
 
     def open(self, distro: str, version: str, arch: str, name: str) -> int | None:
-        """A descriptor of a listed file, which whoever gets it closes."""
+        """Return a descriptor of a listed file, which the caller closes."""
         if self.checksum(distro, version, arch, name) is None:
             return None
         return _opened(self._path(distro, version, arch) / name)
@@ -111,8 +111,10 @@ class Artefacts:
         sums: Mapping[str, str] | None = None,
         replace: bool = False,
     ) -> list[Artefact]:
-        """Files by the names they are to have; all of them, or none. `sums`: what their checksums must be, where that
-        is known. Other bytes under a name that is taken are refused, because nodes may have been told the checksum."""
+        """Add files by their names in the store; all of them, or none. `sums`: their expected checksums, if known.
+
+        Different bytes under an existing name are refused, because nodes may already have the checksum.
+        """
         for word in (distro, version, arch, *files):
             if not _is_word(word):
                 raise BadArtefact(f"{word!r} cannot be part of an artefact's name")

@@ -45,7 +45,7 @@ _INSUFFICIENT_STORAGE = 507
 
 
 class WrongOffset(ProviderError):
-    """The piece does not continue what is there."""
+    """Piece that does not continue the stored bytes."""
 
     def __init__(self, present: int) -> None:
         super().__init__(f"{present} bytes are there")
@@ -53,7 +53,7 @@ class WrongOffset(ProviderError):
 
 
 class NoSpace(ProviderError):
-    """In words."""
+    """Lack of disk space, with a message for users."""
 
 
 class Uploads:
@@ -113,12 +113,12 @@ class Uploads:
 
 
 class StoreUploads(msgspec.Struct):
-    files: dict[str, str]  # checksums of what was uploaded, by the names they are to have in the store
+    files: dict[str, str]  # checksums of uploaded files, by their names in the store
     replace: bool = False
 
 
 class StoredArtefact(msgspec.Struct, frozen=True):
-    """One artefact as it is listed."""
+    """Artefact as it is listed."""
 
     distro: str
     version: str
@@ -202,7 +202,7 @@ class ArtefactAdministration:
             raise BadArtefact(f"{', '.join(lacking)}: not uploaded")
         try:
             added = self._artefacts.add(distro, version, arch, staged, sums=wanted.files, replace=wanted.replace)
-        except WrongChecksum:  # what is there will never be right; for any other reason it can be kept later
+        except WrongChecksum:  # the bytes are invalid; after any other error they can be stored later
             self._remove(wanted)
             raise
         self._remove(wanted)

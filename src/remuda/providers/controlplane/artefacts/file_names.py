@@ -34,12 +34,12 @@ _SUMS = re.compile(rf"sha256sum-{_ARCHITECTURE}\.txt|SHA256SUMS")
 
 
 class Unknown(ValueError):
-    """In words."""
+    """Unknown file name, with a message for users."""
 
 
 class ArtefactName(NamedTuple):
     name: str  # in the store
-    arch: str  # empty: the name does not say
+    arch: str  # empty: the name does not contain it
 
 
 def named(distro: str, file: str) -> ArtefactName:

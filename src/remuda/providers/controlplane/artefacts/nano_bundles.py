@@ -34,12 +34,12 @@ from pathlib import Path
 from remuda.providers.controlplane.artefacts import Artefact, Artefacts, BadArtefact, file_names
 
 DISTRO = "nano"
-VERSION = "v1.36.4+nano1"  # where nobody says which
+VERSION = "v1.36.4+nano1"  # default version
 NAME = "nano.tar.gz"
 
 _SECONDS = 120  # for packing
 
-# By name: nothing of the engine is imported by those who manage clusters.
+# By name: programs that manage clusters import no part of the engine.
 _PACKAGES = ("remuda.kube", "remuda.apiserver", "remuda.lab.nano")
 _MAIN = b'import runpy\n\nrunpy.run_module("remuda.lab.nano", run_name="__main__", alter_sys=True)\n'
 _LAUNCHER = "nano.sh"
@@ -62,10 +62,10 @@ def pack(store: Artefacts, version: str, *, replace: bool = False) -> list[Artef
 
 
 class Packing(Artefacts):
-    """Artefacts as they are kept, and nano as it is wanted."""
+    """Artefact store that also packs nano on demand."""
 
     async def pack(self, distro: str, version: str, *, replace: bool = False) -> None:
-        """Raises BadArtefact. Who gives up waiting ends the packing."""
+        """Pack nano. Raise BadArtefact. If the caller stops waiting, packing ends."""
         if distro != DISTRO:
             raise BadArtefact(f"cannot pack {distro}: only {DISTRO} can be packed from this installation")
         try:
@@ -125,7 +125,7 @@ def _write(packed: gzip.GzipFile, entries: dict[str, tuple[bytes, bool]]) -> Non
             archive.addfile(member, io.BytesIO(content))
 
 
-# -- what is in it ---------------------------------------------------------------------------------------------------
+# -- content ---------------------------------------------------------------------------------------------------------
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:

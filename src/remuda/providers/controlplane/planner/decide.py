@@ -79,7 +79,7 @@ def _nothing(observed: Observation, wait: Wait) -> Decision:
     )
 
 
-# ---- etcd is gone
+# ---- etcd is lost
 
 
 def _is_lost(run: Run) -> bool:
@@ -124,7 +124,7 @@ def _lost_quorum(run: Run) -> Wait | None:
     return found.wait
 
 
-# ---- before hosts are looked at one by one
+# ---- before the hosts are handled one by one
 
 
 def _prepare(run: Run) -> None:

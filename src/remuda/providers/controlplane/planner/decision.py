@@ -61,15 +61,16 @@ class Leave(msgspec.Struct, frozen=True):
 
 
 class Expel(msgspec.Struct, frozen=True):
-    """Removes a member of etcd that answers nobody and belongs to no Machine: its Node is deleted, which is how the
-    distribution is told."""
+    """Remove a dead etcd member that belongs to no Machine, by deleting its Node, which makes the distribution remove
+    the member.
+    """
 
     node: str
     member: str  # etcd's name of it
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """Deletes a Node whose Machine is gone: nobody did when that went, because the cluster did not answer then."""
+    """Delete a Node whose Machine was deleted while the cluster did not answer."""
 
     node: str
 
@@ -92,17 +93,17 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     phase: Phase
     tier: Tier | None = None  # None: it is being deleted, or has no role
     wait: Wait | None = None
-    up_to_date: bool = False  # it has applied what it should have by now
+    up_to_date: bool = False  # it has applied its current desired plan
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     acts: Sequence[Act] = ()
     hosts: Mapping[str, HostStatus] = {}
-    waits: Sequence[Wait] = ()  # the first one is the one to tell; empty: every host is as it shall be
-    held: Sequence[Wait] = ()  # what is not done because it would do harm
-    stage: str = ""  # "configuring etcd node(s) a,b": what goes on, in one line
+    waits: Sequence[Wait] = ()  # the first one is reported; empty: every host is in its desired state
+    held: Sequence[Wait] = ()  # steps that are not taken because they would do harm
+    stage: str = ""  # "configuring etcd node(s) a,b": the current activity, in one line
     initialized: bool = False  # the control plane may be called initialized
     bootstrapped: bool = False
     provisioned: bool = False  # each role has a machine
-    lost: Wait | None = None  # why the cluster cannot go on by itself: etcd is gone, or has no quorum
+    lost: Wait | None = None  # why the cluster cannot recover by itself: etcd is lost, or has no quorum
     look_again: float | None = None  # in so many seconds, even if nothing happens

@@ -88,12 +88,12 @@ def _next(run: Run, host: ObservedHost) -> Wait | None:
 def _leave(run: Run, host: ObservedHost) -> Wait | None:
     """Return what the host waits for before it has left etcd; None if it is not a member."""
     others = membership.gather(run.observed.hosts, ignored={*run.retired, host.name})
-    seen = others if others.views else run.membership  # what it says itself counts only where nobody else says anything
+    seen = others if others.views else run.membership  # its own report counts only if no other host reports
     member = seen.of(host)
     if member is None:
         return _against_stopping_a_joiner(run, host, others)
     if not run.observed.initialized and len(seen.voters) <= 1 and not others.views:
-        return None  # it had begun a cluster that nobody uses yet
+        return None  # it had initialized a cluster that is not in use yet
     if host.init and len(seen.voters) > 1:
         return _wait(
             host,

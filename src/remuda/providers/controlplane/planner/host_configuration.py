@@ -48,7 +48,7 @@ def configure(run: Run, order: RolloutOrder, host: ObservedHost, tier: Tier) -> 
     if change == "none":
         return _carry_on(run, host, tier)
     if change not in progress.RESTARTING and progress.is_failing(host) and _may_restart(run, host):
-        change = run.outstanding(host)  # with the new plan it tries again what it has failed to do
+        change = run.outstanding(host)  # the new plan repeats the failed work
     blocked = _against_change(run, order, host, tier, change)
     if blocked is not None:
         return blocked
@@ -132,8 +132,8 @@ def _against_joining_again(run: Run, host: ObservedHost, tier: Tier) -> HostStat
     if tier != "etcd" or run.membership.of(host) is not None:
         return None
     if progress.was_ever_applied(host) and not run.membership.views:
-        return None  # nobody says who the members are: it may be one
-    if run.is_unanswered(host):  # a newer plan would only make the others wait for it anew
+        return None  # the members are unknown: it may be one
+    if run.is_unanswered(host):  # a newer plan would only make the others wait again
         missing = "waiting for agent to check in and apply initial plan; its agent does not answer"
         return _status(run, "configuring", tier, host, "WaitingForPlan", missing, since=host.report.delivered)
     wait = run.changes.against_joining(host)
@@ -149,7 +149,7 @@ def _drain(run: Run, order: RolloutOrder, host: ObservedHost, tier: Tier, change
     if change != "drain" or not is_drain_wanted(options) or len(run.observed.hosts) < 2:
         return None
     if not run.observed.initialized:
-        return None  # nobody can have made a Pod yet
+        return None  # no Pod can exist yet
     if not run.observed.reachable:
         if run.is_out_of_service(host):
             return None  # the change may be what brings the API back

@@ -60,7 +60,7 @@ class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
     """Contents of a host's plan Secret: the plan it was given, and the results it has reported."""
 
     secret: str = ""  # its name; empty: there is none yet
-    plan: bytes = b""  # what it was given last; empty: nothing yet
+    plan: bytes = b""  # its last plan; empty: none yet
     delivered: float | None = None  # when
     state: PlanState = ""
     applied: bytes = b""  # the plan it has applied last; equal to `plan` when that has succeeded
@@ -69,7 +69,7 @@ class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
     failed_message: str = ""
     last_apply: float | None = None
     probes: Mapping[str, bool] = {}  # of this plan, as far as reported: whether healthy
-    members: Sequence[EtcdMember] | None = None  # of etcd, as this host sees them; None: it has not said
+    members: Sequence[EtcdMember] | None = None  # members of etcd, as this host sees them; None: not reported
     unit: UnitStatus | None = None  # None: it is active, or nothing is known of it
 
 
@@ -88,7 +88,7 @@ class ObservedNode(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     ready: bool = False
     kubelet_version: str = ""
-    voter: bool | None = None  # what it says of its etcd member; None: nothing
+    voter: bool | None = None  # its report about its own etcd member; None: none
     leaving: bool = False  # its etcd member was asked to leave
     left: bool = False  # its etcd member has left
 
@@ -112,7 +112,7 @@ class ObservedHost(msgspec.Struct, frozen=True, kw_only=True):
     connected: bool = False  # its agent has called
     connected_since: float | None = None  # when it first did; None: not known
     infrastructure_ready: bool = False
-    failed: str = ""  # why nobody counts on it any more
+    failed: str = ""  # why the planner no longer counts on it
     deleting_since: float | None = None
     drained: bool = False  # being deleted, and Cluster API is through with draining it
     held: bool = False  # its deletion waits for us
@@ -137,7 +137,7 @@ class ObservedHost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Orphan(msgspec.Struct, frozen=True):
-    """A Node that is not ready and whose Machine is gone."""
+    """Node that is not ready and whose Machine is deleted."""
 
     node: str
     etcd: bool  # it may still be a member
@@ -166,7 +166,7 @@ class Tunnel(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str  # the id that the manager knows the cluster by
     url: str  # wss://…
     manager: str = ""  # https://…, the same server as agents know it
-    authority: bytes  # PEM: who vouches for that server
+    authority: bytes  # PEM of the CA of that server
 
 
 class RegistryAccess(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,7 +199,7 @@ class ExtraFiles(msgspec.Struct, frozen=True):
 
 
 class S3Access(msgspec.Struct, frozen=True, kw_only=True):
-    """The spec's, with what the credential has for fields that are not set."""
+    """S3 settings of the spec, completed from the credential."""
 
     s3: S3
     access_key: str = ""
@@ -224,12 +224,12 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Tokens
     authorities: Mapping[str, bytes]  # below the data directory of a server: path → PEM; there before its first start
     config_generation: int = 0
-    endpoint: Endpoint | None = None  # what stands before the servers
+    endpoint: Endpoint | None = None  # endpoint in front of the servers
     registries: Mapping[str, RegistryAccess] = {}
     files: Sequence[ExtraFiles] = ()
-    config_files: Mapping[str, str] = {}  # contents of what a config value names elsewhere (secret://ns:name)
+    config_files: Mapping[str, str] = {}  # contents of config values in other objects (secret://ns:name)
     s3: S3Access | None = None
-    tunnel: Tunnel | None = None  # None: nobody listens for any
+    tunnel: Tunnel | None = None  # None: the manager accepts no tunnels
     init_machine_id: str = ""  # the user's choice of init node
 
     def __repr__(self) -> str:
@@ -248,6 +248,6 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True):
     reachable: bool = False  # the cluster's own API answers
     unreachable: str = ""  # why not
     unanswered_since: float | None = None  # when the API answered last; None: it answers
-    lost_before: str = ""  # what was said of a lost quorum until now
+    lost_before: str = ""  # previous message about a lost quorum
     orphans: Sequence[Orphan] = ()  # as long as the API answers
-    problems: Sequence[Wait] = ()  # what the spec names and is not there: until then no plan changes
+    problems: Sequence[Wait] = ()  # missing objects that the spec refers to: until they exist, no plan changes

@@ -19,7 +19,7 @@ from remuda.providers.controlplane.render import Change
 
 RESTARTING: tuple[Change, ...] = ("restart", "drain")
 FIRST, LONGEST = 30.0, 600.0  # seconds from the beginning of an attempt to the next one
-UNANSWERED = 120.0  # a host that has not begun its plan for so long is taken for unreachable
+UNANSWERED = 120.0  # a host that has not begun its plan for this long counts as unreachable
 
 
 class _Plan(msgspec.Struct):
@@ -51,14 +51,15 @@ def unhealthy_probes(observed: Observation, host: ObservedHost) -> list[str]:
 
 
 def reports_failure(observed: Observation, host: ObservedHost) -> bool:
-    """Return whether the host itself says that a probe fails; one it has not reported yet does not count."""
+    """Return whether the host itself reports a failed probe; probes without a report do not count."""
     unit = unawaited_probe(observed, host)
     return not all(healthy for name, healthy in host.report.probes.items() if name != unit)
 
 
 def unawaited_probe(observed: Observation, host: ObservedHost) -> str:
-    """Return the probe of the unit where nobody may wait for it: RKE2 on a host with etcd alone calls itself ready
-    only when there is an API server, and that waits for etcd. Empty: all probes count."""
+    """Return the probe of the unit if the planner must not wait for it: RKE2 on a host with etcd alone becomes ready
+    only when there is an API server, which waits for etcd. Empty: all probes count.
+    """
     return unit_probe(observed.cluster) if host.roles.only_etcd and not observed.initialized else ""
 
 
@@ -81,7 +82,7 @@ def unit_trouble(cluster: ClusterFacts, host: ObservedHost) -> str:
 
 
 def runs_version(cluster: ClusterFacts, host: ObservedHost) -> bool | None:
-    """None: nobody can say."""
+    """Return whether the host runs the version; None: unknown."""
     if host.node is None or not host.node.kubelet_version:
         return None
     return host.node.kubelet_version.partition("+")[0].partition("-")[0] == cluster.version.kubernetes

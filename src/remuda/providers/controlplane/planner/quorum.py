@@ -21,7 +21,7 @@ from remuda.providers.controlplane.planner.membership import Membership, name_of
 from remuda.providers.controlplane.planner.observation import EtcdMember, Observation, ObservedHost
 
 QUORUM_LOST = "QuorumLost"
-DEAD_SECONDS = 30.0  # a host, or an API, that has not been heard of for so long counts as dead
+DEAD_SECONDS = 30.0  # a host or an API that has been silent for this long counts as dead
 
 
 class Guard:
@@ -140,7 +140,7 @@ def _hold(host: ObservedHost, reason: str, missing: str, then: str) -> Wait:
 
 class Loss(msgspec.Struct, frozen=True):
     wait: Wait | None = None  # None: the majority is not known to be lost
-    look_at: float | None = None  # when silence that goes on may tell more
+    look_at: float | None = None  # when continued silence may change the result
 
 
 def loss(observed: Observation, retired: Collection[str]) -> Loss:
@@ -177,14 +177,14 @@ def _loss(observed: Observation, retired: Collection[str]) -> Loss:
 
 
 def _was_member(host: ObservedHost, listed: Membership) -> bool:
-    """Return whether it was a member when somebody listed them last."""
+    """Return whether it was a member in the last known list."""
     if not host.roles.etcd or not progress.was_ever_applied(host):
         return False
     return not listed.views or listed.of(host) is not None
 
 
 def _is_unwell(observed: Observation, host: ObservedHost) -> bool:
-    """Return whether it says so itself, and not because of a plan that it is applying."""
+    """Return whether it reports a failure itself, and not because of a plan that it is applying."""
     return progress.is_applied(host) and bool(_failing(observed, host))
 
 

@@ -1,8 +1,9 @@
-"""From a cluster and a host to the plan that makes the host what it shall be. Pure, and stable to the byte.
+"""Renderer of plans: from a cluster and a host to the plan that brings the host to its desired state. Pure, and stable
+to the byte.
 
-The same intent gives the same bytes for ever: how plans are written has a version (`ClusterFacts.renderer`), and a
-version never changes once it has been released. Golden files in the tests hold it to that. The scripts and the tool in
-`distros/` are part of it.
+The same desired state always gives the same bytes: the plan format has a version (`ClusterFacts.renderer`), and a released
+version never changes. Golden files in the tests verify this. The scripts and the tool in `distros/` are part of the
+format.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 def render(cluster: ClusterFacts, host: ObservedHost, placement: Placement, *, before: bytes = b"") -> bytes:
-    """The plan. `before`: the one the host has; files that were in it and are in this one no more are taken away."""
+    """Render the plan. `before`: the host's current plan; files that this plan drops are deleted."""
     _check(cluster)
     configuration = configure(cluster, host)
     now = files(cluster, host, configuration, [INIT] if placement.init else placement.servers)

@@ -50,7 +50,9 @@ class RenderedArguments(msgspec.Struct, frozen=True):
 
 
 def wanted(cluster: ClusterFacts, host: ObservedHost) -> RenderedArguments:
-    """Defaults, then the config of all machines, then of those that match; later ones win, `key+` adds to a list."""
+    """Merge the defaults, the config of all machines, and the matching selectors; later ones win, `key+` appends to a
+    list.
+    """
     values: dict[str, Any] = {}
     kept_back: list[str] = []
     known = cluster.distro.arguments(host.roles.server, cluster.version)
@@ -117,8 +119,9 @@ def absence(distro: Distro, version: Version | None, name: str) -> str:
 
 
 def _take_away_what_is_refused(cluster: ClusterFacts, values: dict[str, Any]) -> list[str]:
-    """Leave out what the program would not start with, or would kill a component for. Admission refuses it; what was
-    admitted by an older release, or comes together from several selectors, gets here."""
+    """Drop settings with which the program would not start, or would kill a component. Admission rejects them, but an
+    older release may have admitted them, or several selectors may combine to them.
+    """
     found = refusals(cluster.distro.contract, cluster.version, values)
     for refusal in found:
         if refusal.items:
@@ -129,7 +132,9 @@ def _take_away_what_is_refused(cluster: ClusterFacts, values: dict[str, Any]) ->
 
 
 def coerced(value: Any, kind: ArgumentType) -> tuple[Any, str]:
-    """Numbers are as good as their text. Lists that are given as one text stay so: the distribution splits them."""
+    """Convert values: numbers and their text are equivalent. Lists that are given as one text stay so: the distribution
+    splits them.
+    """
     if value is None:
         return None, ""
     if isinstance(value, Mapping) or (isinstance(value, list | tuple) and not _is_plain(value)):

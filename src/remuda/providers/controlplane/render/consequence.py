@@ -22,7 +22,7 @@ from remuda.providers.controlplane.render.tunnel import TUNNEL
 RESTART_STAMP = "RESTART_STAMP"
 DRAIN_HASH = "DRAIN_HASH"
 
-# What a kubelet reads only when it registers its Node: Nodes that are there are changed through the API (`nodes`).
+# Settings that a kubelet reads only when it registers its Node; existing Nodes are changed through the API (`nodes`).
 _ONCE = ("node-label", "node-taint")
 # Settings that no Pod can notice: the service is restarted for them, and Pods stay.
 _UNNOTICED = ("tls-san", "etcd-disable-snapshots", "etcd-snapshot-", "etcd-s3")
@@ -77,8 +77,10 @@ def _without_keys(file: File, keys: tuple[str, ...]) -> File:
 
 
 def compare(before: bytes, after: bytes) -> Change:
-    """`minor`: files nobody needs to wait for. `apply`: nothing is restarted. `restart`: the service is. `drain`: and
-    Pods are moved away before, where the user wants that. A first plan starts the service; it has no Pods yet."""
+    """Compare two plans. `minor`: files that need no coordination. `apply`: no restart. `restart`: the service
+    restarts. `drain`: and Pods are evicted before, if the user enabled that. A first plan starts the service; it has no
+    Pods yet.
+    """
     if before == after:
         return "none"
     if not before:

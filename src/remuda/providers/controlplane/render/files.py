@@ -24,8 +24,8 @@ from remuda.providers.controlplane.render.plan import DELETE, File, Plan, compac
 from remuda.providers.shared import distros
 from remuda.providers.shared.types.configuration import RegistryConfig
 
-INIT = "init"  # what the host that begins the cluster has in place of a list of servers
-# Of the spec: what a restored snapshot may bring back. Maps of the user's own are kept to the letter.
+INIT = "init"  # content of the list of servers on the host that initializes the cluster
+# Fields of the spec that a restored snapshot may bring back. Users' own maps are kept verbatim.
 _USERS_MAPS = ("chartValues", "machineGlobalConfig", "machineSelectorConfig")
 _REMEMBERED = (
     *_USERS_MAPS,
@@ -118,7 +118,7 @@ def _tool() -> bytes:
 
 
 def _registry_files(cluster: ClusterFacts) -> list[File]:
-    """The distribution's file is there even if it says nothing: what it says is read at a start, never in between."""
+    """Return the registry files. The distribution's file exists even if empty, because it is read only at a start."""
     place = layout.of(cluster)
     content, certificates = _registry_config(cluster, place)
     found = [File(path=place.registries, content=indented(content) if content else b"")]
@@ -211,7 +211,7 @@ def _charts(cluster: ClusterFacts) -> bytes:
 
 
 def _with_cluster(cluster: ClusterFacts, values: Any) -> dict[str, Any]:
-    """Charts are told which cluster they are in, as upstream tells them."""
+    """Add the cluster's id to chart values, as upstream does."""
     known = dict(values) if isinstance(values, dict) else {}
     if cluster.spec.management_cluster_name:
         whole = _part(known, "global")
@@ -227,7 +227,9 @@ def _part(values: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _metadata(cluster: ClusterFacts, name: str) -> bytes:
-    """The distribution copies it into each snapshot: what the cluster was to be when that was taken."""
+    """Return the metadata that the distribution copies into each snapshot: the desired state of the cluster at that
+    time.
+    """
     spec = msgspec.to_builtins(cluster.spec)
     kept = {key: spec[key] if key in _USERS_MAPS else _without_nothing(spec[key]) for key in _REMEMBERED if key in spec}
     remembered = {

@@ -23,7 +23,7 @@ RETIRE = "retire"
 _MEMBERS_SECONDS = 20
 _STATUS_SECONDS = 30
 
-# Values are given by the environment, so that no path can be anything but a path.
+# The environment passes values, so that a path is never interpreted as anything else.
 _LIST_MEMBERS = (
     'exec "${REMUDA_PYTHON:-python3}" "${REMUDA_HOST_ROOT:-}$REMUDA_STATE_DIR/host-tool.py"'
     ' members "$REMUDA_DATA_DIR" "$REMUDA_SUPERVISOR_PORT" "$REMUDA_NODE_NAME"'
@@ -64,8 +64,9 @@ def members(cluster: ClusterFacts, host: ObservedHost) -> Instruction:
 
 
 def unit_status(cluster: ClusterFacts, host: ObservedHost) -> Instruction:
-    """Behind all others: those of etcd give a server that has just been started a moment, so that a start that goes
-    well is not reported."""
+    """Return the instruction, which must be the last: those of etcd give a server that was just started a moment, so
+    that a successful start is not reported.
+    """
     place = layout.of(cluster)
     environment = {
         "REMUDA_CONFIG_DIR": place.config,

@@ -1,7 +1,7 @@
-"""A plan as it is written and read back: what is in the bytes, and nothing about why.
+"""Plan as bytes: its encoding and decoding.
 
-`dynamic` files are not part of what restarts a host; a change of `minor` files alone waits for nobody. Both are for
-us: agents do not read them.
+`dynamic` files do not restart a host; a change of `minor` files alone needs no coordination. Both marks are for the
+manager: agents do not read them.
 """
 
 from __future__ import annotations

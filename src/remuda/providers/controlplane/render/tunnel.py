@@ -29,7 +29,7 @@ from remuda.providers.shared import distros
 TUNNEL = "tunnel"
 _SECONDS = 60
 _PROXIES = ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
-_LONGEST_TOKEN = 512  # characters of a token; more is nobody's
+_LONGEST_TOKEN = 512  # characters of a token; longer ones are invalid
 
 
 def files(cluster: ClusterFacts, host: ObservedHost) -> list[File]:
@@ -101,7 +101,7 @@ def _script() -> str:
 
 
 class PresentedToken(NamedTuple):
-    """A token as somebody has shown it: what it claims, and what is to prove it."""
+    """Presented token: its claims, and its proof."""
 
     cluster: str
     machine: str
@@ -124,7 +124,8 @@ def parse(text: str) -> PresentedToken | None:
 def proves(shown: PresentedToken, key: bytes, uid: str) -> bool:
     """Return whether the token belongs to the Machine with this uid, in constant time; without a key always False."""
     expected = _mac(key, shown.cluster, shown.machine, uid)
-    # Without a key anybody can compute the mac. The comparison still comes first, so that its time reveals nothing.
+    # Without a key, anyone could compute the MAC. The comparison still runs first, so that its duration reveals
+    # nothing.
     return hmac.compare_digest(expected, shown.mac) and bool(key)
 
 

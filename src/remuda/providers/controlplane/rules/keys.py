@@ -1,8 +1,8 @@
-"""Keys of a distribution's config file, as users write them: which are known, and whether their values make sense.
+"""Keys of a distribution's config file, as users write them: which are known, and whether their values are valid.
 
-A key nobody knows, or that only the manager sets, is warned of: nodes are not given it. A value that no version could
-take is refused, and so is what the distribution's contract excludes. All is judged as plans are written
-(`render.arguments`), so that nothing is left out in silence.
+Unknown keys, and keys that only the manager sets, cause a warning: nodes do not get them. Values that no version
+accepts, and values that the distribution's contract excludes, are rejected. All checks use the plan's own merge
+(`render.arguments`), so that nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from remuda.providers.shared.types.configuration import ClusterConfiguration
 def complaints(
     config: ClusterConfiguration, distro: Distro | None, path: str, version: Version | None = None
 ) -> list[FieldError]:
-    """`distro`: None where the version does not say."""
+    """Return the errors. `distro`: None if the version does not name one."""
     found = []
     for key, value, at in _given(config, path):
         wanted = _type(distro, key) if distro is not None else None
@@ -31,7 +31,7 @@ def complaints(
 
 
 def warnings(config: ClusterConfiguration, distro: Distro, path: str, version: Version | None = None) -> list[str]:
-    """Return a warning for each config key that nodes are not given."""
+    """Return a warning for each config key that nodes do not get."""
     return [
         f"{at}: {why}" for key, value, at in _given(config, path) if (why := _left_out(distro, version, key, value))
     ]
@@ -82,7 +82,7 @@ def _given(config: ClusterConfiguration, path: str) -> Iterator[tuple[str, Any, 
 
 
 def _bare(key: str) -> str:
-    """A + behind a key adds to what stands elsewhere."""
+    """Return the key without a trailing +, which appends to the value of other sources."""
     return key.removesuffix("+")
 
 

@@ -27,7 +27,7 @@ _KUBELETS_BEHIND = 3  # minors that a kubelet may be older than the API server
 
 
 class RunningNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A node, as far as it is known."""
+    """Node, with the known facts about its version."""
 
     machine: str
     version: str  # of its kubelet: v1.36.4+k3s1
@@ -66,7 +66,9 @@ def warnings(text: str, path: str) -> list[str]:
 
 
 def transitions(old: str, new: str, running: Sequence[RunningNode], path: str) -> list[FieldError]:
-    """Complaints of a change. Where nothing is known of any server, what was asked for before counts as run."""
+    """Return the errors of a version change. If no server is known, the previously requested version counts
+    as running.
+    """
     before, after = read(old), read(new)
     if before is None or after is None or old == new:
         return []

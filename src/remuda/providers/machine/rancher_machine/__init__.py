@@ -1,1 +1,1 @@
-"""Drivers of rancher-machine, used as they are: its binary is run unmodified, and asked what options a driver has."""
+"""Drivers of rancher-machine: its unmodified binary is run, and queried for the options of a driver."""

@@ -68,14 +68,14 @@ def _ask(calls: _Calls, program: Program) -> list[Flag]:
     try:
         calls.call("Close")
     except (OSError, GobError, NoFlags):
-        pass  # it may be gone before it has answered
+        pass  # it may end before it has answered
     if not isinstance(flags, list):
         raise NoFlags(f"the program of driver {program.driver} does not return a list of flags")
     return [flag_of(flag) for flag in flags]
 
 
 def flag_of(found: Any) -> Flag:
-    """Raises NoFlags for what is none."""
+    """Parse a flag. Raise NoFlags if it is invalid."""
     name = found.type.rpartition(".")[2] if isinstance(found, InterfaceValue) else ""
     if name not in _TYPES or not isinstance(found.value, dict):
         raise NoFlags(f"the driver has a flag of an unknown type: {name or found!r}")

@@ -56,7 +56,7 @@ class _Map(NamedTuple):
 
 
 class _Opaque(NamedTuple):
-    """A type that encodes itself: its bytes are kept as they are."""
+    """Type that encodes itself: its bytes are kept unchanged."""
 
 
 _Type = _Struct | _Slice | _Array | _Map | _Opaque
@@ -86,10 +86,11 @@ _BOOTSTRAP: dict[int, _Type] = {
 
 
 class Decoder:
-    """One stream. Bytes go in as they come, whole values come out.
+    """Decoder of one stream: takes bytes as they arrive, and returns complete values.
 
-    A value that needs a type nobody has heard of yet is interrupted for its definition and goes on in the next message;
-    what there is of it is then read again from its beginning."""
+    If a value needs an unknown type, the stream interrupts it for the definition and continues it in the next message;
+    the value is then read again from its beginning.
+    """
 
     def __init__(self) -> None:
         self._types = dict(_BOOTSTRAP)
@@ -145,7 +146,7 @@ class Decoder:
         self._types[number] = _defined(wire)
 
     def _top(self, number: int, reader: _Reader, depth: int) -> Any:
-        """A value that stands alone: one that is no struct has a zero before it."""
+        """Read a top-level value: a zero precedes one that is no struct."""
         if not isinstance(self._types.get(number), _Struct) and reader.unsigned() != 0:
             raise GobError("a value that is no struct does not begin as one")
         return self._value(number, reader, depth)
@@ -229,11 +230,11 @@ class _TooShort(ProviderError):
 
 
 class _GoesOn(ProviderError):
-    """The value goes on in a message that is not there yet."""
+    """Raised when the value continues in a message that has not arrived."""
 
 
 class _Reader:
-    """Reads one message, and those a value goes on in."""
+    """Reader of one message, and of those in which a value continues."""
 
     __slots__ = ("_data", "_further", "at")
 
@@ -303,7 +304,7 @@ _BASIC: tuple[Any, ...] = (
 )
 
 
-# ---- what is sent ---------------------------------------------------------------------------------------------------
+# ---- writing --------------------------------------------------------------------------------------------------------
 
 _REQUEST, _EMPTY = 65, 66  # the numbers our own stream gives its two types
 

@@ -46,8 +46,9 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def obtain(driver: str, url: str, checksum: str, *, machine: str = "", directory: Path) -> Program:
-    """`machine`: where rancher-machine is; without it, where the environment says, else the PATH. Downloads are kept
-    below `directory`. Raises Unobtainable."""
+    """Return the program of a driver. `machine`: path of rancher-machine; by default from the environment, else the
+    PATH. Downloads are stored below `directory`. Raise Unobtainable.
+    """
     found = find_machine(machine)
     if not url or url == BUILT_IN:
         return Program(driver=driver, machine=found)
@@ -138,7 +139,7 @@ def _keep(content: bytes, url: str, folder: Path, name: str) -> Path:
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
         file.write(program)
-        os.fchmod(file.fileno(), 0o755)  # run as somebody who may do nothing, where that is possible
+        os.fchmod(file.fileno(), 0o755)  # runs as an unprivileged user, if possible
     target = folder / name
     os.replace(file.name, target)
     return target

@@ -26,17 +26,17 @@ class Distro(msgspec.Struct, frozen=True, kw_only=True):
     agent_unit: str
     supervisor_port: int  # where nodes join
     api_port: int = 6443
-    server_arguments: Mapping[str, ArgumentType]  # what the config file of a server may hold, the agent's included
+    server_arguments: Mapping[str, ArgumentType]  # keys of a server's config file, including the agent's
     agent_arguments: Mapping[str, ArgumentType]
     defaults: Mapping[str, Any] = {}  # config of every node that the user has not set
-    needs_cluster_init: bool = False  # its first server must be told to begin a cluster of its own
+    needs_cluster_init: bool = False  # its first server needs a setting to start a new cluster
     taints_etcd_beside_control_plane: bool = True  # whether a node with both roles also gets the taint of etcd
     kubelet_without_api: bool = True  # whether the kubelet of an etcd-only node answers before there is an API
     components_outlive_unit: bool = False  # whether etcd and the API server answer while the unit of a server restarts
     network_probe: str = ""  # port and path on loopback, where the network is one of `probed_networks`; empty: none
     probed_networks: frozenset[str] = frozenset()
     installer_image: str = ""  # without its tag; empty: it is installed from artefacts of the manager only
-    executed: bool = True  # in tests; else only rendered, and the docs say so
+    executed: bool = True  # executed in tests; otherwise only rendered, as the docs say
     contract: Contract = Contract()  # facts with their sources, by version
 
     def arguments(self, server: bool, version: Version) -> dict[str, ArgumentType]:
@@ -58,7 +58,7 @@ class Distro(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def etcd_annotation(self) -> str:
-        """Prefix of what the distribution says of etcd on its Nodes, and is asked there."""
+        """Return the prefix of the annotations about etcd on Nodes."""
         return f"etcd.{self.name}.cattle.io"
 
 

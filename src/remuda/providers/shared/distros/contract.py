@@ -63,7 +63,7 @@ class Unit(Fact, frozen=True, kw_only=True):
     name: str  # without .service
     role: Role
     type: str
-    active: str  # what it means that systemd calls the unit active
+    active: str  # meaning of an active unit in systemd
     environment: Sequence[str]  # files that the unit reads, in this order; a later one wins
     released: Sequence[str] = ()  # those of them that come with the release, or that administrators edit
 
@@ -102,7 +102,7 @@ class OwnedFile(Fact, frozen=True, kw_only=True):
 class Archive(Fact, frozen=True, kw_only=True):
     """An archive of images of a release."""
 
-    file: str  # <arch> stands for the architecture
+    file: str  # <arch> is replaced by the architecture
     name: str  # in the manager's store
     images: Sequence[str]  # sets of images that it holds
 
@@ -146,7 +146,7 @@ class ConfigRefusal(msgspec.Struct, frozen=True):
 
 
 def refusals(contract: Contract, version: Version, values: Mapping[str, Any]) -> list[ConfigRefusal]:
-    """Return what the version does not take of a config file."""
+    """Return the settings of a config file that the version does not accept."""
     found = []
     for limit in contract.limits:
         if limit.holds(version) and all(_joined(values, key) == value for key, value in limit.when.items()):
@@ -169,7 +169,7 @@ def text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
-        return str(int(value))  # JSON does not tell 5 from 5.0
+        return str(int(value))  # JSON does not distinguish 5 from 5.0
     return str(value)
 
 

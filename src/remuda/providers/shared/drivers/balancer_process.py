@@ -93,7 +93,7 @@ class Balancing:
 
     def _start(self) -> None:
         """Start the load balancer by its file path: it imports nothing of this package, so it starts faster."""
-        # The report of the process before must not be taken for that of the new one.
+        # The previous process's report must not be mistaken for the new one's.
         (self.folder / balancer.STATUS).unlink(missing_ok=True)
         with open(os.open(self.folder / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:
             subprocess.run(  # noqa: S603
@@ -130,7 +130,7 @@ class Balancing:
         loop = asyncio.get_running_loop()
         started, quiet = loop.time(), 0
         members = proc.HostProcesses(self.folder)
-        while quiet < 2:  # a process that is just being started is not visible in the first look
+        while quiet < 2:  # a process that is just starting may be missing in the first check
             waited = loop.time() - started
             left = await asyncio.to_thread(members.end, hard=waited > _GRACE_SECONDS)
             if waited > _LONGEST_END_SECONDS:

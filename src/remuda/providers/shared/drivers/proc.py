@@ -114,7 +114,7 @@ def _all(mark: bytes) -> list[_Process]:
                 if process is not None:
                     found.append(process)
         except OSError:
-            continue  # ended meanwhile, or not to be looked at
+            continue  # ended meanwhile, or not readable
     return found
 
 

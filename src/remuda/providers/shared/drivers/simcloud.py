@@ -90,7 +90,7 @@ class CloudEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
     uid: str
     server: SimServer | None = None  # that was made
-    answer: str = ""  # what was said instead of a good answer
+    answer: str = ""  # error instead of a successful answer
 
 
 _decode = msgspec.json.Decoder(CloudEvent).decode
@@ -181,7 +181,7 @@ class SimCloud:
         self._booting: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
     def listen(self, listener: Listener) -> None:
-        """Hears of every server that boots or goes from now on."""
+        """Call a listener for every server that boots or is removed from now on."""
         self._listeners.append(listener)
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ _OURS = (TAG_OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_UID)
 _LOOK_SECONDS = 3.0
 _END_SECONDS = 300.0
 _MOST_LIVES = 20
-_LIFE = "life"  # in the record: how many instances of this machine have come and gone
+_LIFE = "life"  # in the record: number of this machine's instances so far
 
 if find_spec("boto3") is None:
     raise ImportError("boto3 is not installed; install remuda[aws]")

@@ -56,7 +56,7 @@ def parse_ports(texts: Sequence[str]) -> list[Port]:
 
 
 def wanted(group: str, opened: Sequence[Port]) -> list[Permission]:
-    """Return the rules of a group; `opened` are the ports that anybody may reach."""
+    """Return the rules of a group; `opened` are the ports that are open to everyone."""
     anybody = {"IpRanges": [{"CidrIp": _ANYWHERE}], "Ipv6Ranges": [{"CidrIpv6": _ANYWHERE_V6}]}
     found = [_permission(port) | anybody for port in opened]
     found += [_permission(port) | {"UserIdGroupPairs": [{"GroupId": group}]} for port in INSIDE if port not in opened]
@@ -68,7 +68,7 @@ def _permission(port: Port) -> Permission:
 
 
 def missing(group: dict[str, Any], opened: Sequence[Port]) -> list[Permission]:
-    """Return the rules that a group lacks; what somebody else has added is left alone."""
+    """Return the rules that a group lacks; rules of other owners stay."""
     present = [(_ports(one), _sources(one)) for one in group.get("IpPermissions", ())]
     return [
         one
@@ -89,7 +89,7 @@ def _sources(permission: Permission) -> set[str]:
 
 
 def _covers(present: set[str], wanted: set[str]) -> bool:
-    """IPv4 decides: a group somebody has opened to it alone stays as they want it."""
+    """Return whether a rule covers another. IPv4 decides: a group that is opened only for IPv4 stays so."""
     return _ANYWHERE in present or wanted <= present
 
 
@@ -113,7 +113,7 @@ def make(client: Any, vpc: str, name: str, tags: list[dict[str, str]]) -> None:
 
 
 def open_ports(client: Any, group: dict[str, Any], opened: Sequence[Port]) -> None:
-    """One by one, so that a rule somebody has added meanwhile does not keep out the others."""
+    """Open ports one by one, so that a rule that was added meanwhile does not make the others fail."""
     for permission in missing(group, opened):
         with tolerated("InvalidPermission.Duplicate"):
             client.authorize_security_group_ingress(GroupId=group["GroupId"], IpPermissions=[permission])

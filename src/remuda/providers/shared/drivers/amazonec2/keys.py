@@ -1,7 +1,7 @@
-"""The key pair of a machine: made with it and gone with it.
+"""Key pair of a machine: created and deleted with it.
 
-Its private half is in the machine-state Secret, and nowhere else, before an instance can depend on it. A pair whose
-private half nobody has any more is made anew under the same name.
+Its private half is only in the machine-state Secret, and is stored before an instance can depend on it. If the private
+half of a pair is lost, a new pair replaces it under the same name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from remuda.runtime.steps import step
 IMPORT_KEY = step("amazonec2.import-key", "uploads the public key of a machine to AWS")
 DELETE_KEY = step("amazonec2.delete-key", "deletes the key pair of a machine")
 
-Ask = Callable[..., Awaitable[Any]]  # what is to be done in words, the call, its arguments
+Ask = Callable[..., Awaitable[Any]]  # description of the request, the call, its arguments
 
 
 class KeyPair:
@@ -32,7 +32,7 @@ class KeyPair:
     async def ensure(self) -> None:
         private = self._record.private_key
         if not private:
-            await self.delete()  # of an attempt whose private half nobody has
+            await self.delete()  # of an attempt whose private half is lost
             private = await asyncio.to_thread(_new)
             await self._record.save_private_key(private)
         public = _public(private)

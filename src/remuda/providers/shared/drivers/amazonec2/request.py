@@ -63,7 +63,9 @@ def addresses(instance: Json, *, private_first: bool) -> list[Address]:
 
 
 def _cluster_tag(options: Amazonec2Options, order: Order) -> dict[str, str]:
-    """AWS's own controllers know the machines of a cluster by it; a user who sets it himself has the last word."""
+    """Return the tag by which AWS's own controllers recognize the machines of a cluster; a tag of the user takes
+    precedence.
+    """
     if "kubernetes.io/cluster/" in options.tags:
         return {}
     return {f"kubernetes.io/cluster/{order.cluster}": "owned"}

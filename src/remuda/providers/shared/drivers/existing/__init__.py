@@ -181,7 +181,7 @@ class Existing(Driver[ExistingOptions]):
         text = self.context.record.value.get("address")
         return remote.place(text, 22, "the recorded address") if text else None
 
-    # What is asked of a server.
+    # -- requests to a server
 
     async def _look(self, place: SshAddress) -> ProbedServer:
         return await self._ask(place, claims.look())
@@ -207,7 +207,7 @@ class Existing(Driver[ExistingOptions]):
         if answer.code:
             raise DriverError(f"{seen.place}: {failing}: {remote.last_output(answer)}")
 
-    # What the options say.
+    # -- options
 
     def _places(self) -> list[SshAddress]:
         options = self.options

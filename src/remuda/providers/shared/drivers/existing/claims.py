@@ -26,7 +26,7 @@ var=$root/var/lib/rancher/agent
 foreign() { [ ! -e "$file" ] && { [ -e "$etc/config.yaml" ] || [ -e "$var/rancher2_connection_info.json" ]; }; }
 """
 
-_MARK = "-- remuda --"  # whatever comes before it was said by the server's own login
+_MARK = "-- remuda --"  # output before it comes from the server's own login scripts
 
 _FOREIGN = "an agent without a claim"
 
@@ -95,7 +95,7 @@ class ServerView(msgspec.Struct, frozen=True):
 
     hostname: str
     claim: Claim | None
-    foreign: bool = False  # somebody has it who writes no claims
+    foreign: bool = False  # another program uses the server and writes no claims
 
 
 class Unreadable(ProviderError):

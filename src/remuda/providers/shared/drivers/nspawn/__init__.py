@@ -117,7 +117,7 @@ class Nspawn(Driver[NspawnOptions]):
     ) -> HostRecord:
         lower = layers.image_folder(self.options.image, self._home / _IMAGES)
         about = msgspec.structs.replace(about, image=str(lower))
-        await folder.stop()  # what a Job that was killed was just about to start
+        await folder.stop()  # a killed Job may have been about to start it
         async with FILL:
             folder.write(about)
             if lower.parent == self._home / _IMAGES:

@@ -20,7 +20,7 @@ from remuda.providers.shared.drivers.spi import BadOptions, DriverError
 from remuda.runtime.steps import step
 
 _BOOK = Path("/run/remuda/bridges")
-_OURS = "made"  # marks a bridge that was made here and goes with its last host
+_OURS = "made"  # marks a bridge that was created here and is deleted with its last host
 
 MAKE_BRIDGE = step("nspawn.make-bridge", "creates the bridge with its address")
 TAKE_ADDRESS = step("nspawn.take-address", "reserves the host's address on this machine")
@@ -148,7 +148,7 @@ def _own_hardware_address(name: str) -> str:
     """Return a fixed hardware address for a bridge. Without one, a bridge takes the address of a host's interface and
     loses it with that host: all other hosts would lose their gateway until their ARP entries expire."""
     digest = hashlib.sha256(name.encode()).digest()
-    return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))  # 02: given by us, and one station's
+    return ":".join(f"{byte:02x}" for byte in (0x02, *digest[:5]))  # 02: locally administered unicast address
 
 
 def _target(link: Path) -> Path:
@@ -159,5 +159,5 @@ def _target(link: Path) -> Path:
 
 
 def _point(link: Path, host: Path) -> None:
-    link.unlink(missing_ok=True)  # of a host that is gone
+    link.unlink(missing_ok=True)  # of a deleted host
     link.symlink_to(host)

@@ -161,7 +161,7 @@ def _write(folder: Path, about: ClusterRecord) -> None:
 
 
 def _delete(folder: Path) -> None:
-    """cluster.json last: as long as it is there, the rest is ours to remove."""
+    """Delete everything, cluster.json last: it marks the rest as ours."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name == _ABOUT):
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

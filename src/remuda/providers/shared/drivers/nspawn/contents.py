@@ -21,7 +21,7 @@ from remuda.providers.shared.drivers.spi import BadOptions
 _UNITS = "etc/systemd/system"
 _HOST_KEY = "etc/ssh/ssh_host_ed25519_key"
 
-# Of the machine itself, when it is the image: what it starts, and what concerns nobody but it.
+# Parts of the machine itself that a host must not have, if the machine is the image.
 _EMPTIED = (
     _UNITS,
     "etc/systemd/network",
@@ -140,7 +140,7 @@ def _doors(layer: Layer, contents: Contents) -> None:
     key = asyncssh.import_private_key(contents.host_private_key)
     layer.write(_HOST_KEY, contents.host_private_key, mode=0o600)
     layer.write(f"{_HOST_KEY}.pub", key.export_public_key())
-    for kind in ("rsa", "ecdsa", "dsa"):  # of the image: known to everybody who has it
+    for kind in ("rsa", "ecdsa", "dsa"):  # keys of the image, which everyone with the image knows
         layer.hide(f"etc/ssh/ssh_host_{kind}_key")
         layer.hide(f"etc/ssh/ssh_host_{kind}_key.pub")
     service = "ssh.service" if _has_unit(layer, "ssh.service") else "sshd.service"
@@ -178,5 +178,5 @@ def _enable(layer: Layer, unit: str, target: str) -> None:
 
 
 def lacking(folders: Sequence[str] = _NEEDED_FOLDERS) -> list[str]:
-    """Folders of this machine that lie on file systems of their own, so that an overlay of / would not have them."""
+    """Return folders of this machine on separate file systems, which an overlay of / would not contain."""
     return [folder for folder in folders if Path(folder).is_mount()]

@@ -90,7 +90,7 @@ class Folder:
         # Of this one folder on this one machine: short enough to be part of an interface's name.
         self.machine = "rm-" + hashlib.sha256(os.fsencode(path)).hexdigest()[:9]
 
-    # What is known of it.
+    # -- known facts
 
     def read(self) -> HostRecord | None:
         try:
@@ -198,7 +198,7 @@ class Folder:
         return made.complaints
 
     async def stop(self) -> None:
-        """Every process of the host has ended when it returns, and its interface and groups are gone."""
+        """Stop the host. When this returns, all its processes have ended, and its interface and groups are removed."""
         found = groups.hierarchies()
         leader = self.leader
         if leader:

@@ -26,9 +26,9 @@ class ResourceLimits(NamedTuple):
 
 
 class ControlGroups(NamedTuple):
-    keeper: list[Path]  # what the process enters that keeps the machine running
-    machine: list[Path]  # what the machine enters, from there
-    complaints: list[str]  # in words, what could not be limited
+    keeper: list[Path]  # groups of the process that keeps the machine running
+    machine: list[Path]  # groups of the machine, below those
+    complaints: list[str]  # messages about limits that could not be set
 
 
 class Hierarchies(NamedTuple):
@@ -64,7 +64,7 @@ def _own(line: str) -> Iterator[tuple[str, str]]:
 
 
 def make(name: str, limits: ResourceLimits, found: Hierarchies) -> ControlGroups:
-    """On version 2 only a group without processes of its own can limit those below it: hence two below one."""
+    """Create the groups. On version 2 only a group without processes can limit those below it: hence two below one."""
     for folder in found.tracking:
         for part in ("", "keeper", "machine"):
             (folder / name / part).mkdir(exist_ok=True)
@@ -86,7 +86,7 @@ def _single(folder: Path, name: str) -> bool:
     """Create a group of one controller and return whether it exists now; without limits, none is needed."""
     try:
         (folder / name).mkdir(exist_ok=True)
-        for file in ("cpuset.cpus", "cpuset.mems"):  # without both, nobody can enter
+        for file in ("cpuset.cpus", "cpuset.mems"):  # without both, no process can enter
             if (folder / file).exists():
                 (folder / name / file).write_text((folder / file).read_text())
     except OSError:
@@ -168,7 +168,7 @@ def _is_listening(table: Path, port: int) -> bool:
 
 
 def _below(group: Path) -> Iterator[int]:
-    """The host makes and removes groups of its own while we look; `os.walk` passes over what went."""
+    """Return the groups below. The host may change them meanwhile; `os.walk` skips removed ones."""
     for folder, _, files in os.walk(group):
         if "cgroup.procs" in files:
             try:
@@ -196,7 +196,7 @@ def _removed(group: Path) -> bool:
             below.rmdir()
         group.rmdir()
     except FileNotFoundError:
-        return False  # others removed some of it: look again
+        return False  # other processes removed some of it: check again
     except OSError:
         return False
     return True

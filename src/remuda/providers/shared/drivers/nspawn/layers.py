@@ -85,12 +85,12 @@ class Layer:
         self._ready(path).symlink_to(target)
 
     def hide(self, path: str) -> None:
-        """As if it were not there; nothing is left in the layer for what is not there anyway."""
+        """Hide a file of the lower layer; write nothing if it does not exist there."""
         if os.path.lexists(self._below(path)):
             os.mknod(self._ready(path), stat.S_IFCHR, os.makedev(0, 0))
 
     def empty(self, path: str, *, keep_folders: bool = False) -> None:
-        """A folder as it is below, without what is in it, or with nothing but the folders in it."""
+        """Empty a folder of the lower layer, or keep only its subfolders."""
         folder = self._folder(PurePosixPath(path))
         os.setxattr(folder, _OPAQUE, b"y")
         if keep_folders:

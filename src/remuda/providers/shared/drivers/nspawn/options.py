@@ -122,7 +122,7 @@ def system_call_flags(options: NspawnOptions) -> list[str]:
 
 
 def judge(options: NspawnOptions) -> None:
-    """Raises BadOptions for what can be seen without looking further than the file system."""
+    """Check the options as far as possible with the file system alone. Raise BadOptions."""
     judge_subnet(options.subnet)
     bind_flags(options)
     system_call_flags(options)

@@ -36,7 +36,7 @@ async def take(folder: Path) -> ipaddress.IPv4Network:
         free = await _free(folder)
         async with TAKE_SUBNET:
             link = _BOOK / str(free).replace("/", "-")
-            link.unlink(missing_ok=True)  # of a cluster that is gone
+            link.unlink(missing_ok=True)  # of a deleted cluster
             link.symlink_to(folder)
         return free
 

@@ -165,8 +165,9 @@ class Process(Driver[ProcessOptions]):
         raise DriverError(f"the bootstrap script of {host.name} succeeded, but left no process running on the host")
 
     async def _stop(self, host: ProcessHost) -> None:
-        """Asks every process of the host to end, then makes it; until it has been quiet for two looks, and nobody holds
-        the script's lock: a script that is just being started is not seen otherwise."""
+        """End every process of the host, by force if needed. It is done after two checks find none and the script's
+        lock is free: a script that is just starting is not visible otherwise.
+        """
         loop = asyncio.get_running_loop()
         started, quiet, hard = loop.time(), 0, False
         members = proc.HostProcesses(host.root)

@@ -77,7 +77,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     hostname: str
     address: str
     tags: Mapping[str, str]
-    balancer: bool = False  # it is no host, but stands before some: its root is the balancer's folder
+    balancer: bool = False  # it is no host but a balancer: its root is the balancer's folder
 
 
 class Output:
@@ -124,7 +124,7 @@ class ProcessHost:
             return "starting"
         code = self.exit_code()
         if code is None:
-            return "starting"  # half made: the next create goes on with it
+            return "starting"  # incomplete: the next create continues it
         if code != 0:
             return "failed"
         return "running" if proc.members(self.root) else "stopped"
@@ -140,7 +140,7 @@ class ProcessHost:
         os.replace(draft, self._script)
 
     def start(self, details: Details) -> None:
-        """Returns when the script has a process of its own, in a session of its own, unless it has one already."""
+        """Start the script in a separate process and session, unless it runs already."""
         lock = os.open(self._lock, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
