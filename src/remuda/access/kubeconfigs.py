@@ -51,7 +51,9 @@ TOKEN_NOTE = "remuda.dev/token"  # noqa: S105 - annotation of the Secret: the ha
 TOKEN_KEY = "token"  # noqa: S105 - of the Secret
 
 MAKE_USER = step("clusterkubeconfig.create-user", "creates the system user of a cluster")
-MAKE_NAMESPACE = step("clusterkubeconfig.create-namespace", "creates the namespace of a cluster that was not declared")
+MAKE_NAMESPACE = step(
+    "clusterkubeconfig.create-namespace", "creates the namespace of a cluster without a provisioning Cluster"
+)
 MAKE_GRANT = step("clusterkubeconfig.create-grant", "grants the system user of a cluster the owner role")
 MAKE_TOKEN = step("clusterkubeconfig.create-token", "creates the token of a cluster's system user")
 DROP_TOKEN = step("clusterkubeconfig.delete-token", "deletes a system user's token whose secret is lost")

@@ -27,7 +27,9 @@ from remuda.runtime.steps import step
 NAME = "systemuser"
 CLUSTER = "remuda.dev/cluster"  # annotation of a system user, and of a namespace made for its cluster: whose it is
 
-DROP_NAMESPACE = step("systemuser.delete-namespace", "deletes the namespace of a deleted cluster that was not declared")
+DROP_NAMESPACE = step(
+    "systemuser.delete-namespace", "deletes the namespace of a deleted cluster without a provisioning Cluster"
+)
 DROP_USER = step("systemuser.delete", "deletes the system user of a deleted cluster")
 
 _BY_USER = "system user"

@@ -223,7 +223,7 @@ async def test_earliest_delay_of_a_key_takes_precedence() -> None:
 
 
 @virtually
-async def test_failures_back_off_and_forgiven_failures_do_not() -> None:
+async def test_forgiven_failures_cause_no_back_off() -> None:
     workers = RecordingWorkers(backoff=Backoff(first=1.0, most=5.0))
     workers.queue.open()
     delays = [workers.queue.failed("a") for _ in range(6)]

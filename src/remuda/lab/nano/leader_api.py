@@ -171,7 +171,7 @@ class LeaderApi:
         try:
             return json_answer(self._leader.join(report.as_member()))
         except MemberRefused as refused:
-            log.warning("denied %s to join: %s", report.member, refused)
+            log.warning("denied the join request of %s: %s", report.member, refused)
             return text(503, f"{refused}\n")
 
     async def _heartbeat(self, request: Request, who: Requester) -> Response:

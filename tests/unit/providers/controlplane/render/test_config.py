@@ -297,7 +297,7 @@ def test_node_external_ip_is_dropped_with_cloud_provider(role: str) -> None:
     assert told.startswith("node-external-ip: cannot be set beside a cloud provider")
 
 
-def test_config_of_a_cloud_provider_without_its_name_is_left_out() -> None:
+def test_cloud_provider_config_without_provider_name_is_omitted() -> None:
     """RKE2: --cloud-provider-config requires --cloud-provider-name to be provided."""
     cluster = sample.plain("rke2", machine_global_config={"cloud-provider-config": "[Global]\n"})
     found = config(cluster, sample.host("server"))

@@ -68,7 +68,7 @@ def test_downgrade_is_rejected_with_machine_name() -> None:
     assert "Machine s-1 runs v1.36.4+k3s1" in complaint
 
 
-def test_version_run_by_no_node_may_be_reverted() -> None:
+def test_requested_version_that_no_node_runs_may_be_reverted() -> None:
     nodes = (server("v1.35.2+k3s1"), worker("v1.35.2+k3s1"))
     assert said("v1.36.99+k3s1", "v1.35.2+k3s1", *nodes) == []
     assert said("v1.36.99+k3s1", "v1.36.4+k3s1", *nodes) == []
