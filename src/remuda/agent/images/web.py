@@ -1,7 +1,7 @@
 """HTTP requests through the proxy of the environment, over verified TLS, with deadlines.
 
-The caller handles redirects. Errors that a retry may fix are `RegistryUnreachable`; a rejected certificate is not one of
-them.
+The caller handles redirects. Errors that a retry may fix are `RegistryUnreachable`; a rejected certificate is not one
+of them.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Written(msgspec.Struct, frozen=True):
 
 class WatchLine(msgspec.Struct, frozen=True):
     """Event of a watch. `value` is the object. The value of a BOOKMARK has only kind, apiVersion and metadata; that of
-    an ERROR is a Status and ends the watch. `shared` caches encodings across watchers (see Event.lines).
+    an ERROR is a Status and ends the watch. `shared` caches encodings across watchers (see StoreEvent.lines).
     """
 
     type: EventType | Literal["BOOKMARK", "ERROR"]

@@ -26,7 +26,7 @@ REMOVED = "this node has been removed from the cluster: remove {} to let it join
 
 
 class LeadershipMoved(LabError):
-    """Raised when this server has received the data: it must restart as the keeper."""
+    """Raised when this server has received the data: it must restart as the leader."""
 
 
 class Follower:

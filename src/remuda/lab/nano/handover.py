@@ -1,9 +1,9 @@
 """Hand-over of the data to another member, when the server that has it is asked to leave.
 
-There are never two leaders. Once the copy is made, nothing is written. The new leader asks once more before it uses the copy
-as the data (`confirm`); after that the old leader cannot go back. If an old leader is killed meanwhile, it finds its
-intent on disk and asks the new leader for the result before it serves again. If the new leader is lost in between, the cluster is
-lost, as with the loss of the leader.
+There are never two leaders. Once the copy is made, nothing is written. The new leader asks once more before it uses the
+copy as the data (`confirm`); after that the old leader cannot go back. If an old leader is killed meanwhile, it finds
+its intent on disk and asks the new leader for the result before it serves again. If the new leader is lost in between,
+the cluster is lost, as with the loss of the leader.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class HandoverSender:
         return True
 
     async def _has_taken(self, intent: HandoverIntent) -> bool:
-        """Return whether the new leader has the data, with certainty. Without our confirmation no member can have it. With
-        one, only the new leader knows; it must deny it several times, because it may be about to take it.
+        """Return whether the new leader has the data, with certainty. Without our confirmation no member can have it.
+        With one, only the new leader knows; it must deny it several times, because it may be about to take it.
         """
         self._intent = None  # from now on it cannot be confirmed
         denied = 0
@@ -234,7 +234,7 @@ class HandoverReceiver:
         await asyncio.to_thread(_restore, archive, content, self._layout.engine)
 
     async def run(self) -> None:
-        """Raise Moved when this server has the data."""
+        """Raise LeadershipMoved when this server has the data."""
         await self.inherited.wait()
         raise LeadershipMoved
 

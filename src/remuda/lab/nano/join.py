@@ -97,7 +97,7 @@ def _compare(common: Mapping[str, Sequence[str]], theirs: Mapping[str, Any]) -> 
 async def node_certificates(
     caller: Caller, server: str, facts: NodeDescription, layout: NanoLayout, password: str
 ) -> None:
-    """Request the node's certificates. Raise Answered, NoAnswer."""
+    """Request the node's certificates. Raise UnexpectedAnswer, NoAnswer."""
     flavour = layout.flavour
     headers = {
         flavour.header("Node-Name"): facts.name,

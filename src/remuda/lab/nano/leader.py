@@ -72,7 +72,7 @@ class Leader:
     # -- requests of other servers -------------------------------------------------------------------------------
 
     def hear(self, report: Heartbeat) -> MembershipState:
-        """Record a report. Raise Removed."""
+        """Record a report. Raise MemberRemoved."""
         if report.member and self._members.find(report.member) is None:
             self._heard.pop(report.node, None)
             raise MemberRemoved(f"{report.member} is not, or no more, a member of this cluster")

@@ -128,7 +128,7 @@ class StaticPodServer(NanoServer):
             await client.close()
 
     async def _ask_etcd(self, identity: TlsIdentity) -> None:
-        """Check etcd. Raise NoAnswer, Answered."""
+        """Check etcd. Raise NoAnswer, UnexpectedAnswer."""
         caller = Caller(client_context(ca_pem=identity.server_ca_pem))
         try:
             await caller.ask("GET", f"http://{shown(self.host.loopback)}:{ports.ETCD_METRICS}/health")

@@ -70,7 +70,7 @@ class Caller:
         seconds: float = _ANSWER_SECONDS,
         most: int = _MOST,
     ) -> bytes:
-        """Return the body of a 200. Raise NoAnswer, Answered."""
+        """Return the body of a 200. Raise NoAnswer, UnexpectedAnswer."""
         try:
             async with (
                 asyncio.timeout(seconds),

@@ -210,7 +210,7 @@ def tell(
     admitted_by: Sequence[AdmissionRegistration],
     seed: int,
 ) -> T:
-    """Run a story in a world of any type."""
+    """Run a scenario in a world of any type."""
 
     async def run(folder: Path) -> T:
         settings = ServerSettings(data_dir=folder, port=0, volatile=True)

@@ -1,9 +1,9 @@
 """Renderer of plans: from a cluster and a host to the plan that brings the host to its desired state. Pure, and stable
 to the byte.
 
-The same desired state always gives the same bytes: the plan format has a version (`ClusterFacts.renderer`), and a released
-version never changes. Golden files in the tests verify this. The scripts and the tool in `distros/` are part of the
-format.
+The same desired state always gives the same bytes: the plan format has a version (`ClusterFacts.renderer`), and a
+released version never changes. Golden files in the tests verify this. The scripts and the tool in `distros/` are part
+of the format.
 """
 
 from __future__ import annotations
