@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from remuda.apiserver.server import ApiServer, ServerSettings
 from remuda.app.controllers import EMBEDDED_ADMISSION, EVERY, webhooks
+from remuda.app.webhooks import own_user
 from remuda.capi import names
 from remuda.capi.definitions import definitions
 from remuda.capi.types import CLUSTER, MACHINE
@@ -112,6 +113,7 @@ async def _admission(engine: Engine) -> AsyncIterator[None]:
         select=select,
         location=Location(url=f"https://127.0.0.1:{port}"),
         secret=Key("default", "webhooks"),
+        own=await own_user(client),
     )
     await service.start("127.0.0.1", port)
     try:
