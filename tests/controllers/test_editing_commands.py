@@ -1,22 +1,25 @@
-"""`remuda scale` and `remuda upgrade`: what they say they will do, what they change, and that it is nothing else."""
+"""`remuda scale`, `remuda upgrade` and `remuda apply` of a cluster that exists: what they say they will do, what they
+change, that it is nothing else, and that they destroy nothing unasked."""
 
 from __future__ import annotations
 
 import json
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import pytest_asyncio
 
-from remuda.capi.types import MACHINE
+from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT
 from remuda.cli import cluster_edits
 from remuda.kube.http import HttpClient
 from remuda.kube.kubeconfig import load
+from remuda.kube.objects import Kind
 from remuda.provisioning.edits import scale_patch
 from remuda.provisioning.types import CLUSTER
 from tests.controllers.engine import Engine, Json, named
 from tests.controllers.program import Ended, remuda
-from tests.controllers.provisioning_harness import ProvisioningHarness, pool
+from tests.controllers.provisioning_harness import CONFIG, ProvisioningHarness, pool
 
 OLD, NEW = "v1.34.1+k3s1", "v1.34.2+k3s1"
 
@@ -30,8 +33,26 @@ class Declared:
     async def run(self, *words: str | Path) -> Ended:
         return await remuda(self.harness.engine, *words, "-n", self.harness.namespace)
 
+    async def apply(self, path: Path, *options: str) -> Ended:
+        """The objects were made by another field manager."""
+        return await self.run("apply", "-f", path, "--force-conflicts", *options)
+
     async def cluster(self) -> Json:
         return await self.harness.get(CLUSTER)
+
+    async def manifest(self, path: Path, **quantities: int) -> Path:
+        """A file that declares the cluster as it is, but for these numbers of machines."""
+        found = await self.cluster()
+        for one in found["spec"]["rkeConfig"]["machinePools"]:
+            one["quantity"] = quantities.get(one["name"], one["quantity"])
+        return self.write(path, CLUSTER, "prairie", spec=found["spec"])
+
+    def write(self, path: Path, kind: Kind[Any], name: str, **content: Any) -> Path:
+        metadata = {"name": name, "namespace": self.harness.namespace}
+        path.write_text(
+            json.dumps({"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **content})
+        )
+        return path
 
     async def quantities(self) -> dict[str, int]:
         return {one["name"]: one["quantity"] for one in (await self.cluster())["spec"]["rkeConfig"]["machinePools"]}
@@ -67,14 +88,10 @@ async def test_scale_workers_changes_only_worker_quantity(declared: Declared) ->
 
 
 async def test_apply_after_scale_has_no_conflict(declared: Declared, tmp_path: Path) -> None:
-    manifest = await declared.cluster()
-    kept = {key: manifest["metadata"][key] for key in ("name", "namespace")}
-    manifest = {"apiVersion": CLUSTER.api_version, "kind": "Cluster", "metadata": kept, "spec": manifest["spec"]}
-    path = tmp_path / "cluster.yaml"
-    path.write_text(json.dumps(manifest))
+    path = await declared.manifest(tmp_path / "cluster.yaml")
     assert (await declared.run("apply", "-f", path)).code == 0
     assert (await declared.run("scale", "prairie", "--workers", "3")).code == 0
-    done = await declared.run("apply", "-f", path)
+    done = await declared.run("apply", "-f", path, "--yes")
     assert done.code == 0, done.err
     assert (await declared.quantities())["workers"] == 2
 
@@ -110,7 +127,7 @@ async def test_invalid_scale_arguments_are_rejected_and_change_nothing(declared:
 
 
 async def test_even_number_of_etcd_members_causes_one_warning(declared: Declared) -> None:
-    done = await declared.run("scale", "prairie", "--servers", "2")
+    done = await declared.run("scale", "prairie", "--servers", "2", "--yes")
     assert done.code == 0, done.err
     assert done.err.count("use an odd number") == 1
     assert (await declared.quantities())["servers"] == 2
@@ -142,9 +159,88 @@ async def test_scale_keeps_concurrent_changes(declared: Declared) -> None:
 
 
 async def test_scale_wait_times_out_with_exit_code_5(declared: Declared) -> None:
-    done = await declared.run("scale", "prairie", "--workers", "1", "--wait", "--timeout", "1s")
+    done = await declared.run("scale", "prairie", "--workers", "1", "--yes", "--wait", "--timeout", "1s")
     assert done.code == 5
     assert (await declared.quantities())["workers"] == 1
+
+
+async def test_scale_down_without_terminal_needs_yes(declared: Declared) -> None:
+    before = await declared.harness.versions()
+    done = await declared.run("scale", "prairie", "--servers", "1")
+    assert done.code == 3
+    assert "repeat the command with --yes" in done.err
+    assert "deletes 2 machines" in done.err
+    assert "etcd of" in done.err
+    assert "shrinks from 3 to 1 member, which tolerates the failure of 0 instead of 1" in done.err
+    assert await declared.harness.versions() == before
+
+
+# ---- apply -----------------------------------------------------------------------------------------------------------
+
+
+async def test_apply_that_deletes_machines_needs_yes(declared: Declared, tmp_path: Path) -> None:
+    path = await declared.manifest(tmp_path / "cluster.yaml", workers=0)
+    before = await declared.harness.versions()
+    done = await declared.apply(path)
+    assert done.code == 3
+    assert done.out == ""
+    assert sum(" delete " in line for line in done.err.splitlines()) == 2  # the plan
+    assert "the change deletes 2 machines" in done.err
+    assert "--yes" in done.err
+    assert await declared.harness.versions() == before
+    tried = await declared.apply(path, "--dry-run")
+    assert (tried.code, "delete" in tried.err) == (0, True)
+    assert await declared.harness.versions() == before
+    done = await declared.apply(path, "--yes")
+    assert done.code == 0, done.err
+    assert "deletes" not in done.err
+    assert done.out == "cluster.provisioning.cattle.io/prairie configured\n"
+    assert (await declared.quantities())["workers"] == 0
+
+
+async def test_apply_that_destroys_nothing_does_not_ask(declared: Declared, tmp_path: Path) -> None:
+    path = await declared.manifest(tmp_path / "cluster.yaml", workers=4)
+    done = await declared.apply(path)
+    assert (done.code, "the change" in done.err) == (0, False)
+    assert (await declared.quantities())["workers"] == 4
+
+
+async def test_apply_of_a_config_that_replaces_machines_needs_yes(declared: Declared, tmp_path: Path) -> None:
+    """The Cluster is not in the file. Another tool had set the option, as kubectl does; now the file drops it."""
+    harness = declared.harness
+    await harness.engine.client.patch(
+        CONFIG.target, harness.namespace, "workers", {"zone": "b"}, field_manager="kubectl-client-side-apply"
+    )
+    before = (await harness.get(MACHINE_DEPLOYMENT, "prairie-workers"))["spec"]["template"]
+    async with harness.running():
+        await harness.until(MACHINE_DEPLOYMENT, "prairie-workers", lambda obj: obj["spec"]["template"] != before)
+        await harness.settled()
+    path = declared.write(tmp_path / "config.yaml", CONFIG, "workers")
+    versions = await harness.versions()
+    done = await declared.apply(path)
+    assert done.code == 3, done.err
+    assert "the change replaces" in done.err
+    assert "driver option zone" in done.err
+    assert await harness.versions() == versions
+
+
+async def test_apply_of_an_undeclared_deployment_that_deletes_machines_needs_yes(
+    declared: Declared, tmp_path: Path
+) -> None:
+    harness = declared.harness
+    found = await harness.get(MACHINE_DEPLOYMENT, "prairie-workers")
+    spec = {**found["spec"], "replicas": 2, "selector": {"matchLabels": {"of": "mine"}}}
+    spec["template"]["metadata"] = {"labels": {"of": "mine"}}
+    own = {"apiVersion": MACHINE_DEPLOYMENT.api_version, "kind": "MachineDeployment", "metadata": {"name": "mine"}}
+    async with harness.running():
+        await harness.engine.create(MACHINE_DEPLOYMENT.target, harness.namespace, {**own, "spec": spec})
+        await harness.machines(7)
+        await harness.settled()
+    path = declared.write(tmp_path / "mine.yaml", MACHINE_DEPLOYMENT, "mine", spec=spec | {"replicas": 0})
+    done = await declared.apply(path)
+    assert done.code == 3, done.err
+    assert "the change deletes 2 machines" in done.err
+    assert (await harness.get(MACHINE_DEPLOYMENT, "mine"))["spec"]["replicas"] == 2
 
 
 # ---- upgrade ---------------------------------------------------------------------------------------------------------

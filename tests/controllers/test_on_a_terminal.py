@@ -1,8 +1,9 @@
-"""Commands on a terminal: colours unless they are declined, and a question before a cluster is upgraded."""
+"""Commands on a terminal: colours unless they are declined, and a question before machines are upgraded or lost."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest_asyncio
 from remuda.provisioning.types import CLUSTER
 from tests.controllers.engine import Engine
 from tests.controllers.program import remuda
-from tests.controllers.provisioning_harness import ProvisioningHarness
+from tests.controllers.provisioning_harness import ProvisioningHarness, pool
 from tests.lab.terminal import COLUMNS, Session
 
 CTRL_C = "\x03"
@@ -86,3 +87,35 @@ async def test_upgrade_asks_for_confirmation(harness: ProvisioningHarness) -> No
     code, text = await shown(words, "y\r", "Upgrade ")
     assert code == 0, text
     assert (await harness.get(CLUSTER))["spec"]["kubernetesVersion"] == NEW
+
+
+async def test_apply_and_scale_ask_before_machines_are_deleted(harness: ProvisioningHarness, tmp_path: Path) -> None:
+    await harness.config("workers")
+    async with harness.running():
+        await harness.edit(pool("servers"), pool("workers", workerRole=True, quantity=2))
+        await harness.machines(3)
+        await harness.settled()
+    spec = (await harness.get(CLUSTER))["spec"]
+    spec["rkeConfig"]["machinePools"] = [pool("servers"), pool("workers", workerRole=True, quantity=0)]
+    metadata = {"name": "prairie", "namespace": harness.namespace}
+    manifest = {"apiVersion": CLUSTER.api_version, "kind": "Cluster", "metadata": metadata, "spec": spec}
+    path = tmp_path / "cluster.yaml"
+    path.write_text(json.dumps(manifest))
+    apply = command(harness, "apply", "-f", str(path), "--force-conflicts")
+    scale = command(harness, "scale", "prairie", "--workers", "0")
+    for words in (apply, scale):
+        code, text = await shown(words, "n\r", "Go on?")
+        assert code == 1
+        assert "The change deletes 2 machines." in text
+        assert "nothing was changed" in text
+        assert await quantity_of_workers(harness) == 2
+    code, text = await shown(apply, CTRL_C, "Go on?")
+    assert code == 130
+    assert await quantity_of_workers(harness) == 2
+    code, text = await shown(apply, "y\r", "Go on?")
+    assert code == 0, text
+    assert await quantity_of_workers(harness) == 0
+
+
+async def quantity_of_workers(harness: ProvisioningHarness) -> int:
+    return int((await harness.get(CLUSTER))["spec"]["rkeConfig"]["machinePools"][1]["quantity"])

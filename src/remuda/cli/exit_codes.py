@@ -11,7 +11,7 @@ from types import FrameType
 
 NO = 1  # refused, failed, not found, not ready
 USAGE = 2  # invalid command line (click's own code)
-REPLACES = 3  # `plan --no-replace`: a machine would be replaced
+DESTROYS = 3  # machines would be deleted or replaced, and nobody confirmed it (`plan --no-replace`, no terminal)
 UNREACHABLE = 4  # no management plane answers
 IN_VAIN = 5  # --timeout expired before the expected state was reached
 INTERRUPTED = 130  # Ctrl-C; the server continues the operation

@@ -50,6 +50,7 @@ class Applied(NamedTuple):
     resource: Resource
     key: Key
     outcome: str  # created, configured, unchanged: kubectl's words
+    obj: Json  # as it is afterwards
 
     def __str__(self) -> str:
         return f"{self.resource.full_name}/{self.key.name} {self.outcome}"
@@ -103,6 +104,8 @@ class Applying:
 
     async def apply(self, report: Callable[[Applied], None]) -> list[Applied]:
         """Apply all objects and return the outcomes. Raises ClickException for the first one that fails."""
+        if not self._kinds.resources:
+            self._kinds = await discover(self._client)
         found = []
         for obj in self._objects:
             resource = self._kinds.of(obj["apiVersion"], obj["kind"]) or await self._served(obj)
@@ -142,8 +145,10 @@ class Applying:
             await self._take_over(resource, key, live)
         made = await self._patch(resource, key, obj, dry_run=dry_run)
         if live is None:
-            return Applied(resource, key, "created")
-        return Applied(resource, key, "unchanged" if _same(live, made) else "configured")
+            return Applied(resource, key, "created", made)
+        if dry_run:
+            made = without_dropped(made, live)
+        return Applied(resource, key, "unchanged" if _same(live, made) else "configured", made)
 
     async def _live(self, resource: Resource, key: Key) -> Json | None:
         try:
@@ -205,6 +210,38 @@ def _is_earlier(one: Json) -> bool:
 
 def _is_own(one: Json) -> bool:
     return one.get("operation") == "Apply" and one.get("manager") == MANAGER and not one.get("subresource")
+
+
+def without_dropped(made: Json, live: Json) -> Json:
+    """Return the result of a dry run without the fields that only the take-over removes: those of earlier managers that
+    the manifest no longer has. A dry run cannot take them over first, so it keeps them. Metadata stays as it is: there,
+    admission restores what it sets itself."""
+    kept: Json = {}
+    for one in made["metadata"].get("managedFields") or ():
+        if not _is_earlier(one):
+            kept = _union(kept, one.get("fieldsV1") or {})
+    for one in live["metadata"].get("managedFields") or ():
+        if _is_earlier(one):
+            fields = {name: inner for name, inner in (one.get("fieldsV1") or {}).items() if name != "f:metadata"}
+            made = _without(made, fields, kept)
+    return made
+
+
+def _without(value: Json, fields: Mapping[str, Any], kept: Mapping[str, Any]) -> Json:
+    """Remove the fields that are not kept. Items of lists stay: nobody but the server can find them by their keys."""
+    found = dict(value)
+    for element, inner in fields.items():
+        name = element.removeprefix("f:")
+        if not element.startswith("f:") or name not in found:
+            continue
+        below = {key for key in inner if key != "."}
+        if below and isinstance(found[name], dict):
+            found[name] = _without(found[name], inner, kept.get(element) or {})
+            if not found[name] and element not in kept:
+                del found[name]
+        elif not below and element not in kept:
+            del found[name]
+    return found
 
 
 def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> Json:

@@ -73,7 +73,7 @@ def command(files: Sequence[Path], namespace: str, no_replace: bool, output: str
             click.echo("no clusters affected", err=True)
     if no_replace and any(each.replaces for each in found):
         click.echo("machines would be replaced", err=True)
-        raise SystemExit(exit_codes.REPLACES)
+        raise SystemExit(exit_codes.DESTROYS)
 
 
 def _read(files: Sequence[Path], namespace: str) -> list[dict[str, Any]]:
@@ -84,25 +84,54 @@ def _read(files: Sequence[Path], namespace: str) -> list[dict[str, Any]]:
     return found
 
 
-def show_preview(found: Preview, *, changes_only: bool = False) -> None:
-    """Print a preview. `changes_only`: count unchanged machines instead of listing them."""
-    click.echo(click.style(f"Cluster {found.cluster}{' (new)' if found.new else ''}", bold=True))
+def show_preview(found: Preview, *, changes_only: bool = False, err: bool = False) -> None:
+    """Print a preview. `changes_only`: count unchanged machines instead of listing them. `err`: to standard error."""
+    click.echo(click.style(f"Cluster {found.cluster}{' (new)' if found.new else ''}", bold=True), err=err)
     for wait in found.waits:
-        click.echo(f"blocked: {wait}")
+        click.echo(f"blocked: {wait}", err=err)
     steps = [step for step in found.steps if not (changes_only and step.action == _KEEP)]
     unchanged = len(found.steps) - len(steps)
     if steps:
-        _table([_row(step) for step in steps])
+        _table([_row(step) for step in steps], err)
     elif not unchanged:
-        click.echo("no machines affected")
+        click.echo("no machines affected", err=err)
     if unchanged:
-        click.echo(f"{unchanged} machine{'s' if unchanged > 1 else ''} unchanged")
+        click.echo(f"{_count(unchanged, 'machine')} unchanged", err=err)
+    if found.etcd.loses_margin:
+        click.echo(click.style(_margin(found), fg="red"), err=err)
 
 
-def _table(rows: list[tuple[str, ...]]) -> None:
+def losses(previews: Sequence[Preview]) -> str:
+    """Return what a change destroys, as the subject of a question; empty if it destroys nothing."""
+    steps = [step for each in previews for step in each.steps]
+    counts = {
+        words: count
+        for action, words in (("delete", "deletes"), ("replace", "replaces"))
+        if (count := sum(1 for step in steps if step.action == action))
+    }
+    found = [f"{words} {_count(count, 'machine')}" for words, count in counts.items()]
+    found += [_margin(each) for each in previews if each.etcd.loses_margin]
+    return "; ".join(found)
+
+
+def _margin(found: Preview) -> str:
+    from remuda.provisioning.preview import tolerated
+
+    before, after = found.etcd.before, found.etcd.after
+    return (
+        f"etcd of {found.cluster} shrinks from {before} to {_count(after, 'member')}, which "
+        f"tolerate{'s' if after == 1 else ''} the failure of {tolerated(after)} instead of {tolerated(before)}"
+    )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _table(rows: list[tuple[str, ...]], err: bool) -> None:
     lines = table_with_reasons(_COLUMNS, rows, terminal_width())
     for text, (_, action, *_) in zip(lines, (_COLUMNS, *rows), strict=True):
-        click.echo(text.replace(action, click.style(action, fg=_COLOURS.get(action)), 1))
+        click.echo(text.replace(action, click.style(action, fg=_COLOURS.get(action)), 1), err=err)
 
 
 def _row(step: Step) -> tuple[str, ...]:

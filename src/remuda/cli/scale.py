@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remuda.cli import choices, cluster_edits, plan, progress, shell_completion
+from remuda.cli.confirmation import confirm_losses, yes_option
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
@@ -30,6 +31,7 @@ _OTHERWISE = "scale its MachineDeployments: kubectl scale machinedeployment {nam
 @namespace_option("cluster")
 @progress.wait_options
 @click.option("--dry-run", is_flag=True, help="Show what would happen, and change nothing.")
+@yes_option
 @output_option()
 @kubeconfig_option
 def command(
@@ -41,19 +43,21 @@ def command(
     wait: bool,
     timeout: float,
     dry_run: bool,
+    yes: bool,
     output: str,
     kubeconfig: Path | None,
 ) -> None:
     """Change the number of machines in the pools of a cluster, and nothing else.
 
-    The command first shows its effect on each machine. etcd members are added and removed one at a time. Cluster API
+    The command first shows its effect on each machine, and asks before it deletes any; without a terminal, it deletes
+    machines only with --yes (otherwise exit code 3). etcd members are added and removed one at a time. Cluster API
     chooses the workers to delete: unhealthy ones first, then the oldest. A manifest that you apply later sets its own
     numbers again.
 
     \b
       remuda scale prairie --workers 5 --wait
       remuda scale prairie --servers 3 --dry-run
-      remuda scale prairie --pool web=4 --pool batch=0
+      remuda scale prairie --pool web=4 --pool batch=0 --yes
     """
     from remuda.provisioning.declaration import BadRequest
     from remuda.provisioning.edits import Scale, quantities, scale_patch, scaled
@@ -88,6 +92,7 @@ def command(
             print_note(f"{summary}; nothing was changed (--dry-run)")
             return
         else:
+            confirm_losses(plan.losses([found]), yes=yes)
             connected(kubeconfig, change, warn=lambda text: None)  # the dry run has shown them
             click.echo(f"Cluster {'/'.join(key)} scaled: {summary}", err=output != TABLE)
     except BadRequest as error:

@@ -58,15 +58,38 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     tier: str = ""
 
 
+class EtcdMembers(msgspec.Struct, frozen=True, kw_only=True):
+    """Declared number of etcd members, before and after the change."""
+
+    before: int = 0
+    after: int = 0
+
+    @property
+    def loses_margin(self) -> bool:
+        """Return whether fewer failures are tolerated afterwards."""
+        return tolerated(self.after) < tolerated(self.before)
+
+
+def tolerated(members: int) -> int:
+    """Return how many members may fail while the others are a majority."""
+    return max(0, members - 1) // 2
+
+
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str  # namespace/name
     new: bool = False  # there is no such cluster yet
     steps: Sequence[Step] = ()
     waits: Sequence[str] = ()  # what must be there first
+    etcd: EtcdMembers = EtcdMembers()
 
     @property
     def replaces(self) -> bool:
         return any(step.action == "replace" for step in self.steps)
+
+    @property
+    def destroys(self) -> bool:
+        """Return whether machines are lost, or the tolerance of etcd for the loss of machines."""
+        return self.etcd.loses_margin or any(step.action in ("delete", "replace") for step in self.steps)
 
 
 class Declared(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,7 +124,31 @@ def preview(cluster: str, desired: Desired, wanted: Declared, present: Present) 
         new=present.declared is None,
         steps=sorted(steps, key=lambda step: (step.turn, step.pool, step.machine)),
         waits=[str(problem) for problem in wanted.resolved.problems],
+        etcd=_etcd_members(desired, present),
     )
+
+
+def _etcd_members(desired: Desired, present: Present) -> EtcdMembers:
+    """Hosts that registered themselves are in no pool: the change neither adds nor removes them."""
+    pooled = {name for standing in present.standing.values() for name in standing.machines}
+    registered = sum(
+        1
+        for machine in present.machines
+        if machine.metadata.name not in pooled and hosts.roles(machine.metadata.labels).etcd
+    )
+    return EtcdMembers(
+        before=registered + sum(_members(standing.deployment) for standing in present.standing.values()),
+        after=registered + sum(_members(pool.deployment) for pool in desired.pools),
+    )
+
+
+def _members(deployment: Mapping[str, Any]) -> int:
+    return _replicas(deployment) if hosts.roles(_metadata(deployment).get("labels") or {}).etcd else 0
+
+
+def _replicas(deployment: Mapping[str, Any]) -> int:
+    wanted = deployment["spec"].get("replicas")
+    return 1 if wanted is None else int(wanted)
 
 
 # ---- machines that come and go ---------------------------------------------------------------------------------------
@@ -121,8 +168,7 @@ def _scaled(pool: DesiredPool, present: Present, said: Consequence) -> list[Step
     """An autoscaler's number is not ours to change, and a pool whose machines are replaced comes to its number so."""
     if pool.autoscaled and said.action != "create":
         return []
-    wanted = pool.deployment["spec"].get("replicas")
-    count = 1 if wanted is None else int(wanted)
+    count = _replicas(pool.deployment)
     there = [machine for machine in present.machines if machine.metadata.name in set(said.machines)]
     missing = count - len(there)
     if missing >= 0:

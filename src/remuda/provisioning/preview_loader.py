@@ -27,8 +27,10 @@ from remuda.providers.controlplane.references import Resolved
 from remuda.providers.shared import names
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP, RKEBootstrap
 from remuda.providers.shared.types.controlplane import RKE_CONTROL_PLANE, RKEControlPlane
-from remuda.provisioning import ProvisioningError, generate, machine_templates, pools
+from remuda.provisioning import ProvisioningError, deployment_preview, generate, machine_templates, pools
+from remuda.provisioning.apply import APPLIED
 from remuda.provisioning.consequence import Standing
+from remuda.provisioning.deployment_preview import DeploymentChange
 from remuda.provisioning.generate import CannotBeMade
 from remuda.provisioning.machine_templates import Material
 from remuda.provisioning.preview import Declared, Present, Preview, preview
@@ -47,10 +49,16 @@ class PreviewRefused(ProvisioningError):
 class Previews:
     """Previews of all clusters that the given manifests affect."""
 
-    def __init__(self, client: Client, manifests: Sequence[Json]) -> None:
+    def __init__(self, client: Client, manifests: Sequence[Json] = ()) -> None:
         self._client = client
         self._manifests = manifests
         self._overlay: dict[tuple[str, Key], Json] = {}  # kind and name → the object as it would be
+
+    async def of_objects(self, objects: Sequence[Json]) -> list[Preview]:
+        """Return the previews for objects that are given as they would be stored. Raises PreviewRefused."""
+        self._overlay = {(str(obj["kind"]), _key(obj)): obj for obj in objects}
+        declared = [await self._preview(cluster) for cluster in await self._clusters()]
+        return [*declared, *await self._undeclared()]
 
     async def make(self) -> list[Preview]:
         """Raises PreviewRefused, with everything that is refused."""
@@ -94,6 +102,24 @@ class Previews:
                 if key not in found and used & configs:
                     found[key] = obj
         return list(found.values())
+
+    async def _undeclared(self) -> list[Preview]:
+        """Return the previews of clusters whose MachineDeployments are in the manifests, without a declared Cluster."""
+        changes: dict[Key, list[DeploymentChange]] = {}
+        for (kind, key), obj in self._overlay.items():
+            target = Target(obj["apiVersion"], MACHINE_DEPLOYMENT.plural)
+            if (kind, target.group) != (MACHINE_DEPLOYMENT.name, MACHINE_DEPLOYMENT.group):
+                continue
+            live = await self._get(target, *key)
+            # The controller of a declared Cluster reverts such a change.
+            if live is None or APPLIED in (live["metadata"].get("annotations") or {}):
+                continue
+            old, new = (MACHINE_DEPLOYMENT.decode(msgspec.json.encode(one)) for one in (live, obj))
+            cluster = Key(key.namespace, new.spec.cluster_name)
+            labels = {capi_names.DEPLOYMENT_NAME: capi_names.label_value(key.name)}
+            own = [one for one in await self._machines(cluster) if labels.items() <= one.metadata.labels.items()]
+            changes.setdefault(cluster, []).append(DeploymentChange(old, new, own))
+        return [deployment_preview.preview(str(cluster), each) for cluster, each in changes.items()]
 
     # ---- one cluster -------------------------------------------------------------------------------------------------
 

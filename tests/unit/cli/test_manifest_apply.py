@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from remuda.cli.manifest_apply import MANAGER, in_order, taken_over
+from remuda.cli.manifest_apply import MANAGER, in_order, taken_over, without_dropped
 
 Json = dict[str, Any]
 
@@ -63,3 +63,17 @@ def test_other_managers_and_status_fields_are_not_taken_over() -> None:
         owner("kubectl-edit", {"f:status": {}}, subresource="status"),
     ]
     assert taken_over(before, "v1") == before
+
+
+def test_dry_run_result_loses_fields_that_the_take_over_drops() -> None:
+    """A dry run keeps fields of earlier managers that the manifest no longer has; the real apply removes them."""
+    earlier = owner("kubectl-edit", {"f:spec": {"f:a": {}, "f:b": {"f:c": {}, "f:d": {}}, "f:shared": {}}})
+    kept = [
+        owner("controller", {"f:spec": {"f:shared": {}}}),
+        owner(MANAGER, {"f:spec": {"f:b": {"f:c": {}}}}, operation="Apply"),
+    ]
+    spec = {"a": 1, "b": {"c": 1, "d": 1}, "shared": 1, "others": 1}
+    live = {"metadata": {"managedFields": [earlier]}, "spec": spec}
+    made = {"metadata": {"managedFields": [earlier, *kept]}, "spec": spec}
+    assert without_dropped(made, live)["spec"] == {"b": {"c": 1}, "shared": 1, "others": 1}
+    assert without_dropped(made, {"metadata": {}, "spec": spec}) == made
