@@ -35,6 +35,7 @@ _SECTIONS = {
         "create": ("create", "Create a cluster, from flags or interactively."),
         "generate": ("generate", "Print a cluster's manifest from a template."),
         "plan": ("plan", "Show what a manifest would do to each machine."),
+        "export": ("export", "Print the manifest of a cluster as it runs."),
         "scale": ("scale", "Change the number of machines in a cluster."),
         "upgrade": ("upgrade", "Upgrade Kubernetes in place, on the same machines."),
         "describe": ("describe", "Show a cluster and its objects as a tree."),
@@ -68,7 +69,20 @@ _COMMANDS = {name: entry for section in _SECTIONS.values() for name, entry in se
 
 
 # Read-only commands: Ctrl-C is the normal way to leave them, so it prints no message.
-_READ_ONLY = {"get", "describe", "why", "events", "logs", "machine", "plan", "version", "drivers", "leaks", "diagnose"}
+_READ_ONLY = {
+    "get",
+    "describe",
+    "why",
+    "events",
+    "logs",
+    "machine",
+    "plan",
+    "version",
+    "drivers",
+    "leaks",
+    "diagnose",
+    "export",
+}
 # Commands that only programs run.
 _HIDDEN = {"machine-job": "machine_job"}
 
