@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from remuda.jobs import MANAGED_BY
+from remuda.provisioning.admission.deletion import DELETE_FOR_MOVE
+from remuda.provisioning.apply import APPLIED
 from tests.e2e.program import Ended, run
 from tests.lab import Reply, Upstream
 from tests.lab.limits import LIMIT_SECONDS
@@ -24,6 +26,8 @@ from tests.lab.up import eventually
 CLUSTERS = "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/clusters"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 ROLE_BINDINGS = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
+NAMESPACES = "/api/v1/namespaces"
+TEMPLATES = "/apis/rke.cattle.io/v1/namespaces/ending/rkebootstraptemplates"
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -82,11 +86,13 @@ async def test_webhooks_are_enforced_persist_and_can_be_removed(
     assert "must be a CIDR, such as 10.1.0.0/16" in refused.body["message"]
     assert server.http("POST", CLUSTERS, cluster("c")).code == 201
     refuses_jobs_for_the_runner(server)
+    makes_templates(server)
 
     manager.kill()
     await manager.ended()
     unchecked = server.http("POST", CLUSTERS, cluster("d"))
     assert (unchecked.code, "failed calling webhook" in unchecked.body["message"]) == (500, True)
+    deletes_all_but_what_is_guarded(server)
 
     removed = run("manager", "--kubeconfig", server.kubeconfig, "--remove-webhooks")
     assert (removed.code, removed.err) == (0, "")
@@ -109,6 +115,34 @@ def refuses_jobs_for_the_runner(server: Upstream) -> None:
     eventually(lambda: server.http("POST", JOBS, job, as_user="tenant").code == 201, lambda: "the tenant has no rights")
     refused = server.http("POST", JOBS, forged, as_user="tenant")
     assert (refused.code, "only the manager of Remuda may write Jobs" in refused.body["message"]) == (403, True)
+
+
+def makes_templates(server: Upstream) -> None:
+    """In a namespace of a user with all rights there: one as a declared Cluster has it, one moved, one of nobody."""
+    assert server.http("POST", NAMESPACES, {"metadata": {"name": "ending"}}).code == 201
+    binding = {
+        "metadata": {"name": "rider"},
+        "subjects": [{"kind": "User", "name": "rider", "apiGroup": "rbac.authorization.k8s.io"}],
+        "roleRef": {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": "rbac.authorization.k8s.io"},
+    }
+    assert server.http("POST", ROLE_BINDINGS.replace("default", "ending"), binding).code == 201
+    for name, notes in (("kept", [APPLIED]), ("moved", [APPLIED, DELETE_FOR_MOVE]), ("own", [])):
+        metadata = {"name": name, "annotations": dict.fromkeys(notes, "")}
+        made = {"apiVersion": "rke.cattle.io/v1", "kind": "RKEBootstrapTemplate", "metadata": metadata}
+        reply = server.http("POST", TEMPLATES, {**made, "spec": {"template": {"spec": {}}}})
+        assert reply.code == 201, reply.body
+
+
+def deletes_all_but_what_is_guarded(server: Upstream) -> None:
+    """No manager runs, so nobody can judge a deletion that may be a mistake; all others are none of its business."""
+    kept = lambda: server.http("DELETE", f"{TEMPLATES}/kept", as_user="rider")  # noqa: E731
+    eventually(lambda: kept().code == 500, lambda: str(kept().body))  # once the authoriser knows the user
+    assert "failed calling webhook" in kept().body["message"]
+    for name in ("moved", "own"):
+        assert server.http("DELETE", f"{TEMPLATES}/{name}", as_user="rider").code == 200
+    assert server.http("DELETE", f"{NAMESPACES}/ending").code == 200
+    place = lambda: server.http("GET", f"{NAMESPACES}/ending")  # noqa: E731
+    eventually(lambda: place().code == 404, lambda: str(place().body))
 
 
 async def test_leftover_webhooks_do_not_block_next_manager(
