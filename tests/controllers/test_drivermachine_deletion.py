@@ -171,7 +171,7 @@ async def test_missing_credential_blocks_removal_until_abandoned(harness: Driver
         await harness.settled()
         await harness.engine.delete(SECRETS, harness.namespace, "cred")
         await harness.delete()
-        found = await harness.says("DeleteError")
+        found = await harness.says("CredentialNotFound")
         assert f"{harness.namespace}/cred does not exist" in condition(found, "Ready")["message"]
         await harness.annotate(ABANDON, "true")
         await harness.gone()

@@ -24,7 +24,7 @@ from remuda.capi.machine.status import publish as publish_machine
 from remuda.capi.types import MACHINE, MachineDeployment, MachineDeploymentStatus
 from remuda.kube import conditions
 from remuda.kube.clock import rfc3339
-from remuda.kube.objects import Condition, ObjectMeta
+from remuda.kube.objects import Condition, Key, ObjectMeta
 from remuda.kube.wait import Wait
 from remuda.providers.controlplane import status as control_plane_status
 from remuda.providers.controlplane.planner.quorum import QUORUM_LOST
@@ -140,9 +140,8 @@ def driver_machine(*acts: Callable[[Json], None], **metadata: Any) -> Json:
 
 
 def creating(status: Json) -> None:
-    driver_status.creating(
-        status, DriverMachineStatus(), "Amazonec2Machine fleet-default/m-1", "m-1-provision", Rules()
-    )
+    machine = Key("fleet-default", "m-1")
+    driver_status.creating(status, DriverMachineStatus(), "Amazonec2Machine", machine, "m-1-provision", Rules())
 
 
 def failed(status: Json) -> None:

@@ -147,7 +147,7 @@ def cluster(
     if wait:
         progress.wait(kubeconfig, namespace, wanted.name, timeout=timeout)
     else:
-        click.echo(f"to follow its progress: remuda describe cluster {wanted.name} --watch", err=True)
+        click.echo(f"to follow its progress: {progress.watch_command(namespace, wanted.name)}", err=True)
 
 
 def _declared(given: Mapping[str, Any]) -> tuple[ClusterDeclaration, list[Json]]:

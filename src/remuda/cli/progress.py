@@ -3,6 +3,9 @@
 On a terminal, the cluster's tree and the elapsed time are redrawn in place whenever something changes; in a pipe, each
 change of the blocking object is a line. Progress goes to standard error. Watches trigger each new look, so an unchanged
 cluster costs no requests. An unreachable management plane is retried. Ctrl-C only stops the waiting.
+
+Waiting ends early when the cluster cannot continue before a user acts (`blocker.permanent_failure`). The failure must
+last for a few seconds: conditions of objects that a change replaces are true until the controllers have seen it.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ _LEAST_INTERVAL = 0.5  # seconds between two reads of the tree
 _TICK = 1.0
 _RETRY_SECONDS = 1.0  # after a watch has ended or failed
 _MOST_INTERVAL = 10.0  # read again even without an event: one between two watches is missed
+_SURE_SECONDS = 5.0  # a permanent failure that lasts so long is no remainder of an earlier state
 
 
 def wait_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,32 +68,42 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str) -> float:
     return found
 
 
+class PermanentFailure(Exception):
+    """The cluster does not reach the state before a user acts; the cause is already shown."""
+
+
 def wait(kubeconfig: Path | None, namespace: str, name: str, *, timeout: float, wanted: Wanted = READY) -> None:
-    """Return when the wanted state is reached; exit with IN_VAIN on a timeout, with INTERRUPTED on Ctrl-C."""
+    """Return when the wanted state is reached; exit with NO on a permanent failure, with IN_VAIN on a timeout, with
+    INTERRUPTED on Ctrl-C."""
 
     async def work(client: HttpClient) -> bool:
         return await until(client, namespace, name, seconds=timeout, wanted=wanted)
 
     try:
         reached = connected(kubeconfig, work)
+    except PermanentFailure:
+        raise SystemExit(exit_codes.NO) from None
     except KeyboardInterrupt:
-        print_note(f"\nstopped waiting; the controllers continue. To follow them:\n  {_watch_command(namespace, name)}")
+        print_note(f"\nstopped waiting; the controllers continue. To follow them:\n  {watch_command(namespace, name)}")
         raise SystemExit(exit_codes.INTERRUPTED) from None
     if not reached:
         raise SystemExit(exit_codes.IN_VAIN)
 
 
-def _watch_command(namespace: str, name: str) -> str:
+def watch_command(namespace: str, name: str) -> str:
+    """Return the command that shows the progress of a cluster."""
     return f"remuda describe cluster {name} -n {namespace} --watch"
 
 
 async def until(client: Client, namespace: str, name: str, *, seconds: float | None, wanted: Wanted = READY) -> bool:
-    """Wait for the wanted state and show progress; return whether it was reached in time (None: no timeout)."""
+    """Wait for the wanted state and show progress; return whether it was reached in time (None: no timeout). Raises
+    PermanentFailure."""
     from remuda.kube.errors import Unreachable
 
     timer = _Timer(seconds)
     display = _display(f"Cluster {namespace}/{name}", wanted, seconds)
     root: Branch | None = None
+    stuck = _Stuck(wanted)
     try:
         async with _changes(client, namespace, name) as changed:
             while True:
@@ -105,7 +119,10 @@ async def until(client: Client, namespace: str, name: str, *, seconds: float | N
                         display.done(root, timer.elapsed)
                         return True
                     display.show(root, timer.elapsed)
-                if not await _next_look(changed, timer, display):
+                    if stuck.is_sure(root, timer.elapsed):
+                        display.failed(root, timer.elapsed)
+                        raise PermanentFailure
+                if not await _next_look(changed, timer, display, stuck.recheck_seconds(timer.elapsed)):
                     display.in_vain(root, timer.elapsed)
                     return False
     finally:
@@ -126,15 +143,47 @@ def _is_reached(root: Branch | None, wanted: Wanted) -> bool:
     return root is None if wanted in (GONE, NEVER) else root is not None and root.well
 
 
-async def _next_look(changed: asyncio.Event, timer: _Timer, display: Lines) -> bool:
-    """Wait until the tree may have changed. Return False when the time is over."""
+class _Stuck:
+    """Memory of the permanent failure that the last looks have shown."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self._wanted = wanted
+        self._seen = False
+        self._failure = ""
+        self._since = 0.0
+
+    def is_sure(self, root: Branch | None, elapsed: float) -> bool:
+        failure = self._find(root)
+        if failure != self._failure:
+            self._failure, self._since = failure, elapsed
+        self._seen |= root is not None
+        return bool(failure) and elapsed - self._since >= _SURE_SECONDS
+
+    def _find(self, root: Branch | None) -> str:
+        """Return the object and the reason of a permanent failure; empty if there is none."""
+        from remuda.provisioning.blocker import permanent_failure
+
+        if self._wanted == NEVER:
+            return ""
+        if self._wanted == READY and (self._seen if root is None else root.judgement.state == "deleting"):
+            return "deleted"
+        leaf = None if root is None else permanent_failure(root)
+        return "" if leaf is None else f"{leaf}: {leaf.judgement.reason}"
+
+    def recheck_seconds(self, elapsed: float) -> float:
+        """Return the longest time until the next look."""
+        return max(self._since + _SURE_SECONDS - elapsed, 0.0) if self._failure else _MOST_INTERVAL
+
+
+async def _next_look(changed: asyncio.Event, timer: _Timer, display: Lines, most: float) -> bool:
+    """Wait until the tree may have changed, `most` seconds at most. Return False when the time is over."""
+    latest = timer.elapsed + most
     await asyncio.sleep(min(_LEAST_INTERVAL, timer.left))
-    latest = timer.elapsed + _MOST_INTERVAL
     while timer.left > 0:
-        if timer.elapsed > latest:
+        if timer.elapsed >= latest:
             return True
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(changed.wait(), min(_TICK, timer.left))
+            await asyncio.wait_for(changed.wait(), min(_TICK, timer.left, latest - timer.elapsed))
             return True
         display.tick(timer.elapsed)
     return False
@@ -234,10 +283,20 @@ class Lines:
 
         click.echo(f"{self.what} is {self.wanted or GONE} after {span(elapsed)}", err=True)
 
+    def failed(self, root: Branch | None, elapsed: float) -> None:
+        if self.wanted == READY and (root is None or root.judgement.state == "deleting"):
+            self._explain(f"{self.what} does not become ready: it is deleted", root)
+        else:
+            verb = "become" if self.wanted == READY else "be"
+            self._explain(f"{self.what} cannot {verb} {self.wanted} before a user acts", root)
+
     def in_vain(self, root: Branch | None, elapsed: float) -> None:
         from remuda.cli.tree_text import span
 
-        print_note(f"{self.what} is not {self.wanted} after {span(elapsed)}; the controllers continue")
+        self._explain(f"{self.what} is not {self.wanted} after {span(elapsed)}; the controllers continue", root)
+
+    def _explain(self, end: str, root: Branch | None) -> None:
+        print_note(end)
         if root is not None:
             from remuda.cli.tree_text import chain_lines
 
@@ -280,9 +339,9 @@ class Frames(Lines):
         self._draw(elapsed, heading=False)
         super().done(root, elapsed)
 
-    def in_vain(self, root: Branch | None, elapsed: float) -> None:
+    def _explain(self, end: str, root: Branch | None) -> None:
         self._put([])
-        super().in_vain(root, elapsed)
+        super()._explain(end, root)
 
     def close(self) -> None:
         _control("\x1b[?25h")

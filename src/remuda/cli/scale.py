@@ -100,7 +100,7 @@ def command(
     if wait and not dry_run:
         progress.wait(kubeconfig, *key, timeout=timeout)
     elif found is not None:
-        print_note(f"to follow its progress: remuda describe cluster {name} --watch")
+        print_note(f"to follow its progress: {progress.watch_command(*key)}")
 
 
 def _numbers(pools: tuple[str, ...]) -> dict[str, int]:

@@ -212,7 +212,7 @@ def chain_lines(root: Branch, *, width: int | None = None, now: float | None = N
         if last:
             found += wrapped(one.judgement.message, width, "   " * depth + "  ")
     if chain:
-        found += wrapped(f"next: {blocker.then(chain)}", width, "")
+        found += wrapped(blocker.next_line(chain), width, "")
     return found
 
 

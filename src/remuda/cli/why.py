@@ -50,7 +50,8 @@ def command(name: str, namespace: str, timed: bool, output: str, kubeconfig: Pat
         import msgspec
 
         links = [msgspec.structs.replace(one, branches=()) for one in chain]
-        print_value({"ready": not chain, "chain": links, "next": blocker.then(chain) if chain else ""}, output)
+        by, act = (blocker.actor(chain), blocker.then(chain)) if chain else ("", "")
+        print_value({"ready": not chain, "chain": links, "next": act, "nextBy": by}, output)
     elif not chain:
         click.echo(f"{root} is ready")
     else:

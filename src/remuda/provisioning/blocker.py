@@ -1,31 +1,43 @@
 """The object of a cluster's tree that blocks the cluster, and the next step. Pure.
 
-Lost quorum comes first, then objects that need a user, then objects that only wait. Branches are in the order in which
-controllers hand over, so the first unhealthy branch is where the work stands: following it down leads to the object
-that everything above it waits for. A deletion runs in reverse: machines, then the control plane, then the
-infrastructure; it waits only for objects that are being deleted or in trouble.
+Lost quorum comes first, then objects that only a user can help, then other troubles, then objects that only wait.
+Branches are in the order in which controllers hand over, so the first unhealthy branch is where the work stands:
+following it down leads to the object that everything above it waits for. A deletion runs in reverse: machines, then the
+control plane, then the infrastructure; it waits only for objects that are being deleted or in trouble.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from remuda.provisioning.tree import QUORUM_LOST, Branch, State, walk
+
+Actor = Literal["user", "controller", "host"]
 
 _MACHINES = ("MachineDeployment", "MachineSet", "Machine")
 _ENDING: tuple[State, ...] = ("deleting", "paused")
 
 # What comes next where an object says nothing of it, by its state.
 _THEN: Mapping[State, str] = {
-    "waiting": "it continues by itself when that is available",
+    "waiting": "the controller continues by itself when that is available",
     "unknown": "a controller reconciles it within seconds; if none does, the management plane is not running",
     "held": "revert the change, or allow its consequences",
-    "stalled": "no controller retries: fix the cause that the message names",
-    "paused": "it continues when it is no longer paused",
-    "deleting": "it is deleted by itself when that is done",
+    "stalled": "fix the cause that the message names",
+    "paused": "the controller continues when it is no longer paused",
+    "deleting": "the controller deletes it when that is done",
 }
-_WITHOUT_QUORUM = "a user must act: restart the servers that are down, or restore the cluster from a snapshot of etcd"
+_BY_HOST = "the host continues by itself; if it does not, its log says why"
+# Reasons of waits for the agent of a host, or for what the agent starts there.
+_HOST_ACTS = frozenset(
+    {
+        *("WaitingForPlan", "PlanDelivered", "WaitingForProbes", "WaitingForEtcd", "WaitingForKubelet"),
+        *("WaitingForNode", "WaitingForAgent", "WaitingForHost"),
+    }
+)
+_LEADS: Mapping[Actor, str] = {"user": "you", "controller": "the controller", "host": "the host"}
+_WITHOUT_QUORUM = "restart the servers that are down, or restore the cluster from a snapshot of etcd"
 _RECOVERS = ("by itself", "automatically")  # in the wait of a control plane that promises to recover
 _LOGS = ("see ", "its log: ")
 
@@ -37,7 +49,8 @@ def blocking(root: Branch) -> list[Branch]:
     plane does of machines whose servers are being made, the chain goes on there."""
     if lost := _deepest(root, lambda one: one.judgement.reason == QUORUM_LOST):
         return lost
-    chain = _deepest(root, lambda one: one.judgement.trouble) or _down(root)
+    permanent = _deepest(root, lambda one: _is_permanent(root, one))
+    chain = permanent or _deepest(root, lambda one: one.judgement.trouble) or _down(root)
     return [*chain, *_spoken_of(root, chain)] if chain else []
 
 
@@ -85,6 +98,31 @@ def _in_order(root: Branch) -> Iterator[Branch]:
         yield from sorted(root.branches, key=lambda one: one.judgement.state != "held")
 
 
+def permanent_failure(root: Branch) -> Branch | None:
+    """Return the object that blocks the cluster until a user acts; None while the cluster can continue by itself."""
+    chain = blocking(root)
+    return chain[-1] if chain and _is_permanent(root, chain[-1]) else None
+
+
+def _is_permanent(root: Branch, one: Branch) -> bool:
+    """Return True if only a user can help. A deletion ends the failures of everything that is not deleted yet."""
+    is_ending = root.judgement.state in _ENDING
+    return one.judgement.permanent and (not is_ending or one.judgement.state in _ENDING)
+
+
+def actor(chain: Sequence[Branch]) -> Actor:
+    """Return who acts next."""
+    said = chain[-1].judgement
+    if said.permanent or said.trouble:
+        return "user"
+    return "host" if said.reason in _HOST_ACTS else "controller"
+
+
+def next_line(chain: Sequence[Branch]) -> str:
+    """Return who acts next, the act, and where to read more."""
+    return f"next: {_LEADS[actor(chain)]}: {then(chain)}"
+
+
 def then(chain: Sequence[Branch]) -> str:
     """Return what comes next, and where to read more, in the object's own words: `kube.wait` puts both after
     semicolons."""
@@ -99,7 +137,8 @@ def then(chain: Sequence[Branch]) -> str:
         told = [said.advice]
     elif said.reason == QUORUM_LOST:
         told = [part for part in told if not any(word in part for word in _RECOVERS)] or [_WITHOUT_QUORUM]
-    return "; ".join([*(told or [_THEN.get(said.state, "")]), *(dict.fromkeys(logs) or [_log(chain)])])
+    usual = _BY_HOST if actor(chain) == "host" else _THEN.get(said.state, "")
+    return "; ".join([*(told or [usual]), *(dict.fromkeys(logs) or [_log(chain)])])
 
 
 def _log(chain: Sequence[Branch]) -> str:

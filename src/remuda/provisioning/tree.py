@@ -13,6 +13,10 @@ from typing import Any, Literal
 import msgspec
 
 from remuda.capi.conditions import NEGATIVE, SCALING_UP_BLOCKED
+from remuda.capi.health import MACHINE_FAILED
+from remuda.providers.shared import names as provider_names
+from remuda.providers.shared.jobs.budget import BAD_OPTIONS
+from remuda.providers.shared.types.machine import NEEDS_USER
 from remuda.provisioning import troubles
 
 Json = Mapping[str, Any]
@@ -26,11 +30,13 @@ _SUMMARIES = ("Ready", "Available", "RemediationAllowed")
 _HELD, _STALLED, _PAUSED = "Held", "Stalled", "Paused"
 _UNDER_WAY = ("RollingOut", "ScalingUp", "ScalingDown")  # also while enough of it is available
 _DELETIONS = ("Deleting", "Removed", "DeleteJob")
-_FAILED_REMOVALS = (
-    "DeleteError",
-    "InfrastructureError",
-)  # reasons: the server, or what the cluster shares, is still there
+_HOPELESS_REMOVALS = frozenset({BAD_OPTIONS, *NEEDS_USER})  # reasons: every attempt fails until a user acts
+# Reasons: the server, or what the cluster shares, is still there.
+_FAILED_REMOVALS = frozenset({"DeleteError", "InfrastructureError", *_HOPELESS_REMOVALS})
+_WOULD_REPLACE = "WouldReplaceMachines"  # reason of Held: the policy of a pool forbids the change
 _OF_NAMESPACES = ("NamespaceDeletionContentFailure", "NamespaceFinalizersRemaining", "NamespaceContentRemaining")
+_PROVIDER_GROUPS = (provider_names.GROUP, provider_names.MACHINE_GROUP)
+_QUOTED_REASONS = (MACHINE_FAILED, SCALING_UP_BLOCKED)  # of objects that report the failure of another one
 _QUOTED = re.compile(r"^([A-Z]\w+) \S+/\S+: ", re.MULTILINE)  # how waits name the object that is waited for
 _SINCE = re.compile(r"\(since (\d[^\s)]*Z)\)")
 
@@ -43,6 +49,7 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     since: str = ""  # RFC 3339
     trouble: bool = False  # something went wrong, or nothing goes on before a person acts
+    permanent: bool = False  # nothing goes on before a person acts: waiting is in vain
     advice: str = ""  # what comes next, where the message does not say it
 
     @property
@@ -72,19 +79,24 @@ def judge(obj: Json) -> Judgement:
     if metadata.get("deletionTimestamp"):
         return _judge_deletion(obj, found)
     if (lost := _quorum_lost(found)) is not None:
-        return _said(lost, "stalled", trouble=True)
+        return _said(lost, "stalled", trouble=True, permanent=not _is_outdated(obj, lost))
     if (one := found.get(_PAUSED)) and one.get("status") == "True":
         return _paused(obj, one)
     if (one := found.get(_HELD)) and one.get("status") == "True":
-        return _said(one, "held", trouble=True)
+        permanent = one.get("reason") == _WOULD_REPLACE and not _is_outdated(obj, one)
+        return _said(one, "held", trouble=True, permanent=permanent)
     if (one := found.get(_STALLED)) and one.get("status") == "True":
         return _stalled(obj, one)
     if (one := found.get("ScalingUp")) and one.get("status") == "True" and one.get("reason") == SCALING_UP_BLOCKED:
         return _stalled(obj, {**one, "message": _listed(str(one.get("message") or ""))})
     summary = next((found[type] for type in _SUMMARIES if type in found), None)
     if summary is not None and summary.get("status") != "True":
-        advice = _advice_on_refusal(obj, str(summary.get("message") or ""))
-        return _said(summary, "waiting", trouble=bool(advice), advice=advice)
+        if summary.get("reason") in NEEDS_USER and _has_own_reasons(obj):
+            return _stalled(obj, summary)
+        refusal = _refusal(obj, str(summary.get("message") or ""))
+        if refusal is None:
+            return _said(summary, "waiting")
+        return _said(summary, "waiting", trouble=True, permanent=refusal.permanent, advice=refusal.advice)
     if 0 < int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0):
         return Judgement(
             state="waiting", reason="NotSeenYet", message="waiting for its controller to reconcile the last change"
@@ -120,7 +132,9 @@ def _judge_deletion(obj: Json, found: Mapping[str, Json]) -> Judgement:
         return _paused(obj, one)
     for one in found.values():
         if one.get("status") == "False" and one.get("reason") in _FAILED_REMOVALS:
-            return _said(one, "deleting", trouble=True, advice=troubles.advice_on_removal(obj))
+            hopeless = one.get("reason") in _HOPELESS_REMOVALS
+            advice = troubles.advice_on_removal(obj)
+            return _said(one, "deleting", trouble=True, permanent=hopeless, advice=advice)
     for type in (*_DELETIONS, *_OF_NAMESPACES):
         one = found.get(type, {})
         if one.get("message") and one.get("status") != "False":
@@ -137,20 +151,36 @@ def _quorum_lost(found: Mapping[str, Json]) -> Json | None:
 
 def _paused(obj: Json, one: Json) -> Judgement:
     """An object that is paused with its Cluster waits for that; nothing has to be done to it."""
-    advice = troubles.advice_on_pause(obj, str(one.get("message") or ""))
-    return _said(one, "paused", trouble=bool(advice), advice=advice)
+    advice = troubles.advice_on_pause(obj)
+    return _said(one, "paused", trouble=bool(advice), permanent=bool(advice), advice=advice)
 
 
 def _stalled(obj: Json, one: Json) -> Judgement:
-    advice = _advice_on_refusal(obj, str(one.get("message") or "")) or troubles.advice_on_stall(obj)
-    return _said(one, "stalled", trouble=True, advice=advice)
+    """Judge an object whose controller has stopped, or is refused. A cluster that only reports the failure of one of
+    its Machines is not the cause: the Machine may be replaced by then."""
+    refusal = _refusal(obj, str(one.get("message") or ""))
+    permanent = refusal.permanent if refusal is not None else one.get("reason") not in _QUOTED_REASONS
+    advice = refusal.advice if refusal is not None else troubles.advice_on_stall(obj, str(one.get("reason") or ""))
+    permanent = permanent and not _is_outdated(obj, one)
+    return _said(one, "stalled", trouble=True, permanent=permanent, advice=advice)
 
 
-def _advice_on_refusal(obj: Json, message: str) -> str:
+def _is_outdated(obj: Json, one: Json) -> bool:
+    """Return True if a condition is about an earlier generation of its object."""
+    generation = int((obj.get("metadata") or {}).get("generation") or 0)
+    return 0 < int(one.get("observedGeneration") or 0) < generation
+
+
+def _has_own_reasons(obj: Json) -> bool:
+    """Return True for the objects of our providers. Others repeat the reasons of objects below them."""
+    return str(obj.get("apiVersion") or "").partition("/")[0] in _PROVIDER_GROUPS
+
+
+def _refusal(obj: Json, message: str) -> troubles.Refusal | None:
     """Nothing where it quotes what another object was refused: that one says it itself."""
     if any(kind != obj.get("kind") for kind in _QUOTED.findall(message)):
-        return ""
-    return troubles.advice_on_refusal(message, str((obj.get("metadata") or {}).get("namespace") or ""))
+        return None
+    return troubles.refusal(message, str((obj.get("metadata") or {}).get("namespace") or ""))
 
 
 def _listed(message: str) -> str:
@@ -159,7 +189,7 @@ def _listed(message: str) -> str:
     return "\n".join(lines) or message
 
 
-def _said(one: Json, state: State, *, trouble: bool = False, advice: str = "") -> Judgement:
+def _said(one: Json, state: State, *, trouble: bool = False, permanent: bool = False, advice: str = "") -> Judgement:
     message = str(one.get("message") or "")
     told = _SINCE.search(message)  # the wait itself knows better than its condition, which may have been False before
     return Judgement(
@@ -168,6 +198,7 @@ def _said(one: Json, state: State, *, trouble: bool = False, advice: str = "") -
         message=message,
         since=told[1] if told and state != "well" else str(one.get("lastTransitionTime") or ""),
         trouble=trouble,
+        permanent=permanent,
         advice=advice,
     )
 
@@ -217,6 +248,7 @@ def missing(kind: str, name: str, of: Json, *, installed: bool = True, declared:
         reason=NOT_FOUND,
         message=f"{gone}, but {owner} refers to it",
         trouble=trouble,
+        permanent=trouble,
         advice=advice,
     )
     return Branch(kind=kind, name=name, namespace=str(metadata.get("namespace") or ""), judgement=judgement)
@@ -224,12 +256,23 @@ def missing(kind: str, name: str, of: Json, *, installed: bool = True, declared:
 
 def part_of_machine(machine: Json, part: Branch) -> Branch:
     """Return a Machine's server or bootstrap object, judged with its Machine: one that somebody deleted alone never
-    comes back, and neither does the Machine."""
-    if (machine.get("metadata") or {}).get("deletionTimestamp") or part.judgement.state != "deleting":
-        return part
+    comes back, and neither does the Machine. One of a Machine that is about to be replaced fails for nobody."""
     said = part.judgement
-    news = msgspec.structs.replace(said, trouble=True, advice=said.advice * said.trouble or _instead_of_part(machine))
+    if (machine.get("metadata") or {}).get("deletionTimestamp"):
+        return part
+    if said.state != "deleting":
+        if not (said.permanent and _is_replaced(machine)):
+            return part
+        return msgspec.structs.replace(part, judgement=msgspec.structs.replace(said, permanent=False))
+    advice = said.advice * said.trouble or _instead_of_part(machine)
+    news = msgspec.structs.replace(said, trouble=True, permanent=True, advice=advice)
     return msgspec.structs.replace(part, judgement=news)
+
+
+def _is_replaced(machine: Json) -> bool:
+    """Return True if its MachineDeployment has changed since: a rollout deletes the Machine."""
+    said = (machine.get("status") or {}).get("conditions") or ()
+    return any((one.get("type"), one.get("status")) == ("UpToDate", "False") for one in said)
 
 
 def _had_server(machine: Json) -> bool:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from remuda.capi import names as capi_names
 from remuda.capi.inflection import plural
 from remuda.kube.names import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from remuda.kube.quotas import find_exceeded
 from remuda.providers.shared.jobs.budget import RETRY
+from remuda.providers.shared.types.machine import NEEDS_USER, STALLED
 
 Json = Mapping[str, Any]
 
@@ -55,11 +56,11 @@ def advice_on_finalizers(obj: Json, finalizers: Sequence[str]) -> str:
     )
 
 
-def advice_on_pause(obj: Json, message: str) -> str:
+def advice_on_pause(obj: Json) -> str:
     """Return how to take back the object's own pause; empty if the pause is its Cluster's."""
-    if f"annotation {capi_names.PAUSED}" in message:
+    if capi_names.PAUSED in ((obj.get("metadata") or {}).get("annotations") or {}):
         return f"resume it: kubectl annotate {command_words(obj)} {capi_names.PAUSED}-"
-    if obj.get("kind") == "Cluster":
+    if obj.get("kind") == "Cluster" and (obj.get("spec") or {}).get("paused"):
         return f'resume it: kubectl patch {command_words(obj)} --type merge -p \'{{"spec":{{"paused":false}}}}\''
     return ""
 
@@ -71,28 +72,38 @@ def advice_on_removal(obj: Json) -> str:
     )
 
 
-def advice_on_stall(obj: Json) -> str:
+def advice_on_stall(obj: Json, reason: str) -> str:
     if not str(obj.get("kind") or "").endswith(("Machine", "RKECluster")):
         return ""
-    return f"fix the cause, then request a retry: kubectl annotate {command_words(obj)} --overwrite {RETRY}=again"
+    if reason in NEEDS_USER - {STALLED}:  # the controller looks again by itself
+        return "fix the cause that the message names; the controller then continues"
+    return f"fix the cause, then request a retry: kubectl annotate {command_words(obj)} --overwrite {RETRY}=$(date +%s)"
 
 
-def advice_on_refusal(message: str, namespace: str) -> str:
-    """Return what helps where a request was refused, or a kind is not installed; empty: the message tells neither."""
+class Refusal(NamedTuple):
+    """A request of a controller that an API server refused."""
+
+    advice: str
+    permanent: bool = True  # the next attempt is refused, too, until a user acts
+
+
+def refusal(message: str, namespace: str) -> Refusal | None:
+    """Return what helps where a request was refused, or a kind is not installed; None: the message tells neither."""
     if (quota := find_exceeded(message)) is not None:
-        return (
+        return Refusal(
             f"delete machines, or ask an administrator to raise the ResourceQuota {quota.name} of namespace "
             f"{namespace}; the missing machines are then created by themselves"
         )
     if found := _DENIED.search(message):
-        return f"change what webhook {found[1]} denies, or ask its operator; the controller retries"
+        return Refusal(f"change what webhook {found[1]} denies, or ask its operator; the controller retries")
     if found := _UNANSWERED.search(message):
-        return f"make webhook {found[1]} answer again, or ask its operator; the controller retries"
+        advice = f"make webhook {found[1]} answer again, or ask its operator; the controller retries"
+        return Refusal(advice, permanent=False)
     if found := _NO_DEFINITION.search(message):
-        return f"install the provider that has {found[1]}, or change what refers to it; the controller retries"
+        return Refusal(f"install the provider that has {found[1]}, or change what refers to it; the controller retries")
     if found := _NO_TEMPLATE.search(message):
-        return f"create {found[1]} {found[2]}, or change the pool that refers to it; the controller retries"
-    return ""
+        return Refusal(f"create {found[1]} {found[2]}, or change the pool that refers to it; the controller retries")
+    return None
 
 
 def remaining(namespace: Json) -> list[tuple[str, str]]:

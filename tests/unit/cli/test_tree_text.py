@@ -96,7 +96,7 @@ def test_blocking_chain_ends_with_next_step_of_last_object() -> None:
         "Machine prairie-servers-1",
         "ProcessMachine prairie-servers-1",
     ]
-    assert found[-1] == "next: its server comes up by itself; see remuda machine logs prairie-servers-1"
+    assert found[-1] == "next: the controller: its server comes up by itself; see remuda machine logs prairie-servers-1"
 
 
 def test_blocking_chain_fits_terminal_width() -> None:

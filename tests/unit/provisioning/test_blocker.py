@@ -7,8 +7,23 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from remuda.kube.objects import ObjectMeta
+from remuda.kube.wait import Wait
+from remuda.providers.controlplane import status as controlplane_status
+from remuda.providers.machine import status as machine_status
+from remuda.providers.shared.jobs.budget import BAD_OPTIONS, TOO_MANY_FAILURES, Stall
+from remuda.providers.shared.types.machine import (
+    CREDENTIAL_FORBIDDEN,
+    CREDENTIAL_NOT_FOUND,
+    NEEDS_JOB_RUNNER,
+    OUT_OF_REACH,
+    DriverMachineStatus,
+)
 from remuda.provisioning import blocker, tree
+from remuda.provisioning import status as provisioning_status
+from remuda.provisioning.status import Facts, Problem
 from remuda.provisioning.tree import Branch
+from remuda.provisioning.types import Cluster
 
 Json = dict[str, Any]
 Said = tuple[str, str, str, str]  # type, status, reason, message
@@ -49,8 +64,14 @@ def declared(*below: Branch, said: Said = ("Ready", "Unknown", "Waiting", "waits
     return tree.branch(obj("Cluster", "prairie", said, group="provisioning.cattle.io/v1", **metadata), below)
 
 
-def capi(*below: Branch, said: Said = ("Available", "False", "NotAvailable", ""), **metadata: object) -> Branch:
-    return tree.branch(obj("Cluster", "prairie", said, group="cluster.x-k8s.io/v1beta2", **metadata), below)
+def capi(
+    *below: Branch,
+    said: Said = ("Available", "False", "NotAvailable", ""),
+    paused: bool = False,
+    **metadata: object,
+) -> Branch:
+    made = obj("Cluster", "prairie", said, group="cluster.x-k8s.io/v1beta2", **metadata)
+    return tree.branch({**made, "spec": {"paused": paused}}, below)
 
 
 def plane(said: Said = ("Ready", "Unknown", "Waiting", "non-ready machine(s)"), **metadata: object) -> Branch:
@@ -252,6 +273,7 @@ CASES = {
                 plane(("Paused", "True", "Paused", "spec.paused of the Cluster is true")),
                 pool(said=(("Paused", "True", "Paused", "spec.paused of the Cluster is true"),)),
                 said=("Paused", "True", "Paused", "spec.paused of the Cluster is true"),
+                paused=True,
             )
         ),
         "Cluster prairie",
@@ -266,6 +288,7 @@ CASES = {
                         ("Paused", "True", "Paused", "the object has the annotation cluster.x-k8s.io/paused"),
                         **DELETED,
                         finalizers=["machine.cluster.x-k8s.io"],
+                        annotations={"cluster.x-k8s.io/paused": ""},
                     ),
                     **DELETED,
                 ),
@@ -292,7 +315,12 @@ CASES = {
                 pool(
                     machine(
                         part=server(
-                            ("DeleteJob", "Unknown", "Removing", "removing the server; its log: kubectl logs job/x"),
+                            (
+                                "DeleteJob",
+                                "Unknown",
+                                "Removing",
+                                "removing the server; its log: remuda machine logs x -n y",
+                            ),
                             **DELETED,
                             finalizers=["remuda.dev/machine"],
                         ),
@@ -315,7 +343,7 @@ CASES = {
         ),
         f"{SERVER} {MACHINE}",
         "quota exceeded",
-        f"nspawnmachines.rke-machine.cattle.io {MACHINE} -n {PLACE} --overwrite remuda.dev/retry=again",
+        f"nspawnmachines.rke-machine.cattle.io {MACHINE} -n {PLACE} --overwrite remuda.dev/retry=$(date +%s)",
         "TooManyFailures",
     ),
     "lost quorum, beside a machine in trouble": Case(
@@ -438,3 +466,106 @@ def test_stall_is_recognised_by_reason_not_message() -> None:
     assert (stalled.trouble, stalled.state, stalled.message) == (True, "stalled", "in other words")
     going = tree.judge(obj("MachineDeployment", "w", *blocked("no quota", "ScalingUp")))
     assert (going.trouble, going.state) == (False, "waiting")
+
+
+# ---- permanent failures ----------------------------------------------------------------------------------------------
+
+
+def driver_machine(write: Callable[[Json], None]) -> Branch:
+    """A server's object with the conditions that the driver machine controller writes."""
+    status: Json = {}
+    write(status)
+    said = [(one["type"], one["status"], one["reason"], one["message"]) for one in status["conditions"]]
+    return pool(machine(part=server(*said)))
+
+
+def control_plane(reason: str) -> Branch:
+    """A control plane with the conditions that its controller writes while an input is missing."""
+    wait = Wait(reason=reason, on="Secret fleet-default/registry", missing="does not exist", then="create it")
+    said = [(one.type, one.status, one.reason, one.message) for one in controlplane_status.undecided((), wait)]
+    return tree.branch(obj("RKEControlPlane", "prairie", *said))
+
+
+def stall(reason: str, message: str) -> Callable[[Json], None]:
+    failed = DriverMachineStatus(failures=1, failure_message="AWS rejects the credentials (AuthFailure)")
+    return lambda status: machine_status.stalled(status, failed, Stall(reason, message))
+
+
+QUOTA = 'machines "x" is forbidden: exceeded quota: fleet, requested: count/x=1, used: count/x=2, limited: count/x=2'
+PERMANENT: dict[str, Callable[[], Branch]] = {
+    "options or credentials that the driver rejects": lambda: driver_machine(stall(BAD_OPTIONS, "rejected")),
+    "too many failed attempts": lambda: driver_machine(stall(TOO_MANY_FAILURES, "5 consecutive attempts failed")),
+    "a missing credential": lambda: driver_machine(lambda s: machine_status.waits(s, CREDENTIAL_NOT_FOUND, "no")),
+    "a credential of others": lambda: driver_machine(lambda s: machine_status.waits(s, CREDENTIAL_FORBIDDEN, "no")),
+    "hosts that cannot reach the manager": lambda: driver_machine(
+        lambda s: machine_status.waits(s, OUT_OF_REACH, "no")
+    ),
+    "a driver whose Jobs nobody runs": lambda: driver_machine(
+        lambda s: machine_status.waits(s, NEEDS_JOB_RUNNER, "no")
+    ),
+    "an exhausted quota": lambda: pool(said=blocked(QUOTA)),
+    "a kind that is not installed": lambda: pool(said=blocked(NO_KIND)),
+    "a missing Secret of the configuration": lambda: control_plane("MissingInput"),
+    "a version that the manager does not have": lambda: control_plane("NoArtefacts"),
+    "an invalid spec": lambda: control_plane("InvalidSpec"),
+    "a lost quorum": lambda: plane(QUORUM),
+}
+
+
+@pytest.mark.parametrize("part", PERMANENT.values(), ids=PERMANENT.keys())
+def test_permanent_failure_is_found_and_needs_user(part: Callable[[], Branch]) -> None:
+    root = declared(capi(part()))
+    leaf = blocker.permanent_failure(root)
+    chain = blocker.blocking(root)
+    assert leaf is chain[-1]
+    assert blocker.actor(chain) == "user"
+    assert blocker.next_line(chain).startswith("next: you: ")
+
+
+def test_declared_cluster_with_invalid_reference_fails_permanently() -> None:
+    missing = Problem("Error", "machine pool servers: Secret fleet-default/cloud does not exist")
+    status: Json = {}
+    cluster = Cluster(metadata=ObjectMeta(name="prairie", namespace=PLACE, generation=2))
+    provisioning_status.write(status, cluster, Facts(not_made=missing))
+    made = obj("Cluster", "prairie", group="provisioning.cattle.io/v1", generation=2)
+    assert blocker.permanent_failure(tree.branch({**made, "status": status})) is not None
+    # The user has changed the Cluster, and the controller has not seen it.
+    made["metadata"]["generation"] = 3
+    assert blocker.permanent_failure(tree.branch({**made, "status": status})) is None
+
+
+WAITS: dict[str, Callable[[], Branch]] = {
+    "a failed attempt that is repeated": lambda: driver_machine(lambda s: machine_status.waits(s, "CreateError", "no")),
+    "a Machine that a rollout replaces": lambda: pool(
+        machine(("UpToDate", "False", "NotUpToDate", "template"), part=server(("Stalled", "True", BAD_OPTIONS, "no")))
+    ),
+    "a webhook that does not answer": lambda: pool(said=blocked('failed calling webhook "quota.example.com": EOF')),
+    "a control plane that reports a failed Machine": lambda: plane(("Stalled", "True", "MachineFailed", "no server")),
+    "a plan that is retried": lambda: plane(("Ready", "Unknown", "PlanFailed", "attempt 1")),
+}
+
+
+@pytest.mark.parametrize("part", WAITS.values(), ids=WAITS.keys())
+def test_failure_that_may_pass_is_not_permanent(part: Callable[[], Branch]) -> None:
+    assert blocker.permanent_failure(declared(capi(part()))) is None
+
+
+def test_deletion_ends_failures_of_objects_that_still_exist() -> None:
+    stuck = pool(machine(part=server(("Stalled", "True", BAD_OPTIONS, "no"))))
+    assert blocker.permanent_failure(declared(capi(stuck, **DELETED), **DELETED)) is None
+
+
+def test_removal_with_rejected_credentials_fails_permanently() -> None:
+    status: Json = {}
+    machine_status.remove_failed(status, DriverMachineStatus(), "job-1", "AuthFailure", True, THEN, "hint")
+    said = [(one["type"], one["status"], one["reason"], one["message"]) for one in status["conditions"]]
+    part = server(*said, **DELETED, finalizers=["remuda.dev/machine"])
+    root = declared(capi(pool(machine(part=part, **DELETED), **DELETED), **DELETED), **DELETED)
+    assert blocker.permanent_failure(root) is part
+
+
+def test_next_names_host_that_applies_its_plan() -> None:
+    wait = Wait(reason="WaitingForProbes", on="Machine fleet-default/m", missing="waiting for probes: kubelet")
+    chain = blocker.blocking(declared(capi(plane(("Ready", "Unknown", wait.reason, str(wait))))))
+    assert blocker.actor(chain) == "host"
+    assert blocker.next_line(chain).startswith("next: the host: ")

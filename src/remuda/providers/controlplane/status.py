@@ -46,8 +46,14 @@ from remuda.runtime.remote import Connection
 WAITING = "Waiting"
 _MOST_WAITS = 5
 _NOT_INITIALIZED = "NotInitialized"
-# Reasons of Ready that no controller can end.
-NEEDS_PERSON = frozenset({"EtcdLost", "InvalidSpec", health.MACHINE_FAILED, QUORUM_LOST})
+# Reasons of Ready that no controller can end: a lost cluster, an invalid spec, and inputs that a user must provide.
+NEEDS_PERSON = frozenset(
+    {
+        *("EtcdLost", QUORUM_LOST, health.MACHINE_FAILED),
+        *("InvalidSpec", "MissingInput", "BadAuthority", "TokensLost", "BadAnnotation"),
+        *("NoArtefacts", "ImagesMissing"),
+    }
+)
 _UNTIL_NOW = (AVAILABLE, PROVISIONED, BOOTSTRAPPED, STABLE)  # kept as they were where nothing could be decided
 
 

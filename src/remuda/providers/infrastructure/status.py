@@ -43,15 +43,17 @@ def waits(status: Json, wait: Wait, check_after: float | None = None) -> Outcome
     return Blocked(wait.reason, wait.on, str(wait), check_after)
 
 
-def making(status: Json, known: InfrastructureStatus, what: str, job: str, rules: Rules) -> None:
+def making(status: Json, known: InfrastructureStatus, what: str, job: Key, rules: Rules) -> None:
     """Report a running Job. Infrastructure that already exists stays ready meanwhile."""
     attempt = f"{budget.attempt(rules, known.failures + 1)}{_last_error(known)}: " if known.failures else ""
-    message = (
-        f"{attempt}the driver is creating or updating the infrastructure of {what}; its log: kubectl logs job/{job}"
-    )
+    message = f"{attempt}the driver is creating or updating the infrastructure of {what}; its log: {_log(job)}"
     _say(status, INFRASTRUCTURE, UNKNOWN, MAKING, message, remove=(STALLED,))
     if not known.applied:
         _say(status, READY, FALSE, MAKING, message)
+
+
+def _log(job: Key) -> str:
+    return f"kubectl logs -n {job.namespace} job/{job.name}"
 
 
 def _last_error(known: InfrastructureStatus) -> str:
@@ -97,6 +99,5 @@ def stalled(status: Json, known: InfrastructureStatus, stall: Stall) -> None:
 
 
 def removing(status: Json, what: str, job: Key) -> None:
-    log = f"kubectl logs -n {job.namespace} job/{job.name}"
-    message = f"the driver is removing the infrastructure of {what}; its log: {log}"
+    message = f"the driver is removing the infrastructure of {what}; its log: {_log(job)}"
     _not_ready(status, REMOVING, message)

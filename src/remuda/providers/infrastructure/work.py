@@ -22,7 +22,7 @@ from remuda.providers.shared.jobs.budget import RETRY, FailedAttempts
 from remuda.providers.shared.jobs.cluster_job import ClusterState
 from remuda.providers.shared.jobs.job_start import Missing
 from remuda.providers.shared.jobs.results import Result
-from remuda.providers.shared.jobs.settings import OUT_OF_REACH
+from remuda.providers.shared.types.machine import CANNOT_CHANGE, NEEDS_JOB_RUNNER, NO_SUCH_DRIVER, OUT_OF_REACH
 from remuda.runtime.outcome import DONE, Blocked, Outcome
 from remuda.runtime.steps import step
 
@@ -75,16 +75,16 @@ async def _held(scope: InfrastructureScope) -> Wait | None:
             f"driver {made_by} created the cluster infrastructure, and spec.infrastructure {asks}: infrastructure "
             "cannot be changed, only removed together with the cluster"
         )
-        return Wait(reason="CannotChange", on=str(scope), missing=missing, then="restore spec.infrastructure")
+        return Wait(reason=CANNOT_CHANGE, on=str(scope), missing=missing, then="restore spec.infrastructure")
     try:
         driver = await asyncio.to_thread(drivers.find_cluster, wanted.driver)
     except drivers.NoSuchDriver as error:
-        return Wait(reason="NoSuchDriver", on=str(scope), missing=str(error), then="change spec.infrastructure.driver")
+        return Wait(reason=NO_SUCH_DRIVER, on=str(scope), missing=str(error), then="change spec.infrastructure.driver")
     if driver.local and not scope.context.settings.run_jobs:
         missing = (
             f"driver {wanted.driver} creates infrastructure where Remuda's job runner runs, and this manager runs none"
         )
-        return Wait(reason="NeedsJobRunner", on=str(scope), missing=missing)
+        return Wait(reason=NEEDS_JOB_RUNNER, on=str(scope), missing=missing)
     if why := scope.context.settings.out_of_reach(wanted.driver, driver.own_loopback):
         return Wait(reason=OUT_OF_REACH, on=str(scope), missing=why)
     return None
@@ -118,7 +118,7 @@ async def _start(scope: InfrastructureScope, retry: str) -> Outcome:
     draft.status.setdefault("infrastructure", {}).update(driver=scope.wanted.driver, jobName=name)
     if retry:
         draft.status["infrastructure"]["retried"] = retry
-    status.making(draft.status, scope.known, str(scope), name, scope.context.settings.rules)
+    status.making(draft.status, scope.known, str(scope), scope.place.job_key, scope.context.settings.rules)
     # Before the Job exists: an RKECluster that is deleted in between would leave infrastructure that nobody removes.
     await scope.save(PROTECT)
     await scope.protect_credential()

@@ -21,10 +21,15 @@ from remuda.providers.shared.jobs import budget, job_spec, job_start
 from remuda.providers.shared.jobs.budget import Failure, RetryLater, Stall
 from remuda.providers.shared.jobs.job_start import Missing
 from remuda.providers.shared.jobs.results import Result
-from remuda.providers.shared.jobs.settings import OUT_OF_REACH
 from remuda.providers.shared.jobs.state import State
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP
-from remuda.providers.shared.types.machine import CREATE_ERROR, CREATE_JOB
+from remuda.providers.shared.types.machine import (
+    CREATE_ERROR,
+    CREATE_JOB,
+    FOREIGN_BOOTSTRAP_DATA,
+    NEEDS_JOB_RUNNER,
+    OUT_OF_REACH,
+)
 from remuda.runtime.outcome import DONE, Blocked, Outcome, Retryable
 from remuda.runtime.steps import step
 
@@ -103,7 +108,7 @@ def _not_yet(scope: InfraMachineScope, owner: Machine) -> Blocked | None:
         message = (
             f"driver {scope.driver.name} creates servers where Remuda's job runner runs, and this manager runs none"
         )
-        return Blocked("NeedsJobRunner", f"NodeDriver {scope.driver.name}", message)
+        return Blocked(NEEDS_JOB_RUNNER, f"NodeDriver {scope.driver.name}", message)
     if why := scope.world.settings.out_of_reach(scope.driver.name, scope.driver.own_loopback):
         return Blocked(OUT_OF_REACH, f"NodeDriver {scope.driver.name}", why)
     return None
@@ -149,7 +154,7 @@ async def _start(scope: InfraMachineScope, owner: Machine) -> Outcome:
         # A user who may write the status of an RKEBootstrap could have any Secret put onto a server.
         on = f"RKEBootstrap {namespace}/{config.name}"
         raise Missing(
-            "ForeignBootstrapData", on, f"Machine {owner.key} refers to Secret {secret}, which {on} did not create"
+            FOREIGN_BOOTSTRAP_DATA, on, f"Machine {owner.key} refers to Secret {secret}, which {on} did not create"
         )
     bootstrap = await scope.world.secret(namespace, secret)
     if bootstrap is None or not bootstrap.get("value"):
@@ -182,7 +187,8 @@ async def _start(scope: InfraMachineScope, owner: Machine) -> Outcome:
 
 
 def _creates(scope: InfraMachineScope, job: str) -> None:
-    status.creating(scope.draft.status, scope.machine.status, str(scope), job, scope.world.settings.rules)
+    kind, rules = scope.driver.kind.name, scope.world.settings.rules
+    status.creating(scope.draft.status, scope.machine.status, kind, scope.machine.key, job, rules)
 
 
 def _stall(scope: InfraMachineScope, stall: Stall) -> Outcome:

@@ -47,7 +47,7 @@ async def advance(scope: InfraMachineScope) -> Outcome:
     if job is not None and job.metadata.deleting:
         return Blocked("WaitingForJob", _named(job), "waiting for the Job of the previous attempt to be deleted")
     if job is not None and job.finished is None:
-        status.removing(scope.draft.status, str(scope), job.key)
+        _removing(scope, job.metadata.name)
         return Blocked(status.REMOVING, _named(job), "the server is being removed")
     if job is not None and job.metadata.uid != scope.machine.status.counted_job:
         ended = await scope.world.result(job)
@@ -86,9 +86,10 @@ async def _attempt(scope: InfraMachineScope, job: Job | None) -> Outcome:
     try:
         return await _start(scope)
     except Missing as missing:
-        return await _cannot(scope, str(missing), missing.on)
+        return await _cannot(scope, str(missing), missing.on, missing.reason)
     except Forbidden as error:  # its namespace is being deleted, and this manager may not work in another one
-        return await _cannot(scope, f"cannot create a Job: {error.message}", f"Namespace {machine.metadata.namespace}")
+        why = f"cannot create a Job: {error.message}"
+        return await _cannot(scope, why, f"Namespace {machine.metadata.namespace}", DELETE_ERROR)
 
 
 async def _start(scope: InfraMachineScope) -> Outcome:
@@ -99,15 +100,19 @@ async def _start(scope: InfraMachineScope) -> Outcome:
     await job_start.start(
         inputs, order, fields, local=scope.driver.local, needs=scope.driver.needs, pool=scope.pool.name, owner=owner
     )
-    status.removing(scope.draft.status, str(scope), inputs.place.job_key)
+    _removing(scope, inputs.place.provision)
     return Blocked(status.REMOVING, f"Job {inputs.place.job_key}", "the server is being removed")
 
 
-async def _cannot(scope: InfraMachineScope, why: str, on: str) -> Outcome:
+def _removing(scope: InfraMachineScope, job: str) -> None:
+    status.removing(scope.draft.status, scope.driver.kind.name, scope.machine.key, job)
+
+
+async def _cannot(scope: InfraMachineScope, why: str, on: str, reason: str) -> Outcome:
     """Report why the removal cannot be attempted."""
     if _abandon_wanted(scope):
         return await _abandon(scope)
-    status.cannot_remove(scope.draft.status, f"cannot remove the server: {why}", _HINT)
+    status.cannot_remove(scope.draft.status, f"cannot remove the server: {why}", _HINT, reason)
     return Blocked(DELETE_ERROR, on, why, _LOOK_AGAIN_SECONDS)
 
 
@@ -119,6 +124,7 @@ async def _fail(scope: InfraMachineScope, job: Job, ended: Result) -> None:
         machine.status,
         job.metadata.uid,
         ended.message,
+        ended.hopeless,
         clock.now(),
         f"The controller retries. {_HINT}",
     )

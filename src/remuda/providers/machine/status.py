@@ -61,12 +61,16 @@ def waits(status: Json, reason: str, message: str) -> None:
 # ---- creating ------------------------------------------------------------------------------------------------------
 
 
-def creating(status: Json, before: DriverMachineStatus, what: str, job: str, rules: Rules) -> None:
+def creating(status: Json, before: DriverMachineStatus, kind: str, machine: Key, job: str, rules: Rules) -> None:
     """Report a running create Job. The condition also records that a server may have been requested."""
     status["jobName"] = job
     attempt = f"{budget.attempt(rules, before.failures + 1)}{last_error(before)}: " if before.failures else ""
-    message = f"{attempt}creating the server of {what}; its log: kubectl logs job/{job}"
+    message = f"{attempt}creating the server of {kind} {machine}; its log: {_log(machine)}"
     say(status, (CREATE_JOB, UNKNOWN, CREATING, message), (READY, FALSE, CREATING, message), remove=(STALLED,))
+
+
+def _log(machine: Key) -> str:
+    return f"remuda machine logs {machine.name} -n {machine.namespace}"
 
 
 def last_error(status: DriverMachineStatus) -> str:
@@ -153,9 +157,9 @@ def begins_to_go(status: Json) -> None:
     say(status, (DELETE_JOB, UNKNOWN, REMOVING, ""), remove=(STALLED,))
 
 
-def removing(status: Json, what: str, job: Key) -> None:
-    status["jobName"] = job.name
-    message = f"removing the server of {what}; its log: kubectl logs -n {job.namespace} job/{job.name}"
+def removing(status: Json, kind: str, machine: Key, job: str) -> None:
+    status["jobName"] = job
+    message = f"removing the server of {kind} {machine}; its log: {_log(machine)}"
     say(status, (DELETE_JOB, UNKNOWN, REMOVING, message), (READY, FALSE, REMOVING, message))
 
 
@@ -164,16 +168,20 @@ def stopping(status: Json, job: str) -> None:
     say(status, (READY, FALSE, REMOVING, message))
 
 
-def remove_failed(status: Json, before: DriverMachineStatus, job: str, message: str, now: str, hint: str) -> None:
+def remove_failed(
+    status: Json, before: DriverMachineStatus, job: str, message: str, hopeless: bool, now: str, hint: str
+) -> None:
     failures = before.failures + 1
     status |= {"failures": failures, "lastFailureTime": now, "countedJob": job}
-    cannot_remove(status, f"attempt {failures} to remove the server failed: {error_line(message)}", hint)
+    text = f"attempt {failures} to remove the server failed: {error_line(message)}"
+    cannot_remove(status, text, hint, budget.BAD_OPTIONS if hopeless else DELETE_ERROR)
 
 
-def cannot_remove(status: Json, message: str, hint: str) -> None:
+def cannot_remove(status: Json, message: str, hint: str, reason: str = DELETE_ERROR) -> None:
+    """`reason`: of the conditions."""
     status |= {"failureReason": DELETE_ERROR, "failureMessage": message}
     text = f"{message}. {hint}"
-    say(status, (DELETE_JOB, FALSE, DELETE_ERROR, text), (READY, FALSE, DELETE_ERROR, text))
+    say(status, (DELETE_JOB, FALSE, reason, text), (READY, FALSE, reason, text))
 
 
 # ---- both ----------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from remuda.providers.shared.jobs import manifests, protection
 from remuda.providers.shared.jobs.job_context import JobContext
 from remuda.providers.shared.jobs.manifests import JobOwner
 from remuda.providers.shared.jobs.settings import MachineSettings
+from remuda.providers.shared.types.machine import BAD_CREDENTIAL_REFERENCE, CREDENTIAL_FORBIDDEN, CREDENTIAL_NOT_FOUND
 from remuda.runtime.outcome import Retryable
 from remuda.runtime.steps import step
 
@@ -71,10 +72,10 @@ async def credential_fields(context: JobContext, reference: str, namespace: str,
     try:
         key = credentials.place(reference, namespace)
     except credentials.BadReference as error:
-        raise Missing("BadCredentialReference", who, str(error)) from None
+        raise Missing(BAD_CREDENTIAL_REFERENCE, who, str(error)) from None
     data = await context.secret(*key)
     if data is None:
-        raise Missing("CredentialNotFound", f"Secret {key}", f"the credential Secret {key} does not exist")
+        raise Missing(CREDENTIAL_NOT_FOUND, f"Secret {key}", f"the credential Secret {key} does not exist")
     return credentials.fields(data)
 
 
@@ -96,7 +97,7 @@ async def check_author(context: JobContext, chosen_by: Subject | None, reference
         context.events.warning(obj, author.NO_AUTHOR, author.unknown(who))
         return
     if why := await author.check(context.client, chosen_by, reference, obj.metadata.namespace):
-        raise Missing("CredentialForbidden", who, why, _RIGHTS_SECONDS)
+        raise Missing(CREDENTIAL_FORBIDDEN, who, why, _RIGHTS_SECONDS)
 
 
 async def inputs_for_removal(context: JobContext, inputs: JobInputs) -> JobInputs:

@@ -8,8 +8,6 @@ from remuda.capi import inventory
 from remuda.jobs.marks import JobKey
 from remuda.providers.shared.jobs.budget import Rules
 
-OUT_OF_REACH = "ServerUrlOnlyHere"
-
 
 class MachineSettings(msgspec.Struct, frozen=True, kw_only=True):
     run_jobs: bool = True  # Jobs are for our own runner (spec.managedBy); otherwise the cluster runs them

@@ -19,6 +19,30 @@ STALLED = names.STALLED  # no further attempt is made: a person has to look
 CREATE_ERROR = "CreateError"
 DELETE_ERROR = "DeleteError"
 
+# Reasons of Ready, of machines and of RKEClusters, for a Job that cannot be created.
+BAD_CREDENTIAL_REFERENCE = "BadCredentialReference"
+CREDENTIAL_NOT_FOUND = "CredentialNotFound"
+CREDENTIAL_FORBIDDEN = "CredentialForbidden"
+FOREIGN_BOOTSTRAP_DATA = "ForeignBootstrapData"
+NEEDS_JOB_RUNNER = "NeedsJobRunner"
+OUT_OF_REACH = "ServerUrlOnlyHere"
+CANNOT_CHANGE = "CannotChange"
+NO_SUCH_DRIVER = "NoSuchDriver"
+# Reasons that last until a user acts: a client that waits for the machine waits in vain.
+NEEDS_USER = frozenset(
+    {
+        STALLED,
+        BAD_CREDENTIAL_REFERENCE,
+        CREDENTIAL_NOT_FOUND,
+        CREDENTIAL_FORBIDDEN,
+        FOREIGN_BOOTSTRAP_DATA,
+        NEEDS_JOB_RUNNER,
+        OUT_OF_REACH,
+        CANNOT_CHANGE,
+        NO_SUCH_DRIVER,
+    }
+)
+
 
 class NodeDriverSpec(Part):
     display_name: Annotated[str, Field("Name of the driver; its machines are <Name>Machines.", max_length=57)] = ""
