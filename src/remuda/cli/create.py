@@ -73,6 +73,12 @@ def command() -> None:
 @click.option(
     "--config", multiple=True, metavar="KEY=VALUE", help="Setting of the distribution, for all nodes. Repeatable."
 )
+@click.option(
+    "--self-heal/--no-self-heal",
+    default=True,
+    help="Replace workers whose Node fails for 5 minutes, while at most 40% of them fail. Always off with drivers for "
+    "servers that already exist.  [default: self-heal]",
+)
 @progress.wait_options
 @click.option("--dry-run", is_flag=True, help="Print the objects, and create nothing.")
 @click.option("--yes", is_flag=True, help="Never prompt.")
@@ -130,6 +136,7 @@ def cluster(
         from remuda.cli.prompts import ask
 
         given |= ask(given, kubernetes_version, distribution or "", kubeconfig)
+    given["self_heal"] = rest["self_heal"] and _can_replace(given["driver"])
     given["options"] = _options(given["driver"], choices.pairs(options, "--option"), kubeconfig)
     if not interactive:
         given["version"] = kubernetes_version or choices.version(distribution or "", given["driver"], kubeconfig)
@@ -198,6 +205,12 @@ def _options(driver: str, given: Sequence[tuple[str, str]], kubeconfig: Path | N
         return read_options(driver, properties, given, required)
     except BadRequest as error:
         raise click.ClickException(str(error)) from None
+
+
+def _can_replace(driver: str) -> bool:
+    from remuda.providers.shared import drivers
+
+    return drivers.is_replaceable(driver)
 
 
 def _model(driver: str, kubeconfig: Path | None) -> tuple[Mapping[str, Any], Sequence[str]]:

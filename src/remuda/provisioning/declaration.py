@@ -22,6 +22,10 @@ Json = dict[str, Any]
 SERVERS, WORKERS = "servers", "workers"
 NAMESPACE = "fleet-default"  # where clusters are, if nobody says
 
+# Health of a pool of workers. A Node may be not ready for the time that a reboot takes. A server may take long to
+# install a distribution. If many machines fail at once, the cause is not in the machines.
+SELF_HEAL = {"unhealthyNodeTimeout": "5m", "nodeStartupTimeout": "20m", "maxUnhealthy": "40%"}
+
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "integer": (int,),
@@ -46,6 +50,7 @@ class ClusterDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     credential: str = ""
     labels: Mapping[str, str] = {}
     config: Mapping[str, Any] = {}  # of the distribution, for all nodes
+    self_heal: bool = False  # replace workers that fail
 
 
 def check_name(name: str) -> str:
@@ -85,7 +90,8 @@ def _pool(wanted: ClusterDeclaration, name: str, quantity: int) -> Json:
     if not wanted.workers:
         roles["workerRole"] = True
     reference = {"kind": config_kind(wanted.driver).name, "name": f"{wanted.name}-{name}"}
-    return {"name": name, "quantity": quantity, **roles, "machineConfigRef": reference}
+    health = SELF_HEAL if wanted.self_heal and name == WORKERS else {}
+    return {"name": name, "quantity": quantity, **roles, **health, "machineConfigRef": reference}
 
 
 def _config(wanted: ClusterDeclaration, pool: str) -> Json:

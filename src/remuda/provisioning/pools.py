@@ -17,7 +17,7 @@ from remuda.capi.types import MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK
 from remuda.kube import clock
 from remuda.providers.shared import names
 from remuda.providers.shared.types.bootstrap import RKE_BOOTSTRAP_TEMPLATE
-from remuda.provisioning.types import MachinePool
+from remuda.provisioning.types import IN_PLACE_ONLY, MachinePool
 
 Json = dict[str, Any]
 
@@ -126,9 +126,10 @@ def machine_deployment(
 
 
 def machine_health_check(cluster: str, pool: MachinePool) -> Json | None:
-    """Return the MachineHealthCheck; None if remediation is off. Raises clock.BadDuration."""
+    """Return the MachineHealthCheck; None if remediation is off, or the pool's machines may not be replaced. Raises
+    clock.BadDuration."""
     timeout = seconds(pool.unhealthy_node_timeout)
-    if not timeout:
+    if not timeout or pool.replacement == IN_PLACE_ONLY:
         return None
     name = deployment_name(cluster, pool.name)
     unhealthy = [{"type": "Ready", "status": status, "timeoutSeconds": timeout} for status in ("Unknown", "False")]

@@ -80,6 +80,7 @@ class Connection(msgspec.Struct, frozen=True):
     last_success: float | None = None
     failures: int = 0  # failures in a row of connection attempts or probes
     error: str = "no connection was requested"
+    regained: float | None = None  # when it answered again after attempts or probes had failed
     unreadable: str = ""  # why the watch of its Nodes cannot be read; they are listed every few seconds meanwhile
 
 
@@ -232,7 +233,9 @@ class _Link:
         tasks, replaced = Tasks(), False
         try:
             informer = await self._list_nodes(client, tasks)
-            self._set(connected=True, client=client, nodes=informer, since=clock.time(), unreadable="")
+            now = clock.time()
+            regained = now if self.connection.failures else self.connection.regained
+            self._set(connected=True, client=client, nodes=informer, since=now, regained=regained, unreadable="")
             self._succeeded()
             self._notify(self._cluster, None)
             yield client

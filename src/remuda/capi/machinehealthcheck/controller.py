@@ -167,7 +167,8 @@ class MachineHealthCheckController:
                 node = next(iter(connection.nodes.select(PROVIDER_ID, machine.spec.provider_id)), None)
         facts = None if node is None else NodeFacts(node.metadata.name, node.status.conditions)
         # A failed probe makes the known state of Nodes doubtful, until one succeeds or several have failed.
-        return Facts(machine, scope.cluster, facts, connection.connected and not connection.failures)
+        readable = connection.connected and not connection.failures
+        return Facts(machine, scope.cluster, facts, readable, connection.regained or 0.0)
 
     # -- consequences
 

@@ -1,8 +1,9 @@
 """Health of one Machine, without I/O: healthy, unhealthy with a reason, or undecided until some time.
 
 Missing information never counts against a Machine. While the Nodes of a cluster cannot be read, neither they nor
-conditions that only report this are used. A Machine is not unhealthy because its cluster is not ready for it. A failure
-within its timeout makes a Machine undecided, not unhealthy.
+conditions that only report this are used. When they can be read again, a failure of a Node counts from then on: the
+outage may have cut off the Node as well as the manager. A Machine is not unhealthy because its cluster is not ready for
+it. A failure within its timeout makes a Machine undecided, not unhealthy.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class Facts(NamedTuple):
     cluster: Cluster
     node: NodeFacts | None
     nodes_readable: bool  # whether a Node that was not found certainly does not exist
+    readable_since: float = 0.0  # when Nodes could be read again after an outage
 
 
 class Healthy(NamedTuple):
@@ -113,7 +115,8 @@ def _node_findings(facts: Facts, checks: HealthChecks, now: float) -> _Findings:
         return _Findings()
     if node is not None:
         conditions = checks.unhealthy_node_conditions
-        return _overdue("UnhealthyNode", f"Node {node.name}", node.conditions, conditions, _created(machine), now)
+        created, seen = _created(machine), facts.readable_since
+        return _overdue("UnhealthyNode", f"Node {node.name}", node.conditions, conditions, created, now, seen)
     if machine.status.node_ref is not None and facts.nodes_readable:
         name = machine.status.node_ref.name
         return _Findings([Unhealthy("NodeDeleted", f"Node {name} has been deleted while the Machine still exists")])
@@ -124,7 +127,7 @@ def _startup(facts: Facts, timeout: int | None, now: float) -> _Findings:
     seconds = DEFAULT_NODE_STARTUP_SECONDS if timeout is None else timeout
     if seconds == 0:
         return _Findings()
-    expiry = _may_start_since(facts.machine, facts.cluster) + seconds
+    expiry = max(_may_start_since(facts.machine, facts.cluster), facts.readable_since) + seconds
     if now < expiry:
         return _Findings(expiries=[expiry])
     return _Findings([Unhealthy("NodeStartupTimeout", f"No Node has appeared within {_duration(seconds)}")])
@@ -148,13 +151,16 @@ def _overdue(
     checks: Sequence[UnhealthyMachineCondition | UnhealthyNodeCondition],
     earliest: float,
     now: float,
+    seen_since: float = 0.0,
 ) -> _Findings:
+    """Return the conditions that have failed for longer than their timeout. `earliest`: since when, if a condition does
+    not say it. `seen_since`: failures count from then on."""
     complaints, expiries = [], []
     for check in checks:
         found = find(conditions, check.type)
         if found is None or found.status != check.status:
             continue
-        expiry = _since(found, earliest) + check.timeout_seconds
+        expiry = max(_since(found, earliest), seen_since) + check.timeout_seconds
         if now < expiry:
             expiries.append(expiry)
         else:

@@ -13,6 +13,7 @@ from remuda.providers import ProviderError
 from remuda.providers.shared.drivers.spi import ClusterDriver, Driver
 
 ENTRY_POINTS = "remuda.drivers"
+_FOR_EXISTING_SERVERS = ("generic", "none")  # drivers of rancher-machine
 
 
 class NoSuchDriver(ProviderError):
@@ -35,6 +36,15 @@ def find(name: str) -> type[Driver[Any]]:
     if not points:
         raise NoSuchDriver(f"driver {name} not found; installed drivers: {', '.join(names())}")
     return _load(points[0])
+
+
+def is_replaceable(name: str) -> bool:
+    """Return whether a driver can create another server in place of a broken one. Of programs, those for servers that
+    already exist cannot."""
+    try:
+        return find(name).replaceable
+    except NoSuchDriver:
+        return name not in _FOR_EXISTING_SERVERS
 
 
 def find_cluster(name: str) -> type[ClusterDriver[Any]]:

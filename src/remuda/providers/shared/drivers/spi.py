@@ -251,6 +251,7 @@ class Driver(ABC, Generic[O]):
     on_manager: ClassVar[bool] = False  # its servers run code on the manager's machine: see `restriction`
     needs: ClassVar[Needs] = Needs()  # what its Jobs may do on the machine of our job runner
     own_loopback: ClassVar[bool] = False  # 127.0.0.1 is another place on its servers: a manager there is out of reach
+    replaceable: ClassVar[bool] = True  # it can create another server in place of a broken one
     cluster: ClassVar[type[ClusterDriver[Any]] | None] = None  # what it can make for a cluster as a whole, if anything
 
     def __init__(self, options: O, context: Context) -> None:

@@ -94,6 +94,7 @@ class Existing(Driver[ExistingOptions]):
     credential_fields: ClassVar[tuple[str, ...]] = ("privateKey",)
     address_options: ClassVar[tuple[str, ...]] = ("address", "addresses")
     user_data_format = "script"
+    replaceable: ClassVar[bool] = False
 
     @property
     def takes_user_data(self) -> bool:
