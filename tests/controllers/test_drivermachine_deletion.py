@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+
+import pytest
 import pytest_asyncio
 
 from remuda.capi.types import CLUSTER, MACHINE
 from remuda.kube.core import JOBS, NAMESPACES, SECRETS
 from remuda.providers.shared import names
+from remuda.providers.shared.jobs import kept_log
 from remuda.providers.shared.jobs.state import State
 from remuda.providers.shared.names import ABANDON
 from tests.controllers.driver_machine_harness import BY_USER_DATA, PATIENT, DriverMachineHarness
 from tests.controllers.engine import Engine, condition, named
+from tests.controllers.program import remuda
 
 REMOVED = State(phase="removed")
 
@@ -207,3 +212,29 @@ async def test_controller_restart_between_steps_completes_lifecycle(harness: Dri
     async with harness.running():
         await harness.gone()
     assert await harness.left() == []
+
+
+async def test_newest_logs_of_deleted_machines_stay_readable(
+    harness: DriverMachineHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_log, "MOST_SECRETS", 1)
+    engine, place = harness.engine, harness.namespace
+    async with harness.running():
+        await harness.cluster()
+        for name in ("m", "n"):
+            await harness.machine(name)
+            await harness.succeed(await harness.job(name))
+            await harness.ready(name)
+            await harness.settled()
+            log = kept_log.LogTail()
+            log.add(f"server of {name} is created")
+            data = {kept_log.CREATE_LOG: base64.b64encode(log.packed()).decode()}
+            await engine.patch(SECRETS, place, names.state_secret(name), {"data": data})
+            alive = await remuda(engine, "machine", "logs", name, "-n", place)
+            assert (alive.code, alive.out) == (0, f"server of {name} is created\n")
+            await harness.delete(name)
+            await harness.succeed(await harness.job(name, removes=True))
+            await harness.gone(name)
+    ended = await remuda(engine, "machine", "logs", "n", "-n", place)
+    assert (ended.code, ended.out) == (0, "server of n is created\n"), ended
+    assert (await remuda(engine, "machine", "logs", "m", "-n", place)).code == 1

@@ -18,9 +18,11 @@ from remuda.capi.types import MACHINE
 from remuda.kube.client import Client
 from remuda.kube.core import JOBS, NAMESPACES, PODS, SECRETS
 from remuda.providers.machine import definitions, leaks, options
+from remuda.providers.shared.drivers.process.host import NETWORK, Details
+from remuda.providers.shared.drivers.process.host import Hosts as ProcessHosts
 from remuda.providers.shared.drivers.sim import Sim
 from remuda.providers.shared.drivers.simcloud import FileCloud, ServerRequest
-from remuda.providers.shared.drivers.spi import TAG_MACHINE, TAG_OWNER, TAG_UID, Address
+from remuda.providers.shared.drivers.spi import DIRECTORY, TAG_MACHINE, TAG_OWNER, TAG_UID, Address
 from remuda.providers.shared.jobs import job_spec
 from remuda.providers.shared.jobs.login import known_hosts
 from remuda.providers.shared.jobs.manifests import MACHINE_GROUP, REMOVAL_OF
@@ -111,6 +113,46 @@ async def test_machine_ssh_pins_unknown_host_key_on_first_connect(engine: Engine
     assert "this server has no pinned host key" in done.err
     assert secret is not None
     assert host.public in base64.b64decode(secret["data"][KNOWN_HOSTS]).decode()
+
+
+async def a_process_host(engine: Engine, namespace: str, hosts: Path, machine: str) -> Path:
+    """Return the directory of the host m-1-abc, which the machine-state Secret names."""
+    tags = {TAG_OWNER: "us", TAG_UID: "uid", TAG_MACHINE: machine}
+    ProcessHosts(hosts).claim(Details(name="m-1-abc", hostname="m-1", address="", tags=tags), NETWORK)
+    known = State(driver="process", phase="created", record={DIRECTORY: str(hosts / "m-1-abc")})
+    data = {STATE: base64.b64encode(write(known)).decode()}
+    secret = {"metadata": {"name": "m-1-abc-machine-state"}, "type": "rke.cattle.io/machine-state", "data": data}
+    await engine.create(SECRETS, namespace, secret)
+    return hosts / "m-1-abc"
+
+
+async def test_machine_commands_reach_process_host(engine: Engine, tmp_path: Path) -> None:
+    namespace = await engine.namespace()
+    host = await a_process_host(engine, namespace, tmp_path, f"{namespace}/m-1-abc")
+    log = host / "root/var/lib/rancher/agent/agent.log"
+    log.parent.mkdir(parents=True)
+    log.write_text("probe kubelet: healthy\n")
+    done = await remuda(engine, "machine", "ssh", "m-1-abc", "-n", namespace, "--", "pwd; echo $HOSTNAME; exit 3")
+    assert (done.code, done.out.split()) == (3, [str(host / "root"), "m-1"]), done
+    done = await remuda(engine, "machine", "logs", "m-1-abc", "-n", namespace, "--agent")
+    assert (done.code, done.out) == (0, "probe kubelet: healthy\n"), done
+
+
+async def test_machine_ssh_refuses_directory_of_another_machine(engine: Engine, tmp_path: Path) -> None:
+    namespace = await engine.namespace()
+    await a_process_host(engine, namespace, tmp_path, "elsewhere/m-1-abc")
+    done = await remuda(engine, "machine", "ssh", "m-1-abc", "-n", namespace, "--", "true")
+    assert done.code == 1
+    assert "is the host of another machine: elsewhere/m-1-abc" in done.err
+
+
+async def test_machine_ssh_names_place_of_host_on_another_machine(engine: Engine, tmp_path: Path) -> None:
+    namespace = await engine.namespace()
+    host = await a_process_host(engine, namespace, tmp_path, f"{namespace}/m-1-abc")
+    host.rename(tmp_path / "not-here")
+    done = await remuda(engine, "machine", "ssh", "m-1-abc", "-n", namespace)
+    assert done.code == 1
+    assert "run this command there, as the user that runs the manager" in done.err
 
 
 @pytest.mark.parametrize("command", ["ssh", "logs"])

@@ -22,16 +22,8 @@ from remuda.kube.core import ROLE_BINDINGS, ROLES, SECRET, SECRETS, SERVICE_ACCO
 from remuda.providers.machine import job as machine_job
 from remuda.providers.shared.drivers import sim, simcloud
 from remuda.providers.shared.drivers.simcloud import FileCloud, SimCloud
-from remuda.providers.shared.drivers.spi import (
-    TAG_UID,
-    Address,
-    Driver,
-    DriverError,
-    Options,
-    Order,
-    Server,
-    SshAccess,
-)
+from remuda.providers.shared.drivers.spi import TAG_UID, Address, Driver, DriverError, Options, Order, Server, SshAccess
+from remuda.providers.shared.jobs import kept_log
 from remuda.providers.shared.jobs.execution import Job
 from remuda.providers.shared.jobs.log_redaction import Scrubber
 from remuda.providers.shared.jobs.state import STATE, State, StateSecret, read
@@ -121,6 +113,13 @@ def program(engine: Engine, tmp_path: Path) -> Program:
     return Program(engine, tmp_path)
 
 
+async def kept(engine: Engine, namespace: str) -> str:
+    """The logs in the state Secret, which stay when the Jobs are deleted."""
+    secret = await engine.get(SECRETS, namespace, STATE_SECRET)
+    assert secret is not None
+    return kept_log.in_secret({name: base64.b64decode(value) for name, value in secret["data"].items()})
+
+
 async def test_create_job_makes_server_and_remove_job_deletes_server(engine: Engine, program: Program) -> None:
     namespace = await engine.namespace()
     await ask(engine, namespace, an_order(bootSeconds=3, zone="z-1"))
@@ -141,6 +140,7 @@ async def test_create_job_makes_server_and_remove_job_deletes_server(engine: Eng
     assert "server m-1 is starting; waiting until it is running" in log
     assert await program.cloud().servers() == []
     assert (await state_of(engine, namespace)).phase == "removed"
+    assert await kept(engine, namespace) == log + "removing server m-1 with driver sim\nserver m-1 is removed\n"
 
 
 async def test_infrastructure_error_is_reported_and_next_job_succeeds(engine: Engine, program: Program) -> None:
@@ -188,7 +188,7 @@ async def test_secrets_are_in_no_log_and_no_status(engine: Engine, program: Prog
         await program.submit(namespace, provision("create"))
         failed = await finished(engine, namespace, "create")
         pod = await pod_of(engine, namespace, "create")
-        told = await program.log(pod) + str(pod) + str(failed)
+        told = await program.log(pod) + str(pod) + str(failed) + await kept(engine, namespace)
     assert "no: *** and ***" in told
     assert secret not in told
     assert "0123456789abcdef" not in told

@@ -14,7 +14,7 @@ from remuda.cli.options import HELP, namespace_option
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
-    from remuda.providers.machine.access import MachineLogin
+    from remuda.providers.machine.access import LocalHost, MachineLogin
 
 
 @click.group(name="machine", context_settings=HELP)
@@ -40,16 +40,19 @@ def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | No
     The private key comes from the machine-state Secret and stays on this machine only during the connection. The host
     key must match the one that was pinned when the server was created. Exit code: that of the remote command.
 
+    A host of the driver `process` is a directory of the manager's machine. The command opens a shell there, with the
+    environment of the host.
+
     \b
       remuda machine ssh prairie-workers-7x2kq-abcde
       remuda machine ssh prairie-workers-7x2kq-abcde -- uptime
     """
-    from remuda.cli import ssh_client
+    from remuda.cli import host_shell, ssh_client
     from remuda.providers.machine import access
 
     clean_up_when_terminated()
 
-    async def find(client: HttpClient) -> MachineLogin:
+    async def find(client: HttpClient) -> MachineLogin | LocalHost:
         return await access.machine_login(client, await access.find_machine(client, name, namespace))
 
     async def pin(client: HttpClient) -> None:
@@ -57,6 +60,8 @@ def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | No
 
     try:
         found = connected(kubeconfig, find)
+        if isinstance(found, access.LocalHost):
+            raise SystemExit(host_shell.open_shell(found, words))
         code, seen = ssh_client.open_shell(found, words)
     except access.NoAccess as error:
         raise click.ClickException(str(error)) from None
@@ -68,11 +73,15 @@ def ssh(name: str, words: tuple[str, ...], namespace: str, kubeconfig: Path | No
 @command.command(context_settings=HELP)
 @click.argument("name", shell_complete=shell_completion.machines)
 @click.option("-f", "--follow", is_flag=True, help="Keep printing new lines.")
-@click.option("--agent", is_flag=True, help="Show the log of the agent on the machine, over SSH.")
+@click.option(
+    "--agent", is_flag=True, help="Show the log of the agent on the machine, as `remuda machine ssh` reaches it."
+)
 @namespace_option("machine")
 @kubeconfig_option
 def logs(name: str, follow: bool, agent: bool, namespace: str, kubeconfig: Path | None) -> None:
-    """Show the log of the Job that creates or removes a machine's server, or its last failure.
+    """Show the log of the Job that creates or removes a machine's server, or the end of the last one's.
+
+    It stays readable after the Job has succeeded, and after the machine is deleted, until its cluster is.
 
     \b
       remuda machine logs prairie-workers-7x2kq-abcde --follow

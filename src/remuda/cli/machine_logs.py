@@ -1,4 +1,4 @@
-"""Creation logs of a machine's server: the log of its Job, or the last failure."""
+"""Creation logs of a machine's server: the log of its Job, the kept log of the last one, or the last failure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import msgspec
 
 from remuda.cli.text_wrap import print_note
 from remuda.kube.client import list_all
-from remuda.kube.core import JOBS, PODS
-from remuda.kube.errors import NotFound, StatusError
+from remuda.kube.core import JOBS, PODS, SECRET, SECRETS
+from remuda.kube.errors import Forbidden, NotFound, StatusError
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Key
 from remuda.providers.machine.access import NoAccess, removals
 from remuda.providers.shared import names
+from remuda.providers.shared.drivers.proc import ROOT_VARIABLE
+from remuda.providers.shared.jobs import kept_log
 from remuda.providers.shared.types.machine import NODE_DRIVER, machine_kind
 
 Json = dict[str, Any]
@@ -26,9 +28,10 @@ _BAD_REQUEST = 400
 
 def agent_command(follow: bool) -> tuple[str, ...]:
     """Return the command that prints the log of either agent: from the journal, or without systemd from a file."""
+    # On hosts that are a directory of this machine, this machine's journal is not theirs.
     journal = f"journalctl -u remuda-agent -u rancher-system-agent --no-pager -n 1000{' -f' if follow else ''}"
-    file = f"tail -n 1000{' -f' if follow else ''} /var/lib/rancher/agent/agent.log"
-    return (f"if [ -d /run/systemd/system ]; then {journal}; else {file}; fi",)
+    file = f'tail -n 1000{" -f" if follow else ""} "${ROOT_VARIABLE}/var/lib/rancher/agent/agent.log"'
+    return (f'if [ -z "${ROOT_VARIABLE}" ] && [ -d /run/systemd/system ]; then {journal}; else {file}; fi',)
 
 
 async def show(client: HttpClient, machine: Key, follow: bool, prefix: str = "") -> None:
@@ -38,7 +41,22 @@ async def show(client: HttpClient, machine: Key, follow: bool, prefix: str = "")
         return
     if pod is not None and _show_end(pod, prefix):
         return
+    if log := await _kept_log(client, machine):
+        _write(log.encode(), prefix)
+        return
     await _show_status(client, machine, prefix)
+
+
+async def _kept_log(client: HttpClient, machine: Key) -> str:
+    """Return the logs of the machine's last Jobs, from the Secret of the machine or the one that outlives it."""
+    for name in (names.state_secret(machine.name), names.machine_log(machine.name)):
+        try:
+            data = SECRET.decode(await client.get(SECRETS, machine.namespace, name)).data
+        except (NotFound, Forbidden):
+            continue
+        if log := kept_log.in_secret(data):
+            return log
+    return ""
 
 
 async def _newest_pod(client: HttpClient, machine: Key) -> Json | None:
@@ -107,7 +125,7 @@ async def _show_status(client: HttpClient, machine: Key, prefix: str) -> None:
     if status.get("failureMessage"):
         click.echo(f"{prefix}{status.get('failureReason') or 'failed'}: {status['failureMessage']}")
         return
-    print_note(f"{prefix}no Job is running, and its log was deleted with it. Conditions of the machine:")
+    print_note(f"{prefix}no Job is running, and no log is kept. Conditions of the machine:")
     for condition in status.get("conditions") or ():
         message = f": {condition['message']}" if condition["message"] else ""
         click.echo(f"{prefix}{condition['type']}={condition['status']} {condition['reason']}{message}")

@@ -36,7 +36,7 @@ def open_shell(door: MachineLogin, words: Sequence[str]) -> tuple[int, str]:
         key, known_hosts = Path(folder) / "id", Path(folder) / "known_hosts"
         _write(key, door.login.private_key)
         _write(known_hosts, door.known_hosts)
-        with _interrupts_are_for_the_child():
+        with interrupts_are_for_the_child():
             arguments = _arguments(program, door, address, key, known_hosts, words)
             ended = subprocess.run(arguments, check=False)  # noqa: S603
         return ended.returncode if ended.returncode >= 0 else 128 - ended.returncode, known_hosts.read_text()
@@ -84,7 +84,7 @@ def _write(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _interrupts_are_for_the_child() -> Iterator[None]:
+def interrupts_are_for_the_child() -> Iterator[None]:
     """Leave Ctrl-C to the remote shell. A handler, not SIG_IGN, because the child would inherit SIG_IGN."""
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,12 +16,20 @@ from remuda.kube.errors import Forbidden, NotFound
 from remuda.kube.objects import Key
 from remuda.providers import ProviderError
 from remuda.providers.shared import names
+from remuda.providers.shared.drivers.spi import DIRECTORY
 from remuda.providers.shared.jobs import login, manifests, state
 from remuda.providers.shared.jobs.state import KNOWN_HOSTS, PRIVATE_KEY, State
 
 
 class NoAccess(ProviderError):
     """Error with a message for users."""
+
+
+class LocalHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host that is a directory of the manager's machine, and processes there."""
+
+    machine: Key  # the <Driver>Machine
+    directory: Path
 
 
 class MachineLogin(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +45,7 @@ async def find_machine(client: Client, name: str, namespace: str = "") -> Key:
     if not found:
         removed = {machine for machine, _ in await removals(client)}
         found = {one for one in removed if one.name == name and namespace in ("", one.namespace)}
+    found = found or await _of_kept_logs(client, name, namespace)
     if not found:
         where = f" in namespace {namespace}" if namespace else ""
         raise NoAccess(f"machine {name} not found{where}; to list machines: remuda get machines")
@@ -68,6 +78,13 @@ async def _of_states(client: Client, name: str, namespace: str) -> set[Key]:
     return {Key(SECRET.decode(value).metadata.namespace, name) for value in listing.items}
 
 
+async def _of_kept_logs(client: Client, name: str, namespace: str) -> set[Key]:
+    """Return machines that are deleted, and whose logs are kept."""
+    selector = f"metadata.name={names.machine_log(name)},type={names.LOG_TYPE}"
+    listing = await list_all(client, SECRETS, namespace, field_selector=selector)
+    return {Key(SECRET.decode(value).metadata.namespace, name) for value in listing.items}
+
+
 async def removals(client: Client) -> list[tuple[Key, Key]]:
     """Return the <Driver>Machines of namespaces that are being deleted, each with the Job that removes its server.
     Jobs run in the manager's namespace; to users who may not read there they do not exist."""
@@ -81,16 +98,20 @@ async def removals(client: Client) -> list[tuple[Key, Key]]:
     return [(Key(namespace, name), job) for (namespace, _, name), job in subjects if name]
 
 
-async def machine_login(client: Client, machine: Key) -> MachineLogin:
-    """Return the address, login and host keys of a machine's server. Raises NoAccess."""
+async def machine_login(client: Client, machine: Key) -> MachineLogin | LocalHost:
+    """Return the address, login and host keys of a machine's server, or its directory. Raises NoAccess."""
     secret = names.state_secret(machine.name)
     try:
         data = SECRET.decode(await client.get(SECRETS, machine.namespace, secret)).data
     except NotFound:
         raise NoAccess(f"the server of {machine} has not been created yet: Secret {secret} does not exist") from None
     known = state.read(data)
+    if directory := str(known.record.get(DIRECTORY) or ""):
+        return LocalHost(machine=machine, directory=Path(directory))
     if not known.addresses:
-        raise NoAccess(f"the server of {machine} has no address yet; see remuda machine logs {machine.name}")
+        raise NoAccess(
+            f"the server of {machine} has no address yet; see remuda machine logs {machine.name} -n {machine.namespace}"
+        )
     if not known.ssh_user or PRIVATE_KEY not in data:
         raise NoAccess(
             f"servers of the driver {known.driver} have no SSH access. If they run on the manager's machine, look "

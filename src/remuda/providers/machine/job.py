@@ -11,6 +11,7 @@ goes to the termination log, and from there into the machine's conditions. Secre
 from __future__ import annotations
 
 import asyncio
+import base64
 import os
 import resource
 import socket
@@ -27,15 +28,20 @@ from remuda.jobs import DIRECTORY_VARIABLE, ROOT_VARIABLE, TERMINATION_LOG
 from remuda.jobs.in_process import Program
 from remuda.jobs.launcher import LaunchSpec
 from remuda.kube.client import Client
+from remuda.kube.core import SECRETS
 from remuda.kube.errors import StatusError
 from remuda.providers.machine import addresses
 from remuda.providers.machine.addresses import ConnectionGuard
 from remuda.providers.shared import drivers
 from remuda.providers.shared.drivers.spi import BadOptions, ClusterDriver, ClusterOrder, Driver, DriverError, Order
-from remuda.providers.shared.jobs import log_redaction
+from remuda.providers.shared.jobs import kept_log, log_redaction
 from remuda.providers.shared.jobs.cluster_job import ClusterJob
 from remuda.providers.shared.jobs.execution import Job, Say
+from remuda.providers.shared.jobs.kept_log import LogTail
 from remuda.providers.shared.jobs.log_redaction import Scrubber
+from remuda.runtime.steps import step
+
+SAVE_LOG = step("machinejob.save-log", "writes the end of a Job's log to the state Secret")
 
 OK, FAILED, HOPELESS = 0, 1, 3
 
@@ -62,11 +68,36 @@ async def run(
     files: Mapping[str, bytes], credentials: Mapping[str, str], client: Client, directory: Path, say: Say
 ) -> tuple[int, str]:
     """Carry out the order in the files; return exit code and final message. `say` gets all output, redacted."""
-    scrubber = Scrubber(credentials.values())
+    scrubber, kept = Scrubber(credentials.values()), LogTail()
 
     def tell(text: str) -> None:
-        say(scrubber(text))
+        clean = scrubber(text)
+        kept.add(clean)
+        say(clean)
 
+    code, words = await _carry_out(files, credentials, client, directory, tell, scrubber)
+    if CLUSTER_ORDER_FILE not in files:
+        kept.add(words)
+        await _keep_log(files, client, kept)
+    return code, words
+
+
+async def _keep_log(files: Mapping[str, bytes], client: Client, kept: LogTail) -> None:
+    """Write the log to the state Secret. The order is carried out: an error here changes nothing about that."""
+    try:
+        order = _order(files)
+        key = kept_log.REMOVE_LOG if order.action == "remove" else kept_log.CREATE_LOG
+        encoded = base64.b64encode(kept.packed()).decode()
+        async with SAVE_LOG:
+            await client.patch(SECRETS, *order.state_key, {"data": {key: encoded}})
+    except (DriverError, StatusError, OSError):
+        return
+
+
+async def _carry_out(
+    files: Mapping[str, bytes], credentials: Mapping[str, str], client: Client, directory: Path, tell: Say,
+    scrubber: Scrubber,
+) -> tuple[int, str]:  # fmt: skip
     try:
         if CLUSTER_ORDER_FILE in files:
             await _for_cluster(files, credentials, client, directory, tell, scrubber)

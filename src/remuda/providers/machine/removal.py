@@ -15,7 +15,7 @@ from remuda.kube.errors import Forbidden
 from remuda.providers.machine import status
 from remuda.providers.machine.scope import FINALIZER, InfraMachineScope
 from remuda.providers.shared import names
-from remuda.providers.shared.jobs import budget, job_spec, job_start, results
+from remuda.providers.shared.jobs import budget, job_spec, job_start, kept_log, results
 from remuda.providers.shared.jobs.job_start import Missing
 from remuda.providers.shared.jobs.results import Result
 from remuda.providers.shared.jobs.state import State
@@ -156,7 +156,17 @@ def _named_id(scope: InfraMachineScope, known: State) -> str:
     return f", providerID {found}" if found else ""
 
 
+async def _keep_log(scope: InfraMachineScope) -> None:
+    """Keep the logs of the machine's Jobs, unless the whole cluster is being deleted."""
+    cluster, key = scope.cluster, scope.machine.key
+    if cluster is None or cluster.metadata.deleting or await scope.world.terminating(key.namespace):
+        return
+    data = await scope.world.secret(key.namespace, names.state_secret(key.name))
+    await kept_log.keep(scope.world.client, cluster, key, data or {}, job_start.CLEAR)
+
+
 async def _release(scope: InfraMachineScope) -> Outcome:
+    await _keep_log(scope)
     # Before the finalizer goes: objects in the manager's namespace have no owner reference that would delete them.
     await job_start.clear_all(scope.world, scope.inputs, credential=bool(scope.credential))
     scope.draft.remove_finalizer(FINALIZER)

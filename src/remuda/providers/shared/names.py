@@ -47,6 +47,7 @@ STALLED = "Stalled"
 PLAN_TYPE = "rke.cattle.io/machine-plan"
 BOOTSTRAP_TYPE = "rke.cattle.io/bootstrap"
 STATE_TYPE = "rke.cattle.io/machine-state"
+LOG_TYPE = "remuda.dev/machine-log"
 REQUEST_TYPE = "rke.cattle.io/machine-request"
 
 _LONGEST = 63
@@ -81,6 +82,11 @@ def bootstrap_secret(bootstrap: str) -> str:
 
 def state_secret(machine: str) -> str:
     return join(machine, "machine", "state")
+
+
+def machine_log(machine: str) -> str:
+    """The Secret with the logs of a machine that is deleted."""
+    return join(machine, "machine", "log")
 
 
 def provision(machine: str) -> str:

@@ -28,6 +28,7 @@ AddressType = Literal["InternalIP", "ExternalIP", "InternalDNS", "ExternalDNS", 
 TAG_OWNER = "remuda-owner"  # which management plane
 TAG_CLUSTER = "remuda-cluster"  # namespace/name of its Cluster
 TAG_MACHINE = "remuda-machine"  # namespace/name of its <Driver>Machine
+DIRECTORY = "directory"  # key of a `Record`: where a host is that is a directory of this machine
 TAG_UID = "remuda-uid"  # of its <Driver>Machine: what makes a create idempotent
 
 

@@ -20,6 +20,7 @@ from remuda.providers.shared.drivers import proc
 from remuda.providers.shared.drivers.process.cluster import ProcessCluster
 from remuda.providers.shared.drivers.process.host import NETWORK, Details, Hosts, ProcessHost, check_address, do
 from remuda.providers.shared.drivers.spi import (
+    DIRECTORY,
     TAG_OWNER,
     TAG_UID,
     Address,
@@ -85,6 +86,7 @@ class Process(Driver[ProcessOptions]):
         if not user_data.startswith(b"#!"):
             raise DriverError("a process host needs a script as bootstrap data, and this does not start with #!")
         host, wanted = self._host(order), self._details(order)
+        await self.context.record.save({DIRECTORY: str(host.directory)})
         async with CLAIM:
             details = await do(self._hosts.claim, wanted, NETWORK)
         async with WRITE:

@@ -155,7 +155,7 @@ class ProcessHost:
                     stdin=lock,
                     stdout=log,
                     stderr=log,
-                    env=self._environment(details),
+                    env=self.environment(details),
                     cwd=self.root,
                     start_new_session=True,
                     check=True,
@@ -186,7 +186,7 @@ class ProcessHost:
         said = [line.strip() for line in lines if line.strip()][-_LAST_LINES:]
         return f"Last output: {' / '.join(said)}" if said else "It printed nothing."
 
-    def _environment(self, details: Details) -> dict[str, str]:
+    def environment(self, details: Details) -> dict[str, str]:
         """Return the environment of the script, without the Job's own: that may contain credentials."""
         kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
         return {
