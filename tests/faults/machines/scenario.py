@@ -20,6 +20,7 @@ from remuda.kube.errors import AlreadyExists, Conflict, NotFound, StatusError, i
 from remuda.kube.http import HttpClient
 from remuda.kube.objects import Kind
 from remuda.providers.shared.jobs.budget import RETRY
+from remuda.providers.shared.names import machine_log
 from remuda.providers.shared.types.infrastructure import RKE_CLUSTER
 from remuda.providers.shared.types.machine import NODE_DRIVER, machine_kind
 
@@ -137,9 +138,9 @@ async def retire_driver(retrying_client: RetryingClient) -> None:
 
 
 async def left(retrying_client: RetryingClient, name: str) -> list[str]:
-    return [
-        found for target in (JOBS, SECRETS) for found in await retrying_client.names(target) if found.startswith(name)
-    ]
+    """Return the objects of a deleted machine that still exist, except its logs, which are kept."""
+    found = [one for target in (JOBS, SECRETS) for one in await retrying_client.names(target) if one.startswith(name)]
+    return [one for one in found if one != machine_log(name)]
 
 
 async def ask_again(retrying_client: RetryingClient, client: HttpClient, kind: Kind[Any], namespace: str) -> None:

@@ -97,8 +97,10 @@ async def keep(client: Client, cluster: Cluster, machine: Key, data: Mapping[str
     try:
         async with KEEP:
             await client.create(SECRETS, machine.namespace, secret)
-    except AlreadyExists:
-        return  # this ran before a crash
+    except AlreadyExists:  # this ran before a crash, or an earlier machine had the name
+        async with KEEP:
+            await client.patch(SECRETS, machine.namespace, names.machine_log(machine.name), {"data": logs})
+        return
     listing = await list_all(client, SECRETS, machine.namespace, label_selector=f"{LABEL}={label}")
     kept = [_HEAD.decode(value).metadata for value in listing.items]
     oldest_first = sorted(kept, key=lambda one: (one.creation_timestamp or "", one.name))
