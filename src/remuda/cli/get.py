@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -19,16 +20,20 @@ from remuda.cli.output import (
     WIDE,
     YAML,
     fitting,
+    no_headers_option,
     output_option,
     print_table,
     print_value,
+    table_with_reasons,
     terminal_width,
 )
 
 if TYPE_CHECKING:
+    from remuda.cli.cluster_table import Summaries
     from remuda.cli.kinds import Resource
     from remuda.cli.tables import Selection, Table
     from remuda.kube.http import HttpClient
+    from remuda.provisioning.cluster_summary import ClusterSummary
 
 
 class Get(click.Group):
@@ -54,7 +59,7 @@ command.add_command(get_kubeconfig.command)
 
 
 @click.command(name="get", context_settings=HELP)
-@click.argument("kind", shell_complete=shell_completion.kinds)
+@click.argument("kind", metavar="KIND[/NAME]", shell_complete=shell_completion.kinds)
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=shell_completion.names)
 @click.option(
     "-n", "--namespace", default="", help="Only objects in this namespace.", shell_complete=shell_completion.namespaces
@@ -64,6 +69,7 @@ command.add_command(get_kubeconfig.command)
     "-l", "--selector", default="", metavar="LABELS", help="Only objects with these labels, for example tier=web,!old."
 )
 @click.option("-w", "--watch", is_flag=True, help="Keep printing each change.")
+@no_headers_option
 @output_option(TABLE, WIDE, JSON, YAML, NAME)
 @kubeconfig_option
 def objects(
@@ -73,6 +79,7 @@ def objects(
     all_namespaces: bool,
     selector: str,
     watch: bool,
+    no_headers: bool,
     output: str,
     kubeconfig: Path | None,
 ) -> None:
@@ -80,35 +87,56 @@ def objects(
     that the server serves. KIND may be a plural, a singular, a short name or plural.group. With the kubeconfig of a
     cluster, list the objects in that cluster.
 
-    `clusters` lists the declared ones (provisioning.cattle.io), then Cluster API clusters without a declaration. For
-    kubeconfigs, see `remuda get kubeconfig --help`.
+    `clusters` lists the declared ones (provisioning.cattle.io), then Cluster API clusters without a declaration, each
+    with its status in one word: Creating, Ready, Updating, Degraded (something failed), Stuck (a person must act),
+    Paused, Deleting. For kubeconfigs, see `remuda get kubeconfig --help`.
 
     \b
       remuda get clusters
       remuda get machines -l cluster.x-k8s.io/cluster-name=prairie -o wide
-      remuda get cluster prairie -o yaml
+      remuda get cluster/prairie -o yaml
+      remuda get machines -o name --no-headers
       remuda get kubeconfig prairie > prairie.kubeconfig
       remuda get nodes --kubeconfig prairie.kubeconfig
     """
-    if names and selector:
+    from remuda.cli.kinds import named_objects
+
+    asked = named_objects((kind, *names))
+    if selector and any(words for _, words in asked):
         raise click.UsageError("names and --selector exclude each other")
 
     if namespace and all_namespaces:
         raise click.UsageError("-n and -A exclude each other")
 
+    if watch and len(asked) > 1:
+        raise click.UsageError("--watch follows objects of one kind")
+
     async def show(client: HttpClient) -> None:
         from remuda.cli.kinds import discover
 
-        meanings = (await discover(client)).meanings(kind)
-        wanted = _Wanted(client, namespace, names, selector)
-        if output in (TABLE, WIDE):
-            await _show_tables(wanted, meanings, watch=watch, wide=output == WIDE)
-        elif watch:
-            await _follow_whole(wanted, meanings[0], output)
-        else:
-            _print_whole(await wanted.whole(meanings), output, single=len(names) == 1)
+        kinds = await discover(client)
+        found: list[Any] = []
+        for word, own in asked:
+            meanings, wanted = kinds.meanings(word), _Wanted(client, namespace, own, selector)
+            if output in (TABLE, WIDE):
+                view = _View(wide=output == WIDE, headers=not no_headers)
+                if _is_summarized(word, meanings[0]):
+                    await _show_clusters(wanted, meanings, view, watch=watch)
+                else:
+                    await _show_tables(wanted, meanings, view, watch=watch)
+            elif watch:
+                await _follow_whole(wanted, meanings[0], output)
+            else:
+                found += await wanted.whole(meanings)
+        if output not in (TABLE, WIDE):
+            _print_whole(found, output, single=sum(len(own) for _, own in asked) == 1)
 
     connected(kubeconfig, show)
+
+
+class _View(NamedTuple):
+    wide: bool
+    headers: bool
 
 
 class _Wanted:
@@ -142,7 +170,7 @@ class _Wanted:
             table.rows = [row for page in pages for row in page.rows or () if row.object.key not in known]
             known |= {row.object.key for row in table.rows}
             found.append((resource, table))
-        self._check_names({key.name for key in known}, meanings)
+        await self.check_names({key.name for key in known}, meanings)
         return found
 
     async def whole(self, meanings: list[Resource]) -> list[Any]:
@@ -166,54 +194,118 @@ class _Wanted:
                     obj = msgspec.json.decode(value)
                     metadata = obj["metadata"]
                     found.setdefault(Key(metadata.get("namespace", ""), metadata["name"]), obj)
-        self._check_names({key.name for key in found}, meanings)
+        await self.check_names({key.name for key in found}, meanings)
         return list(found.values())
 
-    def _check_names(self, found: set[str], meanings: list[Resource]) -> None:
+    async def check_names(self, found: set[str], meanings: list[Resource]) -> None:
+        """Raise ClickException for names that no object has, with names that are similar."""
         missing = [name for name in self.names if name not in found]
         if missing:
+            from remuda.cli.kinds import names_of
+            from remuda.kube.similar_names import did_you_mean, similar
+
             where = f" in namespace {self.namespace}" if self.namespace else ""
+            known = [name for one in meanings for name in await names_of(self.client, one, self.namespace)]
             raise click.ClickException(
-                f"{meanings[0].full_name} {', '.join(missing)} not found{where}. `remuda get "
-                f"{meanings[0].target.plural}` lists the existing ones"
+                f"{meanings[0].full_name} {', '.join(missing)} not found{where}"
+                f"{did_you_mean(similar(missing[0], known)) or '.'} `remuda get {meanings[0].target.plural}` lists the "
+                "existing ones"
             )
+
+
+# ---- clusters --------------------------------------------------------------------------------------------------------
+
+
+def _is_summarized(word: str, meaning: Resource) -> bool:
+    """Return whether the kind is shown as summaries: clusters as users call them, and the declared ones."""
+    from remuda.cli.kinds import CLUSTERS
+
+    return meaning.is_cluster and (word.lower() in ("cluster", "clusters") or meaning.target.group == CLUSTERS[0])
+
+
+async def _show_clusters(wanted: _Wanted, meanings: list[Resource], view: _View, *, watch: bool) -> None:
+    from remuda.cli import cluster_table
+    from remuda.cli.kinds import CLUSTERS
+
+    found = await cluster_table.load(wanted.client, wanted.namespace, wanted.labels, wanted.names)
+    if meanings[-1].target.group == CLUSTERS[0]:
+        found = cluster_table.Summaries(found.declared, ())
+    every = [*found.declared, *found.others]
+    await wanted.check_names({one.name for one in every}, meanings)
+    if not every:
+        where = f" in namespace {wanted.namespace}" if wanted.namespace else ""
+        click.echo(f"no clusters found{where}; to create one: remuda create cluster", err=True)
+    # Most people keep all clusters in one namespace: then its column would only take the room of the reason.
+    namespaces = not wanted.namespace and (view.wide or len({one.namespace for one in every}) > 1)
+    _print_clusters(found.declared, view, namespaces)
+    if found.others:
+        gap = "\n" if found.declared else ""
+        click.echo(f"{gap}in {meanings[-1].target.group}, without a declaration:", err=True)
+        _print_clusters(found.others, view, namespaces)
+    if watch:
+        await _follow_clusters(wanted, found, view, namespaces)
+
+
+def _print_clusters(found: Sequence[ClusterSummary], view: _View, namespaces: bool) -> None:
+    from remuda.cli import cluster_table
+
+    if not found:
+        return
+    heads = cluster_table.heads(wide=view.wide, namespaces=namespaces)
+    rows = [cluster_table.row(one, wide=view.wide, namespaces=namespaces) for one in found]
+    width = None if view.wide else terminal_width()
+    if width is not None:
+        shown = fitting(heads[:-1], [cells[:-1] for cells in rows], width)
+        heads = [*(heads[at] for at in shown), heads[-1]]
+        rows = [[*(cells[at] for at in shown), cells[-1]] for cells in rows]
+    texts = table_with_reasons(heads, rows, width)
+    for text, status in zip(texts, (None, *(one.status for one in found)), strict=True):
+        if status is not None:
+            click.echo(text.replace(status, click.style(status, fg=cluster_table.COLOURS[status]), 1))
+        elif view.headers:
+            click.echo(text)
+
+
+async def _follow_clusters(wanted: _Wanted, found: Summaries, view: _View, namespaces: bool) -> None:
+    from remuda.cli import cluster_table
+
+    stream = cluster_table.changes(wanted.client, wanted.namespace, wanted.labels, wanted.names, found)
+    async with aclosing(stream) as changes:
+        async for one in changes:
+            _print_clusters([one], view._replace(headers=False), namespaces)
 
 
 # ---- tables ----------------------------------------------------------------------------------------------------------
 
 
-async def _show_tables(wanted: _Wanted, meanings: list[Resource], *, watch: bool, wide: bool) -> None:
+async def _show_tables(wanted: _Wanted, meanings: list[Resource], view: _View, *, watch: bool) -> None:
     from remuda.cli import tables
 
     found = await wanted.tables(meanings)
     if not any(table.rows for _, table in found):
         where = f" in namespace {wanted.namespace}" if wanted.namespace else ""
         click.echo(f"no {meanings[0].plural_name} found{where}", err=True)
-    first = True
     for resource, table in found:
         if not table.rows:
             continue
-        if resource is not meanings[0]:
-            click.echo(f"{'' if first else chr(10)}in {resource.target.group}, without a declaration:", err=True)
         namespaces = resource.namespaced and not wanted.namespace
-        heads, rows = tables.text(table.column_definitions or (), table.rows, wide=wide, namespaces=namespaces)
-        _print_rows(heads, rows, wide)
-        first = False
+        heads, rows = tables.text(table.column_definitions or (), table.rows, wide=view.wide, namespaces=namespaces)
+        _print_rows(heads, rows, view)
     if watch:
-        await _follow_rows(wanted, *found[0], wide=wide)
+        await _follow_rows(wanted, *found[0], wide=view.wide)
 
 
-def _print_rows(heads: list[str], rows: list[list[str]], wide: bool) -> None:
-    width = None if wide else terminal_width()
+def _print_rows(heads: list[str], rows: list[list[str]], view: _View) -> None:
+    width = None if view.wide else terminal_width()
     if width is not None:
         shown = fitting(heads, rows, width)
         left_out = len(heads) - len(shown)
-        print_table([heads[at] for at in shown], [[row[at] for at in shown] for row in rows])
+        print_table([heads[at] for at in shown], [[row[at] for at in shown] for row in rows], headers=view.headers)
         if left_out:
             more = f"{left_out} more column{'s' if left_out > 1 else ''} with -o wide"
             click.echo(click.style(more, dim=True), err=True)
     else:
-        print_table(heads, rows, whole=True)
+        print_table(heads, rows, whole=True, headers=view.headers)
 
 
 async def _follow_rows(wanted: _Wanted, resource: Resource, table: Table, *, wide: bool) -> None:

@@ -9,7 +9,6 @@ only mirror them.
 from __future__ import annotations
 
 import asyncio
-import difflib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -18,6 +17,7 @@ import msgspec
 
 from remuda.kube.client import Target
 from remuda.kube.errors import NotFound, StatusError, qualified
+from remuda.kube.similar_names import did_you_mean, similar
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -28,7 +28,6 @@ _ALL_AT_ONCE = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscovery
 _UNAVAILABLE = 503
 CLUSTERS = ("provisioning.cattle.io", "cluster.x-k8s.io")  # meanings of `clusters` without a group, in this order
 _DRIVER_GROUPS = ("rke-machine-config.cattle.io", "rke-machine.cattle.io")
-_CLOSE = 3  # most suggestions for a mistyped name
 
 
 class Resource(NamedTuple):
@@ -73,7 +72,8 @@ class Kinds:
         elif clusters := {one.target.group: one for one in reversed(named) if one.target.group in CLUSTERS}:
             return [clusters[group] for group in CLUSTERS if group in clusters]
         if not named:
-            raise click.ClickException(f"the server has no kind {text!r}{self._close(text)}. {_OF_DRIVERS}")
+            more = _OF_DRIVERS if self._is_management_plane else NO_MANAGEMENT_PLANE
+            raise click.ClickException(f"the server has no kind {text!r}{self._close(text) or '.'} {more}")
         return named[:1]
 
     def of(self, api_version: str, kind: str) -> Resource | None:
@@ -95,15 +95,24 @@ class Kinds:
         others = sorted({one.target.api_version for one in self.resources if one.kind == kind})
         if others:
             return f"{text}, only of {', '.join(others)}"
+        if group in CLUSTERS and not self._is_management_plane:
+            return f"{text}. {NO_MANAGEMENT_PLANE}"
         return text + self._close(kind)
+
+    @property
+    def _is_management_plane(self) -> bool:
+        return any(one.target.group in CLUSTERS for one in self.resources)
 
     def _close(self, text: str) -> str:
         names = {name: one.plural_name for one in reversed(self.resources) for name in one.names}
-        word = text.partition(".")[0].lower()
-        close = dict.fromkeys(names[name] for name in difflib.get_close_matches(word, names, _CLOSE, 0.7))
-        return f"; did you mean {', '.join(close)}?" if close else ""
+        close = [names[name] for name in similar(text.partition(".")[0].lower(), names)]
+        return did_you_mean(close)
 
 
+NO_MANAGEMENT_PLANE = (
+    "It is not a management plane, but a Kubernetes cluster without Remuda. If this is the kubeconfig of a cluster "
+    "that Remuda created, use that of the management plane: --kubeconfig FILE or $KUBECONFIG"
+)
 _OF_DRIVERS = "A driver's kinds exist while its NodeDriver is active: see `remuda get nodedrivers`"
 
 
@@ -115,6 +124,29 @@ def _is_of(target: Target, rest: str) -> bool:
         or target.group.startswith(f"{rest}.")
         or (target.version, target.group) == (version, group)
     )
+
+
+def named_objects(words: Sequence[str]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the kinds with the names of their objects, from `KIND NAME...` or `KIND/NAME...`. Raises UsageError."""
+    if not any("/" in word for word in words):
+        return [(words[0], tuple(words[1:]))]
+    found: dict[str, list[str]] = {}
+    for word in words:
+        kind, slash, name = word.partition("/")
+        if not (kind and slash and name) or "/" in name:
+            raise click.UsageError(f"{word}: write either KIND NAME... or KIND/NAME for each object")
+        found.setdefault(kind, []).append(name)
+    return [(kind, tuple(names)) for kind, names in found.items()]
+
+
+async def names_of(client: HttpClient, resource: Resource, namespace: str, limit: int = 0) -> list[str]:
+    """Return the names of all objects of a kind; none if they cannot be listed."""
+    place = namespace if resource.namespaced else ""
+    try:
+        listing = await client.list(resource.target, place, limit=limit, metadata_only=True)
+    except StatusError:
+        return []
+    return [str(msgspec.json.decode(value)["metadata"]["name"]) for value in listing.items]
 
 
 async def discover(client: HttpClient) -> Kinds:

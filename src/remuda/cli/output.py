@@ -34,6 +34,9 @@ def output_option(*formats: str) -> Callable[[Callable[..., Any]], Callable[...,
     )
 
 
+no_headers_option = click.option("--no-headers", is_flag=True, help="Print the table without its head line.")
+
+
 def print_value(value: Any, format: str) -> None:
     """Print anything that msgspec encodes, as JSON or YAML."""
     import msgspec
@@ -47,9 +50,12 @@ def print_value(value: Any, format: str) -> None:
         click.echo(msgspec.json.format(text, indent=2))
 
 
-def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], *, whole: bool = False) -> None:
+def print_table(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], *, whole: bool = False, headers: bool = True
+) -> None:
     """Print a table. `whole`: do not cut it to the width of the terminal."""
-    click.echo(table(columns, rows, None if whole else terminal_width()))
+    text = table(columns, rows, None if whole else terminal_width())
+    click.echo(text if headers else text.partition("\n")[2])
 
 
 def print_text(text: str) -> None:

@@ -80,16 +80,10 @@ def _warm_up() -> None:
 
 
 async def _names(client: HttpClient, kind: str, namespace: str) -> list[str]:
-    import msgspec
+    from remuda.cli.kinds import discover, names_of
 
-    from remuda.cli.kinds import discover
-
-    found: list[str] = []
-    for resource in (await discover(client)).meanings(kind):
-        place = namespace if resource.namespaced else ""
-        listing = await client.list(resource.target, place, limit=_MOST, metadata_only=True)
-        found += [str(msgspec.json.decode(value)["metadata"]["name"]) for value in listing.items]
-    return sorted(found)
+    meanings = (await discover(client)).meanings(kind)
+    return sorted([name for one in meanings for name in await names_of(client, one, namespace, _MOST)])
 
 
 async def _kinds(client: HttpClient) -> list[str]:

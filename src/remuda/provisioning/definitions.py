@@ -17,7 +17,8 @@ def _ready(part: str, name: str, doc: str, priority: int = 0) -> PrinterColumn:
 DEFINITIONS = (
     Definition(
         kind=CLUSTER,
-        categories=("provisioning",),
+        short_names=("pcl",),  # cl is that of Cluster API
+        categories=("provisioning", "remuda"),
         nullable=True,
         labels={"auth.cattle.io/cluster-indexed": "true"},
         columns=(

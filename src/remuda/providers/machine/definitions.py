@@ -17,6 +17,7 @@ Json = dict[str, Any]
 
 DRIVER_LABEL = "remuda.dev/node-driver"  # on the definitions of a driver's kinds: its name
 
+_WRITTEN_BY_USERS = "remuda"  # category of the kinds in a cluster's manifest: `kubectl get remuda`
 _CATEGORIES = ("cluster-api", "rke-machine")
 _AGE = PrinterColumn("Age", ".metadata.creationTimestamp", "Time since it was created", "date")
 _CEL_WORDS = frozenset(
@@ -50,6 +51,7 @@ def node_driver() -> Json:
     return custom_resource_definition(
         Definition(
             kind=NODE_DRIVER,
+            categories=(_WRITTEN_BY_USERS,),
             columns=(
                 PrinterColumn("Active", ".spec.active", "Whether the driver is enabled", "boolean"),
                 PrinterColumn(
@@ -86,7 +88,7 @@ def _config(model: OptionModel) -> Json:
     made = custom_resource_definition(
         Definition(
             kind=config_kind(model.driver),
-            categories=_CATEGORIES,
+            categories=(*_CATEGORIES, _WRITTEN_BY_USERS),
             status=False,
             labels=_labels(model),
             columns=(_AGE,),
