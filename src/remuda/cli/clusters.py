@@ -26,7 +26,9 @@ class Found(msgspec.Struct, frozen=True):
 async def find(client: HttpClient, text: str) -> Found:
     """Return the cluster that the text names. Raises ClickException."""
     from remuda.kube.errors import Forbidden
+    from remuda.kube.similar_names import did_you_mean, similar
 
+    text = text.removeprefix("cluster/")
     found = await _by_id(client, text) if "/" not in text else None
     if found is not None:
         return found
@@ -38,7 +40,8 @@ async def find(client: HttpClient, text: str) -> Found:
     same = [one for one in known if one.name == name and namespace in ("", one.namespace)]
     if not same:
         existing = ", ".join(map(str, known)) or "none"
-        raise click.ClickException(f"cluster {text} not found; existing clusters: {existing}")
+        close = did_you_mean(similar(name, [one.name for one in known]))
+        raise click.ClickException(f"cluster {text} not found{close or '.'} Existing clusters: {existing}")
     if len(same) > 1:
         raise click.ClickException(
             f"several clusters are named {text}: {', '.join(map(str, same))}; use NAMESPACE/NAME or the id"

@@ -75,12 +75,19 @@ async def _connected(
     warn: Callable[[str], None],
     timeout_seconds: float,
 ) -> T:
+    from remuda.cli.workload_cluster import ClusterNotFound, refuse_workload_cluster
     from remuda.kube import kubeconfig
+    from remuda.kube.errors import NotFound
     from remuda.kube.http import HttpClient
+    from remuda.providers import ProviderError
+    from remuda.provisioning import ProvisioningError
 
     client = HttpClient(kubeconfig.load(_default_path(path), context), warn=warn, timeout_seconds=timeout_seconds)
     try:
         return await work(client)
+    except (NotFound, ClusterNotFound, ProvisioningError, ProviderError):
+        await refuse_workload_cluster(client)
+        raise
     finally:
         await client.close()
 

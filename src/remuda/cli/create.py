@@ -55,7 +55,11 @@ def command() -> None:
     "process, else k3s.",
 )
 @click.option(
-    "--kubernetes-version", default="", metavar="VERSION", help="Kubernetes version, for example v1.36.4+k3s1."
+    "--kubernetes-version",
+    default="",
+    metavar="VERSION",
+    shell_complete=shell_completion.versions,
+    help="Kubernetes version, for example v1.36.4+k3s1.",
 )
 @click.option(
     "--servers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of control plane nodes."
@@ -67,7 +71,14 @@ def command() -> None:
     show_default=True,
     help="Number of workers. With 0, the servers also run Pods.",
 )
-@click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="Option of the driver. Repeatable.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    shell_complete=shell_completion.driver_options,
+    help="Option of the driver. Repeatable.",
+)
 @click.option("--credential", default="", metavar="SECRET", help="Secret with the driver's cloud credential.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of the cluster. Repeatable.")
 @click.option(
@@ -133,9 +144,10 @@ def cluster(
         "config": _values(choices.pairs(config, "--config")),
     }
     if interactive:
-        from remuda.cli.prompts import ask
+        from remuda.cli.prompts import ask, existing_names
 
-        given |= ask(given, kubernetes_version, distribution or "", kubeconfig)
+        taken = existing_names(kubeconfig, namespace)
+        given |= ask(given, kubernetes_version, distribution or "", kubeconfig, taken=taken)
     given["self_heal"] = rest["self_heal"] and _can_replace(given["driver"])
     given["options"] = _options(given["driver"], choices.pairs(options, "--option"), kubeconfig)
     if not interactive:

@@ -38,7 +38,7 @@ class _Found(NamedTuple):
 
 
 @click.command(name="delete", context_settings=HELP)
-@click.argument("kind", required=False, shell_complete=shell_completion.kinds)
+@click.argument("kind", required=False, metavar="[KIND[/NAME]]", shell_complete=shell_completion.kinds)
 @click.argument("names", nargs=-1, metavar="[NAME]...", shell_complete=shell_completion.names)
 @manifest_files.files_option(required=False)
 @click.option(
@@ -71,12 +71,16 @@ def command(
 
     \b
       remuda delete cluster prairie
+      remuda delete machine/prairie-workers-7x2kq-abcde
       remuda delete -f cluster.yaml --yes --timeout 10m
       remuda delete machines prairie-workers-7x2kq --no-wait
     """
+    from remuda.cli.kinds import named_objects
+
     if bool(files) == bool(kind):
         raise click.UsageError("name what to delete: KIND and NAME, or -f FILE")
-    if kind and not names:
+    asked = named_objects((kind, *names)) if kind else []
+    if any(not own for _, own in asked):
         raise click.UsageError(f"missing NAME; `remuda get {kind}` lists the names")
     objects = manifest_files.read(files) if files else []
 
@@ -85,7 +89,11 @@ def command(
 
         kinds = await discover(client)
         if kind:
-            found = [await _named(client, kinds, kind, name, namespace, ignore_not_found) for name in names]
+            found = [
+                await _named(client, kinds, word, name, namespace, ignore_not_found)
+                for word, own in asked
+                for name in own
+            ]
         else:
             found = [await _declared(client, kinds, obj, namespace) for obj in _in_reverse_order(objects)]
         existing = [one for one in found if one is not None]
@@ -129,8 +137,13 @@ async def _named(
             return _Found(resource, rows[0].object.key, rows[0].object.metadata.uid)
     if ignore_not_found:
         return None
+    from remuda.cli.kinds import names_of
+    from remuda.kube.similar_names import did_you_mean, similar
+
     where = f" in namespace {namespace}" if namespace else ""
-    raise click.ClickException(f"{meanings[0].full_name} {name} not found{where}; nothing was deleted")
+    known = [other for one in meanings for other in await names_of(client, one, namespace)]
+    close = did_you_mean(similar(name, known)) or "."
+    raise click.ClickException(f"{meanings[0].full_name} {name} not found{where}{close} Nothing was deleted")
 
 
 async def _declared(client: HttpClient, kinds: Kinds, obj: dict[str, Any], namespace: str) -> _Found | None:

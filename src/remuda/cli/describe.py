@@ -5,17 +5,16 @@ A warning precedes the tree if objects are damaged on the disk of the management
 
 from __future__ import annotations
 
-import shutil
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from remuda.cli import progress, shell_completion
+from remuda.cli import describe_machine, progress, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option, show_warning
 from remuda.cli.options import HELP, namespace_option
-from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
+from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value, terminal_width
+from remuda.cli.workload_cluster import ClusterNotFound
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -25,14 +24,31 @@ _DAMAGE_PATH = "/readyz/objects"  # needs a permission of its own, because it na
 _DAMAGED = 500
 
 
-@click.group(name="describe", context_settings=HELP)
+class Describe(click.Group):
+    """Group that also takes TYPE/NAME: `describe cluster/prairie`."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        kind, slash, name = args[0].partition("/")
+        return super().resolve_command(ctx, [kind, name, *args[1:]] if slash else args)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return super().get_command(ctx, cmd_name.removesuffix("s"))
+
+
+@click.group(name="describe", cls=Describe, context_settings=HELP)
 def command() -> None:
-    """Show a cluster and its objects as a tree.
+    """Show a cluster and its objects as a tree, or one machine.
 
     \b
       remuda describe cluster prairie
       remuda describe cluster prairie --watch
+      remuda describe machine prairie-workers-7x2kq-abcde
     """
+
+
+command.add_command(describe_machine.command)
 
 
 @command.command(context_settings=HELP)
@@ -62,8 +78,7 @@ def cluster(name: str, namespace: str, watch: bool, output: str, kubeconfig: Pat
         return
     from remuda.cli.tree_text import lines
 
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-    click.echo("\n".join(lines(root, width=width)))
+    click.echo("\n".join(lines(root, width=terminal_width())))
 
 
 def look(kubeconfig: Path | None, namespace: str, name: str) -> Branch:
@@ -102,7 +117,9 @@ def place_of(kubeconfig: Path | None, namespace: str, name: str) -> str:
 
 
 def no_such_cluster(error: Exception) -> click.ClickException:
-    return click.ClickException(f"{error}. `remuda get clusters` lists the existing ones")
+    return ClusterNotFound(
+        f"{error}{'' if str(error).endswith('?') else '.'} `remuda get clusters` lists the existing ones"
+    )
 
 
 def _watch(kubeconfig: Path | None, namespace: str, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import shutil
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="With --server: PEM file with the CA of its certificate.",
 )
+@click.option("--merge", is_flag=True, help="Add it to ~/.kube/config, instead of printing it.")
+@click.option("--context", default="", metavar="NAME", help="Name of its context. Default: the name of the cluster.")
 @kubeconfig_option
 def command(
     cluster: str,
@@ -43,17 +45,22 @@ def command(
     ttl: float | None,
     server: str,
     server_ca: Path | None,
+    merge: bool,
+    context: str,
     kubeconfig: Path | None,
 ) -> None:
     """Print a kubeconfig that reaches CLUSTER (an id, a name, or NAMESPACE/NAME) through the proxy.
 
     By default it contains no secret: kubectl runs `remuda token credential`, which uses your kubeconfig of the
-    management plane to request a token for one hour, or to read your certificate. With --embed-token you can give the
-    kubeconfig to somebody else; it is valid for --ttl.
+    management plane to request a token for one hour, or to read your certificate. The kubeconfig has the full path of
+    `remuda`, so it also works outside of a virtual environment, on this machine. With --embed-token it works on any
+    machine, and you can give it to somebody else; it is valid for --ttl.
 
     \b
       remuda get kubeconfig prairie > prairie.kubeconfig
       kubectl --kubeconfig prairie.kubeconfig get nodes
+      remuda get kubeconfig prairie --merge
+      kubectl --context prairie get nodes
       remuda get kubeconfig prairie --user alice --embed-token > alice.kubeconfig
     """
     import yaml
@@ -70,21 +77,38 @@ def command(
         else:
             whose = await token_user(client, user, cluster)
             who = await _embedded(client, found, whose, ttl) if embed_token else _exec(found, user, kubeconfig)
-        return _config(found, whose, await _stanza(client, found, server, authority), who)
+        return _config(context or found.name, whose, await _stanza(client, found, server, authority), who)
 
-    click.echo(yaml.safe_dump(connected(kubeconfig, make), sort_keys=False), nl=False)
+    made = connected(kubeconfig, make)
+    if merge:
+        _merge(made)
+    else:
+        click.echo(yaml.safe_dump(made, sort_keys=False), nl=False)
 
 
-def _config(cluster: Found, user: str, where: dict[str, Any], who: dict[str, Any]) -> dict[str, Any]:
-    context = {"cluster": cluster.name, "user": f"{user}@{cluster.name}"}
+def _config(name: str, user: str, where: dict[str, Any], who: dict[str, Any]) -> dict[str, Any]:
+    context = {"cluster": name, "user": f"{user}@{name}"}
     return {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": cluster.name, "cluster": where}],
+        "clusters": [{"name": name, "cluster": where}],
         "users": [{"name": context["user"], "user": who}],
-        "contexts": [{"name": cluster.name, "context": context}],
-        "current-context": cluster.name,
+        "contexts": [{"name": name, "context": context}],
+        "current-context": name,
     }
+
+
+def _merge(made: dict[str, Any]) -> None:
+    from remuda.cli.kubeconfig_merge import MergeRefused, merge_into
+
+    path, name = Path.home() / ".kube" / "config", made["current-context"]
+    try:
+        current = merge_into(path, made)
+    except MergeRefused as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"context {name} added to {path}", err=True)
+    use = f"kubectl --context {name} get nodes" if current != name else "kubectl get nodes"
+    click.echo(f"to use it: {use}", err=True)
 
 
 async def _embedded(client: HttpClient, cluster: Found, user: str, ttl: float | None) -> dict[str, Any]:
@@ -115,7 +139,7 @@ def _exec(cluster: Found, user: str, kubeconfig: Path | None, *, certificate: bo
     from remuda.cli.credentials import API_VERSION
 
     path, context = chosen_kubeconfig(kubeconfig)
-    own = ["remuda"] if shutil.which("remuda") else [sys.executable, "-m", "remuda.cli.main"]
+    own = _own_command()
     arguments = [*own[1:], "token", "credential", "--cluster", cluster.id, "--kubeconfig", str(path)]
     arguments += ["--context", context] if context else []
     arguments += ["--user", user] if user else []
@@ -130,6 +154,12 @@ def _exec(cluster: Found, user: str, kubeconfig: Path | None, *, certificate: bo
             "installHint": "this kubeconfig needs the command remuda, which gets credentials from the management plane",
         }
     }
+
+
+def _own_command() -> list[str]:
+    """Return this program by its full path, so that kubectl finds it whatever the PATH is."""
+    script = Path(sys.executable).parent / "remuda"  # where pip, pipx and uv install it
+    return [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-m", "remuda.cli.main"]
 
 
 async def _stanza(client: HttpClient, cluster: Found, server: str, authority: bytes) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import remuda
 from remuda.cli import exit_codes
 from remuda.cli.options import HELP
 from remuda.cli.output import wants_no_colour
-from remuda.cli.text_wrap import fit, with_hint
+from remuda.cli.text_wrap import WORDS, fit, with_hint
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -38,8 +38,12 @@ _SECTIONS = {
         "export": ("export", "Print the manifest of a cluster as it runs."),
         "scale": ("scale", "Change the number of machines in a cluster."),
         "upgrade": ("upgrade", "Upgrade Kubernetes in place, on the same machines."),
-        "describe": ("describe", "Show a cluster and its objects as a tree."),
+        "edit": ("edit", "Edit a declared cluster, and see the effect first."),
+        "describe": ("describe", "Show a cluster and its objects as a tree, or a machine."),
         "why": ("why", "Explain why a cluster is not ready."),
+        "retry": ("retry", "Retry servers that could not be created or removed."),
+        "pause": ("pause", "Stop the work of controllers on a cluster."),
+        "resume": ("resume", "Let controllers work on a paused cluster again."),
         "diagnose": ("diagnose", "Collect a redacted support bundle."),
     },
     "Objects": {
@@ -99,6 +103,7 @@ class LazyGroup(click.Group):
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[WORDS] = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:

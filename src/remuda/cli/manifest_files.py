@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from remuda.cli.string_maps import wrong_types
+
 _ENDINGS = (".yaml", ".yml", ".json")
 
 
@@ -70,4 +72,6 @@ def _objects(obj: Any, place: str) -> Iterator[dict[str, Any]]:
     metadata = obj.get("metadata") if isinstance(obj, dict) else None
     if not isinstance(metadata, dict) or not all((obj.get("apiVersion"), obj.get("kind"), metadata.get("name"))):
         raise click.ClickException(f"{place}: every object needs apiVersion, kind and metadata.name")
+    if errors := wrong_types(obj):
+        raise click.ClickException("\n".join(f"{place}: {obj['kind']} {metadata['name']}: {one}" for one in errors))
     yield obj

@@ -8,14 +8,13 @@ nothing is cut.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from remuda.cli.text_wrap import wrapped
+from remuda.cli.text_wrap import terminal_size, wrapped
 
 TABLE, WIDE, JSON, YAML, NAME = "table", "wide", "json", "yaml", "name"
 NOTHING = "<none>"  # cell without a value
@@ -90,7 +89,8 @@ def wants_no_colour() -> bool:
 
 def terminal_width() -> int | None:
     """Return the width of the terminal; None if standard output is a pipe or a file."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    size = terminal_size(sys.stdout)
+    return None if size is None else size.columns
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:

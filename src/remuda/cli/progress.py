@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -24,7 +23,7 @@ import click
 from remuda.cli import exit_codes
 from remuda.cli.connection import connected
 from remuda.cli.output import wants_no_colour
-from remuda.cli.text_wrap import errors_width, print_note, wrapped
+from remuda.cli.text_wrap import errors_width, print_note, terminal_size, wrapped
 
 if TYPE_CHECKING:
     from remuda.kube.client import Client, Target
@@ -349,14 +348,14 @@ class Frames(Lines):
     def _draw(self, elapsed: float, *, heading: bool = True) -> None:
         from remuda.cli import tree_text
 
-        width, height = shutil.get_terminal_size()
+        width, height = _screen()
         room = max(height - 3, 3)
         ahead = []
         if heading:
             end = f" of {tree_text.span(self.timeout)}" if self.timeout is not None else ""
             aim = f"waiting until {self.what} is {self.wanted}" if self.wanted else f"{self.what}, press Ctrl-C to stop"
             text = f"{aim}, {tree_text.span(elapsed)}{end}"
-            ahead = [click.style(tree_text.cut(text, width), dim=True)]
+            ahead = [click.style(line, dim=True) for line in wrapped(text, width)]
         if self._trouble:
             ahead += wrapped(self._trouble, width, "  ")[:3]
         body = [] if self._root is None else tree_text.lines(self._root, width=width, height=room - len(ahead))
@@ -371,11 +370,16 @@ class Frames(Lines):
             frame = [click.unstyle(line) for line in frame]
         if frame == self._drawn:
             return
-        width = max(shutil.get_terminal_size().columns, 1)
+        width = max(_screen().columns, 1)
         up = sum(max(-(-len(click.unstyle(line)) // width), 1) for line in self._drawn)
         back = f"\x1b[{up}A" if up else ""
         _control(back + "\r" + "".join(f"{line}\x1b[K\n" for line in frame) + "\x1b[J")
         self._drawn = frame
+
+
+def _screen() -> os.terminal_size:
+    """Return the size of the terminal that is drawn on: standard output may be a pipe."""
+    return terminal_size(sys.stderr) or os.terminal_size((80, 24))
 
 
 def _control(text: str) -> None:

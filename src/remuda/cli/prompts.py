@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from itertools import chain, count
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from remuda.cli import choices
+from remuda.cli.connection import connected
 from remuda.cli.text_wrap import print_note
+
+if TYPE_CHECKING:
+    from remuda.kube.http import HttpClient
 
 T = TypeVar("T")
 
-_NAME = "prairie"
+_ANSWER_SECONDS = 10.0  # for a default: not worth a longer wait
+_NAMES = ("prairie", "meadow", "canyon", "mesa", "ranch")
 
 
-def ask(given: Mapping[str, Any], version: str, distribution: str, kubeconfig: Path | None) -> dict[str, Any]:
-    """Ask for the remaining settings of a cluster; values given by flags are the defaults."""
+def ask(
+    given: Mapping[str, Any],
+    version: str,
+    distribution: str,
+    kubeconfig: Path | None,
+    *,
+    taken: Collection[str] = (),
+) -> dict[str, Any]:
+    """Ask for the remaining settings of a cluster; values given by flags are the defaults.
+
+    `taken`: names of clusters that exist.
+    """
     print_note(
         "Create a cluster. Press Return for the default in brackets, Ctrl-C to stop without creating anything.\n\n"
     )
-    name = _prompt("Name", _NAME, _name)
+    name = _prompt("Name", free_name(taken), lambda text: _name(text, taken))
     driver = _prompt(f"Driver ({', '.join(_drivers())})", given["driver"], _driver)
     if not version:
         try:
@@ -48,10 +64,33 @@ def _prompt(question: str, default: str | None, parse: Callable[[str], T]) -> T:
             print_note(f"  {error.message if isinstance(error, click.ClickException) else error}")
 
 
-def _name(text: str) -> str:
+def _name(text: str, taken: Collection[str]) -> str:
     from remuda.provisioning.declaration import check_name
 
+    if text in taken:
+        raise ValueError(f"cluster {text} exists already: choose another name")
     return check_name(text)
+
+
+def free_name(taken: Collection[str]) -> str:
+    """Return a name for a new cluster that no cluster has."""
+    numbered = (f"{_NAMES[0]}-{number}" for number in count(2))
+    return next(name for name in chain(_NAMES, numbered) if name not in taken)
+
+
+def existing_names(kubeconfig: Path | None, namespace: str) -> set[str]:
+    """Return the names of the clusters in a namespace; none if the server does not answer: creating says so then."""
+
+    async def names(client: HttpClient) -> set[str]:
+        from remuda.cli import cluster_table
+
+        found = await cluster_table.load(client, namespace)
+        return {one.name for one in (*found.declared, *found.others)}
+
+    try:
+        return connected(kubeconfig, names, timeout_seconds=_ANSWER_SECONDS)
+    except click.ClickException:
+        return set()
 
 
 def _drivers() -> list[str]:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import choices, cluster_edits, plan, progress, shell_completion
+from remuda.cli import choices, cluster_edits, plan, progress
 from remuda.cli.confirmation import confirm_losses, yes_option
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
+from remuda.cli.subjects import cluster_argument
 from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ _OTHERWISE = "scale its MachineDeployments: kubectl scale machinedeployment {nam
 
 
 @click.command(name="scale", context_settings=HELP)
-@click.argument("name", shell_complete=shell_completion.clusters)
+@cluster_argument
 @click.option("--servers", type=int, metavar="N", help="Number of machines in the control plane pool.")
 @click.option("--workers", type=int, metavar="N", help="Number of machines in the worker pool.")
 @click.option("--pool", "pools", multiple=True, metavar="POOL=N", help="Number of machines in this pool. Repeatable.")

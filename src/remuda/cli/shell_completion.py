@@ -34,6 +34,24 @@ def machines(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     return _query(ctx, incomplete, lambda client: _names(client, "machines", str(ctx.params.get("namespace") or "")))
 
 
+def subjects(*types: str) -> Answer:
+    """Return the completion of `TYPE NAME`, `TYPE/NAME`, or NAME of the first type."""
+
+    def answer(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
+        given = ctx.params.get(param.name or "") or ()
+        place = str(ctx.params.get("namespace") or "")
+        kind, slash, start = incomplete.partition("/")
+        if slash and kind in types:
+            found = _query(ctx, start, lambda client: _names(client, f"{kind}s", place))
+            return [f"{kind}/{name}" for name in found]
+        if given and given[0] in types:
+            return _query(ctx, incomplete, lambda client: _names(client, f"{given[0]}s", place))
+        words: list[str | CompletionItem] = [type for type in types if type.startswith(incomplete)]
+        return [*words, *_query(ctx, incomplete, lambda client: _names(client, f"{types[0]}s", place))]
+
+    return answer
+
+
 def namespaces(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
     return _query(ctx, incomplete, lambda client: _names(client, "namespaces", ""))
 
@@ -53,6 +71,41 @@ def drivers(ctx: click.Context, param: click.Parameter, incomplete: str) -> list
     from remuda.providers.shared import drivers
 
     return [name for name in drivers.names() if name.startswith(incomplete)]
+
+
+def versions(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
+    """Complete versions that the server has artefacts of; of the distribution that was given, if one was."""
+    distribution = str(ctx.params.get("distribution") or "")
+
+    async def ask(client: HttpClient) -> list[str]:
+        from remuda.cli import choices
+
+        found = await choices.versions(client)
+        return [one for one in reversed(found) if not distribution or f"+{distribution}" in one]
+
+    return _query(ctx, incomplete, ask)
+
+
+def driver_options(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
+    """Complete KEY= of the options of the driver that was given. Options that were set before are left out."""
+    from click.shell_completion import CompletionItem
+
+    from remuda.cli import choices
+    from remuda.providers.machine.options import of_driver
+    from remuda.providers.shared import drivers
+
+    given = {str(one).partition("=")[0] for one in ctx.params.get("options") or ()}
+    with _silence():
+        try:
+            name = str(ctx.params.get("driver") or "") or choices.driver(ctx.params.get("kubeconfig"))
+            known = of_driver(drivers.find(name)).properties(defaults=False)
+        except (drivers.NoSuchDriver, click.ClickException):
+            return []
+    return [
+        CompletionItem(f"{key}=", help=str(schema.get("description") or ""))
+        for key, schema in known.items()
+        if key not in given and f"{key}=".startswith(incomplete)
+    ]
 
 
 def _query(

@@ -5,14 +5,16 @@ In a pipe or a file, lines are not wrapped.
 
 from __future__ import annotations
 
-import shutil
+import os
 import sys
 import textwrap
-from difflib import get_close_matches
+from typing import TextIO
 
 import click
 
 _LEAST = 24  # however narrow the terminal
+WORDS = "remuda.words"  # key of the command line in the context's meta
+_USUAL = (80, 24)  # columns and lines of a terminal that does not tell its size
 
 
 def wrapped(text: str, width: int | None, indent: str = "", *, whole_words: bool = True) -> list[str]:
@@ -34,9 +36,29 @@ def wrapped(text: str, width: int | None, indent: str = "", *, whole_words: bool
     return found
 
 
+def terminal_size(stream: TextIO) -> os.terminal_size | None:
+    """Return the size of the terminal that a stream writes to; None if it writes to a pipe or a file.
+
+    $COLUMNS and $LINES come first, as in the shell. The size is that of this stream: others may be redirected.
+    """
+    if not stream.isatty():
+        return None
+    try:
+        found = os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        found = os.terminal_size((0, 0))
+    columns, lines = (_number(os.environ.get(name, "")) for name in ("COLUMNS", "LINES"))
+    return os.terminal_size((columns or found.columns or _USUAL[0], lines or found.lines or _USUAL[1]))
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
 def errors_width() -> int | None:
     """Return the width of the terminal that shows notes and errors; None if standard error is no terminal."""
-    return shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+    size = terminal_size(sys.stderr)
+    return None if size is None else size.columns
 
 
 def print_note(text: str) -> None:
@@ -61,10 +83,14 @@ def with_hint(error: click.ClickException) -> click.ClickException:
     if isinstance(error, click.NoSuchOption) and context.parent is None:
         return _with(error, f"put options after the command: {context.command_path} get clusters {error.option_name} …")
     if isinstance(error, click.NoSuchCommand) and isinstance(command, click.Group):
+        from remuda.cli.near_matches import commands_meant
+
         known = command.list_commands(context)
-        close = get_close_matches(error.command_name, known)
-        if close:
-            return _with(error, f"did you mean {' or '.join(f'`{context.command_path} {one}`' for one in close)}?")
+        words = context.find_root().meta.get(WORDS) or [error.command_name]
+        meant = commands_meant(words, context.command_path.split()[1:], known)
+        if meant:
+            root = context.find_root().command_path
+            return _with(error, f"did you mean {' or '.join(f'`{root} {one}`' for one in meant)}?")
         if len(known) == 1:
             return _with(error, f"the only command is `{context.command_path} {known[0]}`")
         if context.parent is not None:

@@ -1,8 +1,9 @@
 """Text of a cluster's tree, and of the chain from the cluster down to the object that blocks it. Pure.
 
-The tree is aligned, cut to a width and folded to a height. The object that blocks the cluster is marked with » and
-shows its whole message, wrapped beneath it; other objects take one line. If there are too many lines, ready objects are
-folded first, and the chain to the blocking object never is.
+The tree is aligned to a width and folded to a height. No line is cut: a state that does not fit beside a long name is
+on the next line, and a reason that does not fit is left out. The object that blocks the cluster is marked with » and
+shows its message, wrapped beneath it. If there are too many lines, ready objects are folded first, then long messages,
+and the chain to the blocking object never is.
 
 The chain is for `why` and for waits that time out. Its last link shows its whole message. A line of its own says what
 happens next, or what the user has to do.
@@ -32,7 +33,7 @@ _COLOURS = {
 }
 _WORDS = {"well": "ready"}
 _GAP = "  "
-_BENEATH = 5  # lines of a message on a terminal; `remuda why` shows all of it
+_BENEATH = 5  # lines of a message if there is no room for all of it
 _LEAST = 24  # width of the first column, however narrow the terminal
 
 
@@ -51,12 +52,17 @@ class _Row:
 def lines(root: Branch, *, width: int | None = None, height: int | None = None, now: float | None = None) -> list[str]:
     """Return the lines of a tree. `width` and `height`: None in a pipe, where nothing is cut or folded."""
     moment = clock.time() if now is None else now
-    made: list[str] = []
-    for fold in range(len(_FOLDS) + 1 if height is not None else 1):
-        made = _drawn(_folded(root, fold), width, moment)
-        if height is None or len(made) <= height:
-            return made
-    return made[:height]
+    if height is None:
+        return _drawn(root, width, moment, None)
+    for fold in range(len(_FOLDS) + 1):
+        folded = _folded(root, fold)
+        for most in (None, _BENEATH):
+            made = _drawn(folded, width, moment, most)
+            if len(made) <= height:
+                return made
+    # A very low terminal: the objects between the cluster and the one that blocks it give way.
+    leaf = next((at for at, line in enumerate(made) if click.unstyle(line).startswith(MARK)), 0)
+    return [*made[: min(leaf, 1)], *made[leaf:]][:height]
 
 
 def age(since: str, now: float) -> str:
@@ -84,7 +90,8 @@ def styled(text: str, judgement: Judgement) -> str:
     return click.style(text, fg=_COLOURS.get(judgement.state))
 
 
-def _drawn(root: Branch, width: int | None, now: float) -> list[str]:
+def _drawn(root: Branch, width: int | None, now: float, most: int | None) -> list[str]:
+    """Return the lines of a tree. `most`: lines of a message; the rest is left to `remuda why`."""
     rows = list(_rows(root))
     notes = max(len(row.branch.note) for row in rows)
     states = max(len(_state_text(row.branch, now)) for row in rows)
@@ -93,35 +100,46 @@ def _drawn(root: Branch, width: int | None, now: float) -> list[str]:
         heads = min(heads, max(width - notes - states - 2 * len(_GAP), _LEAST))
     found: list[str] = []
     for row in rows:
-        found.append(_line(row, heads, notes, states, width, now))
+        found += _lines(row, heads, notes, states, width, now)
         if row.leaf and not row.branch.judgement.well:
             message = wrapped(row.branch.judgement.message, width, row.beneath + "   ", whole_words=False)
-            is_whole = width is None or len(message) <= _BENEATH
-            found += message if is_whole else [*message[: _BENEATH - 1], f"{row.beneath}   …"]
+            is_whole = most is None or len(message) <= most
+            found += message if is_whole else [*message[: (most or 1) - 1], f"{row.beneath}   (more: remuda why)"]
     return found
 
 
-def _line(row: _Row, heads: int, notes: int, states: int, width: int | None, now: float) -> str:
+def _lines(row: _Row, heads: int, notes: int, states: int, width: int | None, now: float) -> list[str]:
+    """Return the line of a row; two or more if its name leaves no room for the state."""
     one = row.branch
-    head = cut(row.head, heads)
-    line = click.style(head, bold=row.leaf or None, dim=not one.kind or None)
-    line += " " * (heads - len(head))
-    if notes:
-        line += _GAP + one.note.ljust(notes)
     text = _state_text(one, now)
-    line += _GAP + styled(text, one.judgement)
+    facts = (_GAP + one.note.ljust(notes) if notes else "") + _GAP
+    after = styled(text, one.judgement) if text else ""
     if not one.judgement.well and one.judgement.reason:
-        taken = heads + (len(_GAP) + notes if notes else 0) + len(_GAP) + states
-        room = None if width is None else width - taken - len(_GAP)
-        reason = one.judgement.reason if room is None else cut(one.judgement.reason, room)
-        line += " " * (states - len(text)) + _GAP + reason if reason else ""
-    return line.rstrip()
+        taken = heads + len(facts) + states + len(_GAP)
+        if width is None or taken + len(one.judgement.reason) <= width:
+            after += " " * (states - len(text)) + _GAP + one.judgement.reason
+
+    def shown(head: str) -> str:
+        return click.style(head, bold=row.leaf or None, dim=not one.kind or None)
+
+    if len(row.head) <= heads:
+        return [f"{shown(row.head)}{' ' * (heads - len(row.head))}{facts}{after}".rstrip()]
+    assert width is not None, "without a width, all heads have room"
+    close = _GAP.join([row.head, *([one.note] if one.note else []), text]).rstrip()
+    if len(close) <= width:
+        return [
+            close.replace(row.head, shown(row.head), 1).removesuffix(text) + styled(text, one.judgement) * bool(text)
+        ]
+    names = _pieces(row.head, width, row.beneath + "   ")
+    return [*(shown(name) for name in names), f"{row.beneath.ljust(heads)}{facts}{after}".rstrip()]
 
 
-def cut(text: str, width: int) -> str:
-    if len(text) <= width:
-        return text
-    return text[: width - 1] + "…" if width > 1 else ""
+def _pieces(text: str, width: int, indent: str) -> list[str]:
+    """Return a name that is longer than the terminal is wide, in pieces."""
+    found = [text[:width]]
+    room = max(width - len(indent), 1)
+    rest = text[width:]
+    return found + [indent + rest[at : at + room] for at in range(0, len(rest), room)]
 
 
 def _state_text(one: Branch, now: float) -> str:
@@ -208,7 +226,7 @@ def chain_lines(root: Branch, *, width: int | None = None, now: float | None = N
     found: list[str] = []
     for depth, one in enumerate(chain):
         last = one is chain[-1]
-        found.append(_link(one, depth, moment, width, last=last))
+        found.append(_link(one, depth, moment, width))
         if last:
             found += wrapped(one.judgement.message, width, "   " * depth + "  ")
     if chain:
@@ -216,13 +234,13 @@ def chain_lines(root: Branch, *, width: int | None = None, now: float | None = N
     return found
 
 
-def _link(one: Branch, depth: int, now: float, width: int | None, *, last: bool) -> str:
+def _link(one: Branch, depth: int, now: float, width: int | None) -> str:
     judgement = one.judgement
     trunk = "" if depth == 0 else "   " * (depth - 1) + "└─ "
     since = f" for {age(judgement.since, now)}" if judgement.since else ""
     reason = f"  {judgement.reason}" if judgement.reason else ""
     shown = f"{state(judgement)}{since}"
     head = f"{trunk}{one}"
-    if width is not None:
-        reason = cut(reason, max(width - len(head) - 2 - len(shown), 0))
+    if width is not None and len(head) + 2 + len(shown) + len(reason) > width:
+        reason = ""
     return f"{head}  {styled(shown, judgement)}{reason}".rstrip()

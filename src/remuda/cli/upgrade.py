@@ -12,6 +12,7 @@ from remuda.cli import choices, cluster_edits, exit_codes, plan, progress, shell
 from remuda.cli.connection import connected, kubeconfig_option, show_warning
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
+from remuda.cli.subjects import cluster_argument
 from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
@@ -27,9 +28,14 @@ _OTHERWISE = (
 
 
 @click.command(name="upgrade", context_settings=HELP)
-@click.argument("name", shell_complete=shell_completion.clusters)
+@cluster_argument
 @click.option(
-    "--kubernetes-version", "version", default="", metavar="VERSION", help="Target version, for example v1.36.4+k3s1."
+    "--kubernetes-version",
+    "version",
+    default="",
+    metavar="VERSION",
+    shell_complete=shell_completion.versions,
+    help="Target version, for example v1.36.4+k3s1.",
 )
 @namespace_option("cluster")
 @progress.wait_options

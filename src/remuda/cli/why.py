@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from remuda.cli import exit_codes, shell_completion
+from remuda.cli import exit_codes
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.describe import look, no_such_cluster
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value, terminal_width
+from remuda.cli.subjects import cluster_argument
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="why", context_settings=HELP)
-@click.argument("name", shell_complete=shell_completion.clusters)
+@cluster_argument
 @namespace_option("cluster")
 @click.option(
     "--timeline",

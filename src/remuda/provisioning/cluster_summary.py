@@ -13,12 +13,14 @@ from typing import Any, Literal
 import msgspec
 
 from remuda.capi import health, names
+from remuda.providers.shared.types.controlplane import NO_SERVER
 from remuda.provisioning import tree
 
 Json = Mapping[str, Any]
 Word = Literal["Creating", "Ready", "Updating", "Degraded", "Stuck", "Paused", "Deleting"]
 
-# Reasons of a verdict on health: something that worked does not work any more, or nobody knows.
+# Reasons of a bad verdict on health: something that worked does not work any more, or nobody knows. Other reasons of a
+# Ready that is not True are waits of a change that is being made.
 _HEALTH_REASONS = {
     health.API_SILENT,
     health.WAITING_FOR_API,
@@ -26,6 +28,7 @@ _HEALTH_REASONS = {
     health.SERVER_LOST,
     health.NODE_LOST,
     health.NODE_NOT_READY,
+    NO_SERVER,
 }
 _SUMMARIES = ("Ready", "Available")
 
@@ -67,7 +70,7 @@ def summarize(declared: Json | None, cluster: Json | None, machines: Sequence[Js
         version=_version(declared, live),
         driver=_driver(declared, live),
         created=str(metadata.get("creationTimestamp") or ""),
-        reason="" if status == "Ready" else _one_line(reason) or f"{ready} of {desired} machines are ready",
+        reason="" if status == "Ready" else _brief(reason) or f"{ready} of {desired} machines are ready",
         id=str(((declared or {}).get("status") or {}).get("clusterName") or ""),
     )
 
@@ -81,7 +84,7 @@ def _status(
     if found.state == "deleting":
         return "Deleting", reason
     if cluster is not None and _is_paused(cluster):
-        return "Paused", "controllers do not change it; its state may be out of date"
+        return "Paused", "controllers do not change it, and its state may be out of date"
     if found.state in ("stalled", "held") or found.trouble:
         return "Stuck", reason
     if found.well and declared is not None and cluster is None:
@@ -92,15 +95,9 @@ def _status(
         return ("Ready", "") if complete else ("Updating", _of_machines(machines))
     if _is_being_created(root, cluster, machines):
         return "Creating", reason
-    if _is_ill(root, found.reason):
+    if found.reason in _HEALTH_REASONS:
         return "Degraded", reason
     return "Updating", reason
-
-
-def _is_ill(root: Json, reason: str) -> bool:
-    """Return whether the verdict on health is bad, as opposed to a change that is being made."""
-    summary = _summary(root)
-    return reason in _HEALTH_REASONS or (summary.get("status") == "Unknown" and summary.get("reason") != "Waiting")
 
 
 def _is_being_created(root: Json, cluster: Json | None, machines: Sequence[Json]) -> bool:
@@ -203,6 +200,12 @@ def _condition(obj: Json, type: str) -> Json:
 
 def _metadata(obj: Json) -> Json:
     return obj.get("metadata") or {}
+
+
+def _brief(message: str) -> str:
+    """Return the first line without what happens next and where to read more, which `remuda why` shows."""
+    first, *rest = _one_line(message).split("; ")
+    return "; ".join([first, *(one for one in rest if one.startswith("also "))])
 
 
 def _one_line(message: str) -> str:

@@ -15,6 +15,7 @@ from remuda.capi.types import MACHINE, MACHINE_DEPLOYMENT, MACHINE_HEALTH_CHECK,
 from remuda.kube.client import Client, Target, list_all
 from remuda.kube.core import NAMESPACES
 from remuda.kube.errors import Forbidden, NotFound
+from remuda.kube.similar_names import did_you_mean, similar
 from remuda.provisioning import ProvisioningError, tree, troubles
 from remuda.provisioning.tree import Branch
 from remuda.provisioning.types import CLUSTER
@@ -35,7 +36,10 @@ async def find(client: Client, namespace: str, name: str) -> str:
         for value in await _listed(client, kind.target, namespace, f"metadata.name={name}"):
             places.add(str(value["metadata"]["namespace"]))
     if not places:
-        raise NoSuchCluster(f"cluster {name} not found{f' in namespace {namespace}' if namespace else ''}")
+        kinds = (CLUSTER, CAPI_CLUSTER)
+        known = [one["metadata"]["name"] for kind in kinds for one in await _listed(client, kind.target, namespace)]
+        where = f" in namespace {namespace}" if namespace else ""
+        raise NoSuchCluster(f"cluster {name} not found{where}{did_you_mean(similar(name, known))}")
     if len(places) > 1:
         raise NoSuchCluster(
             f"several clusters are called {name}, in namespaces {', '.join(sorted(places))}: choose one with -n"

@@ -47,10 +47,10 @@ def test_wrapped_error_width_includes_error_prefix(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("gte clusters", "did you mean `main get`?"),
-        ("machine shs x", "did you mean `main machine ssh`?"),
+        ("gte clusters", "did you mean `main get clusters`?"),
+        ("machine shs x", "did you mean `main machine ssh x`?"),
         ("user paint x", "the commands are create, delete, disable, enable, list"),
-        ("describe prairie", "the only command is `main describe cluster`"),
+        ("describe prairie", "did you mean `main describe cluster prairie`?"),
         ("--kubeconfig x get clusters", "put options after the command"),
     ],
 )

@@ -94,6 +94,14 @@ def test_cluster_is_ready_when_verdict_is_good_and_machines_are_complete() -> No
             id="ready before",
         ),
         pytest.param(
+            declared(said("Ready", "Unknown", "WaitingForProbes", "Machine c: waiting for probes; it continues")),
+            cluster(),
+            BOTH,
+            "Updating",
+            "Machine c: waiting for probes",
+            id="a wait that nobody knows the end of",
+        ),
+        pytest.param(
             declared(READY, seen=1),
             cluster(),
             BOTH,
@@ -129,11 +137,11 @@ def test_cluster_is_ready_when_verdict_is_good_and_machines_are_complete() -> No
             id="silent",
         ),
         pytest.param(
-            declared(said("Ready", "False", health.NODE_NOT_READY, "Machine b: Node b is not ready")),
+            declared(said("Ready", "False", health.NODE_NOT_READY, "Machine b: Node b is not ready; also c")),
             cluster(),
             BOTH,
             "Degraded",
-            "Machine b: Node b is not ready",
+            "Machine b: Node b is not ready; also c",
             id="a node is lost",
         ),
         pytest.param(
@@ -165,7 +173,7 @@ def test_cluster_is_ready_when_verdict_is_good_and_machines_are_complete() -> No
             cluster(paused=True),
             BOTH,
             "Paused",
-            "controllers do not change it; its state may be out of date",
+            "controllers do not change it, and its state may be out of date",
             id="paused",
         ),
         pytest.param(

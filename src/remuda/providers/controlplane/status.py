@@ -31,6 +31,7 @@ from remuda.providers.shared.types.controlplane import (
     BOOTSTRAPPED,
     CERTIFICATES_AVAILABLE,
     HELD,
+    NO_SERVER,
     PLAN_APPLIED,
     PROVISIONED,
     READY,
@@ -133,7 +134,7 @@ def _available(seen: ControlPlaneStatusInputs) -> Condition:
         return condition(AVAILABLE, False, decision.lost.reason, str(decision.lost))
     if not serving(observed):
         away = ", ".join(host.name for host in observed.hosts if host.roles.control_plane) or "there is none"
-        return condition(AVAILABLE, False, "NoServer", f"no control plane node is healthy: {away}")
+        return condition(AVAILABLE, False, NO_SERVER, f"no control plane node is healthy: {away}")
     before = conditions.find(seen.before, AVAILABLE)
     if before is not None and before.reason == _NOT_INITIALIZED:
         before = None  # it is now

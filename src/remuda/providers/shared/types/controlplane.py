@@ -13,6 +13,7 @@ from remuda.providers.shared.types.configuration import EnvVar, LocalClusterAuth
 
 # Conditions. The first four are the contract's; the others are upstream's names.
 AVAILABLE = "Available"
+NO_SERVER = "NoServer"  # reason of an Available that is False: no control plane node is healthy
 ROLLING_OUT = "RollingOut"
 SCALING_UP = "ScalingUp"
 SCALING_DOWN = "ScalingDown"
