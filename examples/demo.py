@@ -29,7 +29,7 @@ LOG, PID = FOLDER / "up.log", FOLDER / "up.pid"
 ADMIN, INSIDE, FILE = FOLDER / "admin.kubeconfig", FOLDER / "prairie.kubeconfig", FOLDER / "prairie.yaml"
 REMUDA = Path(sys.executable).with_name("remuda")
 CLUSTER = "prairie"
-K3S_EXAMPLE = Path(__file__).with_name("k3s-nspawn.yaml")
+K3S_EXAMPLE, K3S_EXAMPLE_CLUSTER = Path(__file__).with_name("k3s-nspawn.yaml"), "pampas"
 
 _START_SECONDS, _STOP_SECONDS, _LABEL_SECONDS = 60, 30, 60
 _TERMINAL = sys.stdout.isatty()
@@ -213,10 +213,10 @@ def create_k3s(k3s: K3s) -> None:
     release = FOLDER / "k3s"  # the name it is released under
     release.symlink_to(k3s.program)
     remuda("artefacts", "add", "k3s", k3s.version, str(release), "--data-dir", str(FOLDER))
-    lines = K3S_EXAMPLE.read_text().splitlines(keepends=True)
+    lines = K3S_EXAMPLE.read_text().replace(K3S_EXAMPLE_CLUSTER, CLUSTER).splitlines(keepends=True)
     version = "  kubernetesVersion: "
     FILE.write_text("".join(f"{version}{k3s.version}\n" if line.startswith(version) else line for line in lines))
-    say(f"{FILE} is a copy of {K3S_EXAMPLE.parent.name}/{K3S_EXAMPLE.name} with this version")
+    say(f"{FILE} is a copy of {K3S_EXAMPLE.parent.name}/{K3S_EXAMPLE.name} with this name and version")
     remuda("apply", "-f", str(FILE), "--wait", "--timeout", "15m")
 
 

@@ -24,7 +24,7 @@ _STATED = re.compile(r"^# (Refused|Warned): (.+)$", re.MULTILINE)
 
 class Manifest(msgspec.Struct, frozen=True):
     name: str
-    objects: Sequence[Json]
+    objects: Sequence[Json]  # but for its NodeDriver
     refused: Sequence[str]  # sentences of which each must be said
     warned: Sequence[str]
 
@@ -39,7 +39,7 @@ def read(path: Path) -> Manifest:
     stated = _STATED.findall(text)
     return Manifest(
         path.stem,
-        list(yaml.safe_load_all(text)),
+        [obj for obj in yaml.safe_load_all(text) if obj["kind"] != "NodeDriver"],
         [words for how, words in stated if how == "Refused"],
         [words for how, words in stated if how == "Warned"],
     )

@@ -34,15 +34,15 @@ def test_example_manifest_becomes_available_and_deletion_leaves_nothing(reverse:
         objects = manifest()
         for obj in reversed(objects) if reverse else objects:
             await apply(world, obj)
-        await world.available("prairie")
-        machines = world.machines("prairie")
+        await world.available("savanna")
+        machines = world.machines("savanna")
         assert sorted(machine.is_control_plane for machine in machines) == [False, False, True]
         assert {machine.spec.version for machine in machines} == {"v1.35.2"}
-        await world.delete_cluster("prairie")
+        await world.delete_cluster("savanna")
         await world.quiet()
         assert await world.cloud.hosts() == []
         assert await world.broken() == []
-        assert {path for path in world.present() if "prairie" in path and "events" not in path} == set()
+        assert {path for path in world.present() if "savanna" in path and "events" not in path} == set()
         assert before <= set(world.present())
 
     simulate(scenario)

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
     from remuda.provisioning.preview import Preview
 
-_MISSING = re.compile(r"there is no (?P<kind>\w+) [^ ]*/(?P<name>[^ ]+) yet")
+_MISSING = (
+    re.compile(r"there is no (?P<kind>\w+) [^ ]*/(?P<name>[^ ]+) yet"),
+    re.compile(r"(?P<kind>NodeDriver) (?P<name>[^ ]+) is not registered"),
+)
 _COLOURS = {"created": "green", "configured": "yellow"}
 
 
@@ -126,7 +129,7 @@ class _Warnings:
     def show(self) -> None:
         """Print the warnings of the dry run; from now on, print others at once."""
         for text in self._held:
-            missing = _MISSING.search(text)
+            missing = next(filter(None, (pattern.search(text) for pattern in _MISSING)), None)
             if missing is None or (missing["kind"], missing["name"]) not in self._created:
                 show_warning(text)
         self._shown = True
