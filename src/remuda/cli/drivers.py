@@ -8,7 +8,7 @@ import click
 
 from remuda.cli import shell_completion
 from remuda.cli.options import HELP
-from remuda.cli.output import JSON, TABLE, YAML, output_option, print_text, print_value, terminal_width
+from remuda.cli.output import JSON, NAME, TABLE, YAML, output_option, print_text, print_value, terminal_width
 from remuda.cli.text_wrap import wrapped
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def command() -> None:
 
 
 @command.command(name="list", context_settings=HELP)
-@output_option(TABLE, JSON, YAML)
+@output_option(TABLE, JSON, YAML, NAME)
 def list_drivers(output: str) -> None:
     """List the installed drivers.
 
@@ -45,6 +45,9 @@ def list_drivers(output: str) -> None:
             found[name] = _first_sentence(drivers.find(name).doc)
         except drivers.NoSuchDriver as error:
             found[name] = _first_sentence(str(error))
+    if output == NAME:
+        click.echo("\n".join(found))
+        return
     if output != TABLE:
         print_value([{"name": name, "description": text} for name, text in found.items()], output)
         return

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 import textwrap
 from collections.abc import Callable, Collection
 from contextlib import aclosing
@@ -15,7 +13,7 @@ import click
 from remuda.cli import shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
-from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
+from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value, terminal_width
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -69,7 +67,7 @@ def command(about: str, cluster: str, namespace: str, watch: bool, output: str, 
             print_value({"apiVersion": "v1", "kind": "List", "items": events}, output)
             return
         for one in events:
-            click.echo(event_text(one, _width()))
+            click.echo(event_text(one, terminal_width()))
         if not events:
             click.echo("no events", err=True)
         if watch:
@@ -138,7 +136,7 @@ async def _follow(client: HttpClient, namespace: str, concerned: Callable[[Json]
                     event = msgspec.json.decode(change.value)
                     since = event["metadata"]["resourceVersion"]
                     if change.type in ("ADDED", "MODIFIED") and concerned(_object(event)):
-                        click.echo(event_text(event, _width()))
+                        click.echo(event_text(event, terminal_width()))
         except Gone:
             since = (await _listed(client, namespace))[1]
 
@@ -152,10 +150,6 @@ def when(event: Json) -> str:
     series = event.get("series") or {}
     times = (series.get("lastObservedTime"), event.get("lastTimestamp"), event.get("eventTime"))
     return next((str(time) for time in times if time), str(event["metadata"].get("creationTimestamp") or ""))
-
-
-def _width() -> int | None:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def event_text(event: Json, width: int | None) -> str:

@@ -62,16 +62,22 @@ def print_text(text: str) -> None:
     click.echo("\n".join(line.rstrip() for line in wrapped(text, terminal_width())))
 
 
-def print_records(records: Sequence[Mapping[str, Any]], heads: Mapping[str, str], format: str, none: str) -> None:
+def print_records(
+    records: Sequence[Mapping[str, Any]], heads: Mapping[str, str], format: str, none: str, *, headers: bool = True
+) -> None:
     """Print records that have the same fields, in the requested format.
 
-    `heads`: titles of the columns of the table, by field. `none`: message if there are no records.
+    `heads`: titles of the columns of the table, by field. `none`: message if there are no records. As names, their
+    field `name` is printed.
     """
     if format in (JSON, YAML):
         print_value(records, format)
+    elif format == NAME:
+        for one in records:
+            click.echo(one["name"])
     elif records:
         rows = [[_shown(one.get(field)) for field in heads] for one in records]
-        print_table(list(heads.values()), rows, whole=format == WIDE)
+        print_table(list(heads.values()), rows, whole=format == WIDE, headers=headers)
     else:
         click.echo(none, err=True)
 

@@ -10,7 +10,7 @@ import click
 
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
-from remuda.cli.output import JSON, TABLE, WIDE, YAML, output_option, print_records
+from remuda.cli.output import JSON, NAME, TABLE, WIDE, YAML, no_headers_option, output_option, print_records
 
 if TYPE_CHECKING:
     from remuda.access.types import Token
@@ -137,9 +137,10 @@ def _management_kubeconfig(access: ClientConfig, user: str, bearer: str) -> str:
 @click.option(
     "--all", "everything", is_flag=True, help="Include system tokens: each cluster has one in its kubeconfig."
 )
-@output_option(TABLE, WIDE, JSON, YAML)
+@no_headers_option
+@output_option(TABLE, WIDE, JSON, YAML, NAME)
 @kubeconfig_option
-def list_tokens(user: str, everything: bool, output: str, kubeconfig: Path | None) -> None:
+def list_tokens(user: str, everything: bool, no_headers: bool, output: str, kubeconfig: Path | None) -> None:
     """List tokens, without their secrets: all of them, or your own if you are not an administrator.
 
     \b
@@ -166,7 +167,7 @@ def list_tokens(user: str, everything: bool, output: str, kubeconfig: Path | Non
     ]
     heads = ("NAME", "USER", "VALID UNTIL", "CLUSTERS", "DESCRIPTION")
     fields = ("name", "user", "goodUntil", "clusters", "description")
-    print_records(records, dict(zip(fields, heads, strict=True)), output, "no tokens")
+    print_records(records, dict(zip(fields, heads, strict=True)), output, "no tokens", headers=not no_headers)
 
 
 def _until(token: Token) -> str:

@@ -10,7 +10,7 @@ import click
 
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
-from remuda.cli.output import JSON, TABLE, WIDE, YAML, output_option, print_records
+from remuda.cli.output import JSON, NAME, TABLE, WIDE, YAML, no_headers_option, output_option, print_records
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -91,9 +91,10 @@ async def _make_tenant(client: HttpClient, user: ObjectMeta, namespace: str) -> 
 
 @command.command(name="list", context_settings=HELP)
 @click.option("--all", "everybody", is_flag=True, help="Include system users: each cluster has one for its kubeconfig.")
-@output_option(TABLE, WIDE, JSON, YAML)
+@no_headers_option
+@output_option(TABLE, WIDE, JSON, YAML, NAME)
 @kubeconfig_option
-def list_users(everybody: bool, output: str, kubeconfig: Path | None) -> None:
+def list_users(everybody: bool, no_headers: bool, output: str, kubeconfig: Path | None) -> None:
     """List users, and whether they are enabled.
 
     \b
@@ -119,7 +120,7 @@ def list_users(everybody: bool, output: str, kubeconfig: Path | None) -> None:
         ]
 
     heads = {"name": "NAME", "enabled": "ENABLED", "displayName": "DISPLAY NAME", "description": "DESCRIPTION"}
-    print_records(connected(kubeconfig, look), heads, output, "no users")
+    print_records(connected(kubeconfig, look), heads, output, "no users", headers=not no_headers)
 
 
 @command.command(context_settings=HELP)

@@ -84,3 +84,11 @@ def test_completion_ignores_invalid_kubeconfig(tmp_path: Path, text: str) -> Non
     path.write_text(text)
     found = complete("remuda get machines ", KUBECONFIG=str(path))
     assert (found.returncode, found.stdout.strip(), found.stderr) == (0, "", "")
+
+
+def test_completion_offers_options_of_the_chosen_driver() -> None:
+    found = complete("remuda create cluster c --driver amazonec2 --option ami=x --option i", "bash").stdout
+    assert "instanceType=" in found
+    assert "region=" not in found
+    assert "ami=" not in complete("remuda create cluster c --driver amazonec2 --option ami=x --option ", "bash").stdout
+    assert complete("remuda create cluster c --driver wings --option ", "bash").stdout.strip() == ""

@@ -112,3 +112,15 @@ def test_ready_cluster_has_no_blocking_chain() -> None:
 )
 def test_durations_are_formatted_with_at_most_two_units(seconds: float, text: str) -> None:
     assert span(seconds) == text
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100])
+def test_no_line_of_tree_is_cut(width: int) -> None:
+    long = "-".join(["prairie"] * 9)
+    root = thing("Cluster", "prairie", thing("Machine", long, note="v1.36.4+nano1", message=LONG), note="v1.36.4+nano1")
+    for found in (drawn(root, width), drawn(root, width, 40)):
+        assert not any("…" in line for line in found)
+        assert max(map(len, found)) <= max(width, 54)  # as narrow as its columns can be
+        text = "".join("".join(found).split()).replace("│", "")
+        assert long in text
+        assert "".join(LONG.split()) in text
