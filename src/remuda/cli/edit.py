@@ -17,7 +17,7 @@ import click
 from remuda.cli import cluster_edits, exit_codes, manifest_files, plan, progress, yaml_output
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
-from remuda.cli.subjects import Subject, subject_argument
+from remuda.cli.subjects import CommandSubject, subject_argument
 from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ _DESTRUCTIVE = ("delete", "replace")
 @progress.wait_options
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @kubeconfig_option
-def command(subject: Subject, namespace: str, wait: bool, timeout: float, yes: bool, kubeconfig: Path | None) -> None:
+def command(
+    subject: CommandSubject, namespace: str, wait: bool, timeout: float, yes: bool, kubeconfig: Path | None
+) -> None:
     """Edit a declared cluster in $VISUAL or $EDITOR, as `kubectl edit` does.
 
     The server checks the change, and the command shows its effect on each machine. If machines are deleted or replaced,

@@ -13,7 +13,7 @@ import click
 
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
-from remuda.cli.subjects import Subject, subject_argument
+from remuda.cli.subjects import CommandSubject, subject_argument
 from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @subject_argument("cluster")
 @namespace_option("cluster")
 @kubeconfig_option
-def command(subject: Subject, namespace: str, kubeconfig: Path | None) -> None:
+def command(subject: CommandSubject, namespace: str, kubeconfig: Path | None) -> None:
     """Pause a cluster: controllers change nothing of it until `remuda resume`.
 
     The cluster keeps running. Changes that you apply take effect when you resume it, and so does a deletion. While it
@@ -44,7 +44,7 @@ def command(subject: Subject, namespace: str, kubeconfig: Path | None) -> None:
 @subject_argument("cluster")
 @namespace_option("cluster")
 @kubeconfig_option
-def resume(subject: Subject, namespace: str, kubeconfig: Path | None) -> None:
+def resume(subject: CommandSubject, namespace: str, kubeconfig: Path | None) -> None:
     """Resume a cluster that was paused: controllers continue where they stopped.
 
     \b

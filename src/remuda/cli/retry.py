@@ -11,7 +11,7 @@ import click
 from remuda.cli import exit_codes
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
-from remuda.cli.subjects import Subject, subject_argument
+from remuda.cli.subjects import CommandSubject, subject_argument
 from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 @subject_argument("cluster", "machine")
 @namespace_option("cluster or machine")
 @kubeconfig_option
-def command(subject: Subject, namespace: str, kubeconfig: Path | None) -> None:
+def command(subject: CommandSubject, namespace: str, kubeconfig: Path | None) -> None:
     """Retry what has failed: the servers and the infrastructure of a cluster, or the server of one machine.
 
     After several failures controllers stop trying, or wait for minutes. This command lets them try again at once, with
@@ -67,7 +67,7 @@ def has_failed(obj: Json) -> bool:
     return bool(failures) or any(one.get("status") == "True" for one in stalled)
 
 
-async def _candidates(client: HttpClient, subject: Subject, namespace: str) -> Sequence[tuple[Target, Json]]:
+async def _candidates(client: HttpClient, subject: CommandSubject, namespace: str) -> Sequence[tuple[Target, Json]]:
     """Return the objects whose controllers know the annotation. Raises ClickException."""
     from remuda.capi import names
     from remuda.cli.describe import no_such_cluster

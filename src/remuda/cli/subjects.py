@@ -21,31 +21,31 @@ _TYPES: dict[str, Type] = {
 }
 
 
-class Subject(NamedTuple):
+class CommandSubject(NamedTuple):
     type: Type
     name: str
 
 
-def subject(words: Sequence[str], *types: Type) -> Subject:
+def subject(words: Sequence[str], *types: Type) -> CommandSubject:
     """Return the object that the words name; the first of the types if they name none. Raises UsageError."""
     first = words[0] if words else ""
     kind, slash, rest = first.partition("/")
     given = [kind, rest, *words[1:]] if slash else list(words)
     if len(given) == 1 and given[0] not in _TYPES:
-        return Subject(types[0], given[0])
+        return CommandSubject(types[0], given[0])
     if len(given) != 2 or not given[1]:
         raise click.UsageError(f"name one object: {' or '.join(f'{type} NAME' for type in types)}")
     found = _TYPES.get(given[0].lower())
     if found not in types:
         raise click.UsageError(f"{given[0]}: must be {' or '.join(types)}")
     assert found is not None
-    return Subject(found, given[1])
+    return CommandSubject(found, given[1])
 
 
 def subject_argument(*types: Type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the argument `subject` of a command that works on one object of these types."""
 
-    def read(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Subject:
+    def read(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> CommandSubject:
         return subject(value, *types)
 
     return click.argument(
