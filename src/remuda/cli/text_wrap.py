@@ -86,10 +86,10 @@ def with_hint(error: click.ClickException) -> click.ClickException:
         from remuda.cli.near_matches import commands_meant
 
         known = command.list_commands(context)
+        root = context.find_root().command_path  # several words: kubectl remuda
         words = context.find_root().meta.get(WORDS) or [error.command_name]
-        meant = commands_meant(words, context.command_path.split()[1:], known)
+        meant = commands_meant(words, context.command_path.removeprefix(root).split(), known)
         if meant:
-            root = context.find_root().command_path
             return _with(error, f"did you mean {' or '.join(f'`{root} {one}`' for one in meant)}?")
         if len(known) == 1:
             return _with(error, f"the only command is `{context.command_path} {known[0]}`")

@@ -47,6 +47,12 @@ def test_unknown_command_suggests_one_that_works(line: str, meant: str) -> None:
     commands.check(f"remuda {meant}")
 
 
+@pytest.mark.parametrize("line", ["descrbe cluster prairie", "describe clutser prairie"])
+def test_suggestion_has_the_name_that_the_program_was_called_by(line: str) -> None:
+    done = CliRunner().invoke(main, line.split(), prog_name="kubectl remuda")
+    assert "did you mean `kubectl remuda describe cluster prairie`" in done.output
+
+
 @pytest.mark.parametrize("line", ["rides", "banana split", "x"])
 def test_unrelated_word_gets_no_suggestion(line: str) -> None:
     done = CliRunner().invoke(main, line.split(), prog_name="remuda")
