@@ -101,7 +101,7 @@ async def test_edit_shows_the_plan_and_asks_before_machines_are_deleted(
     done = await edit(r"^\(    - \|      \)name: servers$", r"\1name: others")  # the pool, not its Config
     assert done.code == 1, done.out
     assert any(line.split()[1:2] == ["delete"] and named(machine) in line for line in done.out.splitlines())
-    assert "confirm with --yes" in done.err
+    assert (done.code, "repeat the command with --yes" in done.err) == (3, True), done.err
     saved = Path(done.err.rpartition(" saved in ")[2].strip())
     assert yaml.safe_load(saved.read_text())["spec"]["rkeConfig"]["machinePools"][0]["name"] == "others"
     done = await edit("nothing", "else")

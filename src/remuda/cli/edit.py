@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remuda.cli import cluster_edits, exit_codes, manifest_files, plan, progress, yaml_output
+from remuda.cli.confirmation import confirm_losses, yes_option
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.subjects import CommandSubject, subject_argument
@@ -32,14 +33,13 @@ _HEAD = """\
 # Close it without a change, or leave an empty file, to stop.
 """
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_DESTRUCTIVE = ("delete", "replace")
 
 
 @click.command(name="edit", context_settings=HELP)
 @subject_argument("cluster")
 @namespace_option("cluster")
 @progress.wait_options
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@yes_option
 @kubeconfig_option
 def command(
     subject: CommandSubject, namespace: str, wait: bool, timeout: float, yes: bool, kubeconfig: Path | None
@@ -47,7 +47,8 @@ def command(
     """Edit a declared cluster in $VISUAL or $EDITOR, as `kubectl edit` does.
 
     The server checks the change, and the command shows its effect on each machine. If machines are deleted or replaced,
-    it asks for confirmation; without a terminal it then needs --yes. A change that the server refuses is opened again.
+    it asks for confirmation; without a terminal it then needs --yes (otherwise exit code 3). A change that the server
+    refuses is opened again.
 
     \b
       remuda edit prairie
@@ -71,7 +72,11 @@ def command(
         print_note("nothing was changed")
         return
     plan.show_preview(found, changes_only=True)
-    _confirm(found, yes, text)
+    try:
+        confirm_losses(plan.losses([found]), yes=yes)
+    except SystemExit:
+        print_note(f"your edit is saved in {_saved(text)}")
+        raise
     connected(kubeconfig, lambda client: _carry_out(client, cluster, before, wanted), warn=lambda text: None)
     key = before["metadata"]["namespace"], before["metadata"]["name"]
     click.echo(f"Cluster {'/'.join(key)} edited")
@@ -164,20 +169,6 @@ def _read(text: str, before: Json) -> Json:
         if old != new:
             raise click.ClickException(f"{'.'.join(path)} cannot be changed: it is {old}")
     return found
-
-
-def _confirm(found: Preview, yes: bool, text: str) -> None:
-    """Ask before machines are deleted or replaced. Without a terminal, refuse."""
-    if yes or not any(step.action in _DESTRUCTIVE for step in found.steps):
-        return
-    if not sys.stdin.isatty():
-        raise click.ClickException(
-            f"machines would be deleted or replaced: confirm with --yes. Nothing was changed, and your edit is saved "
-            f"in {_saved(text)}"
-        )
-    if not click.confirm("Apply this change?", err=True):
-        print_note(f"nothing was changed; your edit is saved in {_saved(text)}")
-        raise SystemExit(exit_codes.NO)
 
 
 def _saved(text: str) -> Path:
