@@ -1,4 +1,4 @@
-"""Set up the logs of one process: lines on stderr, and the audit log in a file of its own.
+"""Set up the logs of one process: lines on stderr or, in the background, in a file; the audit log in its own file.
 
 stderr is for people, or for a program that reads JSON. The audit log has one JSON object per line, whatever the level
 and the format of the rest; it never goes to stderr unless `-` asks for it. Its file is bounded by rotation
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 STDERR = "-"
 AUDIT_FILE = Path("log/audit.log")  # below the data directory
+SERVER_FILE = Path("log/up.log")  # below the data directory, of a server in the background
 AUDIT_BYTES = 20 * 1024 * 1024  # of one file, before it is rotated
 AUDIT_OLD_FILES = 5
 _AUDIT_LOGGER = "remuda.audit"
@@ -36,6 +37,7 @@ class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     format: Format = "text"
     level: Level = "warning"
     audit: str = STDERR  # path of the audit log, or "-" for stderr
+    file: Path | None = None  # in place of stderr; rotated
 
 
 DEFAULT_LOGS = LogSettings()
@@ -51,7 +53,7 @@ def audit_path(wanted: str, data_dir: Path | None) -> str:
 def set_up(settings: LogSettings) -> Callable[[], None]:
     """Configure the loggers of this process. Return the function that undoes it."""
     formatter: logging.Formatter = JsonFormatter() if settings.format == "json" else TextFormatter()
-    lines = logging.StreamHandler(sys.stderr)
+    lines = logging.StreamHandler(sys.stderr) if settings.file is None else PrivateFile(settings.file)
     lines.setFormatter(formatter)
     lines.addFilter(ContextFilter())
     audit = _audit_handler(settings)
@@ -85,19 +87,26 @@ def _audit_handler(settings: LogSettings) -> logging.Handler:
     return handler
 
 
-class AuditFile(RotatingFileHandler):
-    """Audit log with bounded size. Opened by its first line: a second process that is refused at its start, because the
-    data directory is in use, must not touch the file of the first."""
+class PrivateFile(RotatingFileHandler):
+    """Log with bounded size that only its owner can read. Opened by its first line: a second process that is refused at
+    its start, because the data directory is in use, must not touch the file of the first."""
 
     def __init__(self, path: Path, *, most_bytes: int = AUDIT_BYTES, old_files: int = AUDIT_OLD_FILES) -> None:
         super().__init__(path, maxBytes=most_bytes, backupCount=old_files, encoding="utf-8", delay=True)
-        self.setFormatter(logging.Formatter("%(message)s"))
-        self._failed = False
 
     def _open(self) -> TextIOWrapper:
         path = Path(self.baseFilename)
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return cast(TextIOWrapper, open(path, self.mode, encoding=self.encoding, opener=_private))
+        return cast(TextIOWrapper, open(path, self.mode, encoding=self.encoding, opener=private))
+
+
+class AuditFile(PrivateFile):
+    """Audit log. Lines that cannot be written are reported once, to the other log."""
+
+    def __init__(self, path: Path, *, most_bytes: int = AUDIT_BYTES, old_files: int = AUDIT_OLD_FILES) -> None:
+        super().__init__(path, most_bytes=most_bytes, old_files=old_files)
+        self.setFormatter(logging.Formatter("%(message)s"))
+        self._failed = False
 
     def emit(self, record: logging.LogRecord) -> None:
         failed, self._failed = self._failed, False
@@ -112,5 +121,5 @@ class AuditFile(RotatingFileHandler):
         self._failed, self._why = True, sys.exc_info()[1]
 
 
-def _private(path: str, flags: int) -> int:
+def private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

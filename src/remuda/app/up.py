@@ -6,13 +6,14 @@ import asyncio
 import os
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 
 from remuda.access.setup import allow_own_tokens
 from remuda.access.types import Quota
 from remuda.apiserver.server import ApiServer
-from remuda.app import apiserver, controllers, health, node_server, process
+from remuda.app import apiserver, controllers, health, node_server, process, running_hosts, server_record
 from remuda.app.access import AccessServices, UserTokens, administration_endpoints, audit_denied_requests, embedded
 from remuda.app.apiserver import ServerSettings
 from remuda.app.log_setup import DEFAULT_LOGS, LogSettings
@@ -33,6 +34,7 @@ class UpSettings(msgspec.Struct, frozen=True, kw_only=True):
     bootstrap: BootstrapSettings = BootstrapSettings()
     machine: MachineSettings = MachineSettings()
     user_quota: Quota = Quota()  # for users without a quota of their own
+    log_file: Path | None = None  # of a server in the background
 
 
 def run(settings: UpSettings, logs: LogSettings = DEFAULT_LOGS) -> int:
@@ -48,15 +50,21 @@ async def serve(settings: UpSettings, stop: asyncio.Event) -> int:
     wanted = _with_names(settings, chosen)
     presented = settings.site.presented((wanted.host, wanted.port))
     kinds_missing = "the definitions of Remuda's own kinds are not installed yet"
+    controllers_missing = "the controllers have not started yet"
     server = await apiserver.start(
         wanted,
         admission=controllers.embedded_admission(settings.user_quota),
         routes=routes,
         presented=presented,
-        readiness={"kinds": lambda: kinds_missing},
+        readiness={"kinds": lambda: kinds_missing, "controllers": lambda: controllers_missing},
     )
+    data_dir = settings.server.data_dir
+    record = apiserver.record_of(server, settings.log_file)
 
     def announce_ready() -> None:
+        nonlocal controllers_missing
+        controllers_missing = ""
+        server_record.write(data_dir, msgspec.structs.replace(record, ready=True))
         process.announce(
             f"remuda ready at {server.url} after {time.monotonic() - started:.2f} s, "
             f"pid {os.getpid()}, kubeconfig {server.kubeconfig}"
@@ -67,6 +75,7 @@ async def serve(settings: UpSettings, stop: asyncio.Event) -> int:
             print("  remuda create cluster prairie --wait\n", file=sys.stderr, flush=True)
 
     try:
+        server_record.write(data_dir, record)
         manager = Manager(server.client())
         manager.at_lead(announce_ready)
         async with health.served(settings.health, manager, {}):
@@ -77,11 +86,20 @@ async def serve(settings: UpSettings, stop: asyncio.Event) -> int:
             await controllers.make_workspaces(server.client(), chosen)
             await _add(manager, server, settings, chosen)
             await manager.run(stop)
+        if sys.stderr.isatty():  # a person pressed Ctrl-C
+            await _print_hosts(server, data_dir)
     except StatusError as error:
         raise process.StartRefused(str(error)) from None
     finally:
+        server_record.remove(data_dir)
         await server.stop()
     return 0
+
+
+async def _print_hosts(server: ApiServer, data_dir: Path) -> None:
+    found = await running_hosts.find(server.client())
+    if found:
+        print("\n".join(["", *running_hosts.text(found, data_dir)]), file=sys.stderr, flush=True)
 
 
 def _with_names(settings: UpSettings, chosen: tuple[str, ...]) -> ServerSettings:

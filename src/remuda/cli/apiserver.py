@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from remuda.cli.options import HELP
+from remuda.cli.server_config import ServerCommand
 from remuda.cli.server_options import log_options, log_settings, server_options, server_settings
 
 
-@click.command(name="apiserver", context_settings=HELP)
+@click.command(name="apiserver", cls=ServerCommand)
 @server_options
 @log_options
 def command(log_format: str, log_level: str | None, verbose: int, **options: Any) -> None:

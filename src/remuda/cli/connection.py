@@ -1,4 +1,7 @@
-"""Connection of a command to its management plane: choice of the kubeconfig, and error messages."""
+"""Connection of a command to its management plane: choice of the kubeconfig, and error messages.
+
+A command waits for a server of this machine that is starting. If none runs, it fails at once.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from remuda.cli import exit_codes
+from remuda.app import DATA_DIR
+from remuda.cli import local_server, server_config
+from remuda.cli.local_server import NoManagementPlane
 from remuda.cli.text_wrap import errors_width, wrapped
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
 
+__all__ = ["DATA_DIR", "NoManagementPlane", "chosen_kubeconfig", "connected", "kubeconfig_option", "show_warning"]
+
 T = TypeVar("T")
 
-DATA_DIR = Path("remuda-data")
+_ADMIN = "admin.kubeconfig"  # in a data directory
 
 kubeconfig_option = click.option(
     "--kubeconfig",
@@ -28,13 +35,9 @@ kubeconfig_option = click.option(
 
 
 _WHICH = (
-    "Choose a management plane with --kubeconfig FILE or $KUBECONFIG. `remuda up` starts one on this machine and "
-    "writes DATA_DIR/admin.kubeconfig."
+    "Choose a management plane with --kubeconfig FILE or $KUBECONFIG. `remuda up --detach` starts one on this machine "
+    "and writes DATA_DIR/admin.kubeconfig."
 )
-
-
-class NoManagementPlane(click.ClickException):
-    exit_code = exit_codes.UNREACHABLE
 
 
 def show_warning(text: str) -> None:
@@ -58,12 +61,18 @@ def connected(
     from remuda.kube.errors import StatusError, Unreachable
     from remuda.kube.kubeconfig import KubeconfigError
 
+    path = _default_path(kubeconfig)
+    local = _data_dir_of(path)
+    if local is not None:
+        local_server.wait_while_starting(local)
     try:
-        return asyncio.run(_connected(kubeconfig, work, context, warn, timeout_seconds))
+        return asyncio.run(_connected(path, work, context, warn, timeout_seconds))
     except KubeconfigError as error:
         raise NoManagementPlane(f"{error}\n{_WHICH}") from None
     except Unreachable as error:
-        raise NoManagementPlane(f"{error}\nIs it running? `remuda up` starts one on this machine.") from None
+        if local is not None and not local_server.is_running(local):
+            raise NoManagementPlane(f"{error}\n{local_server.not_running(local)}") from None
+        raise NoManagementPlane(f"{error}\nIs it running? `remuda up --detach` starts one on this machine.") from None
     except StatusError as error:
         raise click.ClickException(str(error)) from None
 
@@ -82,7 +91,7 @@ async def _connected(
     from remuda.providers import ProviderError
     from remuda.provisioning import ProvisioningError
 
-    client = HttpClient(kubeconfig.load(_default_path(path), context), warn=warn, timeout_seconds=timeout_seconds)
+    client = HttpClient(kubeconfig.load(path, context), warn=warn, timeout_seconds=timeout_seconds)
     try:
         return await work(client)
     except (NotFound, ClusterNotFound, ProvisioningError, ProviderError):
@@ -93,8 +102,18 @@ async def _connected(
 
 
 def _default_path(path: Path | None) -> Path | None:
-    local = DATA_DIR / "admin.kubeconfig"
-    return local if path is None and not os.environ.get("KUBECONFIG") and local.exists() else path
+    """Return the kubeconfig of this machine's server, if the user named none, and the server has run or is starting."""
+    if path is not None or os.environ.get("KUBECONFIG"):
+        return path
+    directory = server_config.data_dir()
+    local = directory / _ADMIN
+    return local if local.exists() or local_server.is_starting(directory) else None
+
+
+def _data_dir_of(path: Path | None) -> Path | None:
+    """Return the data directory that a kubeconfig lies in, if it is one of a server."""
+    named = path or Path(os.environ.get("KUBECONFIG", ""))
+    return named.parent if named.name == _ADMIN else None
 
 
 def chosen_kubeconfig(path: Path | None) -> tuple[Path, str]:

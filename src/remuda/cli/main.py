@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _SECTIONS = {
     "Management plane": {
         "up": ("up", "Run the management plane on this machine."),
+        "down": ("down", "Stop the management plane on this machine."),
+        "status": ("status", "Show whether it runs, and where its log is."),
         "manager": ("manager", "Run the controllers on a Kubernetes cluster."),
         "apiserver": ("apiserver", "Run only the embedded Kubernetes API server."),
         "backup": ("backup", "Back up a data directory to one file."),
@@ -86,6 +88,7 @@ _READ_ONLY = {
     "leaks",
     "diagnose",
     "export",
+    "status",
 }
 # Commands that only programs run.
 _HIDDEN = {"machine-job": "machine_job"}
@@ -152,8 +155,8 @@ def main() -> None:
     To start, run the management plane on this machine:
 
     \b
-      remuda up
-      remuda create cluster prairie --wait    # in another terminal
+      remuda up --detach
+      remuda create cluster prairie --wait
     """
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 
 from remuda.cli.controller_options import controllers_option, node_options, site_settings, user_quota_option
-from remuda.cli.options import HELP
+from remuda.cli.server_config import ServerCommand
 from remuda.cli.server_options import audit_log_option, log_options, log_settings, split_address
 
 
-@click.command(name="manager", context_settings=HELP)
+@click.command(name="manager", cls=ServerCommand)
 @click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -92,6 +92,7 @@ from remuda.cli.server_options import audit_log_option, log_options, log_setting
 @click.option(
     "--remove-webhooks",
     is_flag=True,
+    allow_from_autoenv=False,
     help="Remove the registration of the webhooks and exit. The registration outlives the managers, and the API server "
     "refuses every write of the registered kinds while no manager runs: use this when you stop using the manager.",
 )
@@ -136,6 +137,9 @@ def command(
 
     It prints one line when it is ready, and one when it becomes the leader. SIGTERM or Ctrl-C stops it cleanly and
     releases the Lease at once.
+
+    Every option has an environment variable (--server-url: REMUDA_SERVER_URL) and a key in the table [manager] of the
+    configuration file (server-url). The command line comes first, then the variable, then the file.
 
     \b
       remuda manager --kubeconfig ~/.kube/config \\

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from remuda.cli import local_server
 from remuda.cli.controller_options import controllers_option, node_options, site_settings, user_quota_option
-from remuda.cli.options import HELP
+from remuda.cli.server_config import ServerCommand
 from remuda.cli.server_options import (
     audit_log_option,
     log_options,
@@ -17,9 +18,22 @@ from remuda.cli.server_options import (
     server_settings,
     split_address,
 )
+from remuda.cli.text_wrap import print_note
+
+if TYPE_CHECKING:
+    from remuda.app.log_setup import LogSettings
+    from remuda.app.server_record import ServerRecord
+    from remuda.app.up import UpSettings
 
 
-@click.command(name="up", context_settings=HELP)
+@click.command(name="up", cls=ServerCommand)
+@click.option(
+    "-d",
+    "--detach",
+    is_flag=True,
+    allow_from_autoenv=False,
+    help="Run in the background. Return when everything is ready; log to DATA_DIR/log/up.log.",
+)
 @server_options
 @controllers_option
 @node_options
@@ -33,6 +47,7 @@ from remuda.cli.server_options import (
 @audit_log_option
 @log_options
 def command(
+    detach: bool,
     controllers: tuple[str, ...],
     server_url: str,
     server_ca: Path | None,
@@ -55,9 +70,14 @@ def command(
     hosts.
 
     The first start creates a certificate authority, keys and DATA_DIR/admin.kubeconfig; later starts reuse them and
-    the stored state. One line is printed when everything is ready. SIGTERM or Ctrl-C stops it cleanly.
+    the stored state. One line is printed when everything is ready. SIGTERM or Ctrl-C stops it cleanly; so does
+    `remuda down`. Hosts go on running meanwhile.
+
+    Every option has an environment variable (--data-dir: REMUDA_DATA_DIR) and a key in the table [up] of the
+    configuration file (data-dir). The command line comes first, then the variable, then the file.
 
     \b
+      remuda up --detach
       remuda up --data-dir ./remuda-data
       kubectl --kubeconfig ./remuda-data/admin.kubeconfig get clusters -A
       remuda up --listen 0.0.0.0:443 --server-url https://remuda.example.com \\
@@ -84,4 +104,40 @@ def command(
         audit_log=audit_log,
         data_dir=settings.server.data_dir,
     )
-    raise SystemExit(run(settings, logs))
+    if detach:
+        _run_in_background(settings, logs)
+    else:
+        raise SystemExit(run(settings, logs))
+
+
+def _run_in_background(settings: UpSettings, logs: LogSettings) -> None:
+    import msgspec
+
+    from remuda.app import background, server_record
+    from remuda.app.log_setup import SERVER_FILE
+    from remuda.app.up import run
+
+    data_dir = settings.server.data_dir
+    log = (data_dir / SERVER_FILE).absolute()
+    settings = msgspec.structs.replace(settings, log_file=log)
+    logs = msgspec.structs.replace(logs, file=log)
+    local_server.wait_while_starting(data_dir)
+    found = server_record.find(data_dir)
+    if found.record is not None:
+        print_note(f"a server runs already on the data directory {data_dir}; its options stay as they are")
+        _print_started(data_dir, found.record)
+        return
+    try:
+        record = background.start(data_dir, log, lambda: run(settings, logs), print_note)
+    except background.StartFailed as error:
+        raise click.ClickException(str(error)) from None
+    _print_started(data_dir, record)
+
+
+def _print_started(data_dir: Path, record: ServerRecord) -> None:
+    click.echo(f"remuda is ready at {record.url}")
+    click.echo(f"  pid         {record.pid}")
+    click.echo(f"  kubeconfig  {data_dir / 'admin.kubeconfig'}")
+    if record.log_file:
+        click.echo(f"  log         {record.log_file}")
+    click.echo(f"  stop        remuda down{local_server.flag(data_dir)}")

@@ -3,6 +3,9 @@
 The lock is a `flock` on `DIR/lock`, held for the life of the server. The kernel releases it when the process ends, for
 whatever reason. If a server is killed while it starts a child process, the child holds the lock until it executes its
 own program: the next server waits for that. The file's content names the holder.
+
+Other programs ask for the holder (`holder`) with a shared lock that they release at once. A server that starts at that
+moment recognises a shared lock, and tries again.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ LOCK = "lock"
 
 _ORPHAN_SECONDS = 10.0  # a child process on a busy machine may take that long to execute its program
 _LOOK_SECONDS = 0.02
+_HOLDER_ATTEMPTS = 5
 
 
 def prepare(path: Path) -> None:
@@ -52,9 +56,10 @@ class DirectoryLock:
             raise StoreUnusable(f"cannot use the data directory {path}: {error.strerror}") from error
         deadline = time.monotonic() + _ORPHAN_SECONDS
         while not self._is_taken():
-            holder = os.pread(self._descriptor, 32, 0).decode(errors="replace").strip()
+            holder = _named(self._descriptor)
             # If that process has ended, a child that it was starting holds the lock, and releases it soon.
-            if time.monotonic() > deadline or not _has_ended(holder):
+            passing = _is_free(self._descriptor) or _has_ended(holder)
+            if time.monotonic() > deadline or not passing:
                 os.close(self._descriptor)
                 who = f"process {holder}" if holder else "another process"
                 raise StoreLocked(f"{path} is in use by {who}; two servers cannot share one data directory")
@@ -73,6 +78,60 @@ class DirectoryLock:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def holder(path: Path) -> int | None:
+    """Return the process id of the server that uses a data directory; None if there is none, or it cannot be seen.
+
+    A recorded process id proves nothing: the lock must be held, and the named process must have the file open.
+    """
+    try:
+        descriptor = os.open(path / LOCK, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        for attempt in range(_HOLDER_ATTEMPTS):  # a new holder writes its id right after it has taken the lock
+            if attempt:
+                time.sleep(_LOOK_SECONDS)
+            if _is_free(descriptor):
+                return None
+            named = _named(descriptor)
+            if named.isdigit() and _has_open(int(named), descriptor):
+                return int(named)
+        return None
+    finally:
+        os.close(descriptor)
+
+
+def _named(descriptor: int) -> str:
+    return os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+
+
+def _is_free(descriptor: int) -> bool:
+    """Return whether no server holds the lock. Other programs that ask the same do not count."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return True
+
+
+def _has_open(pid: int, descriptor: int) -> bool:
+    wanted = os.fstat(descriptor)
+    try:
+        for file in Path(f"/proc/{pid}/fd").iterdir():
+            try:
+                found = file.stat()
+            except OSError:  # closed since
+                continue
+            if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+                return True
+    except PermissionError:  # another user's process: it lives, and the lock is held
+        return True
+    except OSError:
+        pass
+    return False
 
 
 def _has_ended(pid: str) -> bool:
