@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 READY := $(VENV)/.ready
 # Rounds of each random campaign of make faults: a number, or "full"; by default as many as its share of the gate allows.
 ROUNDS ?=
@@ -24,22 +25,28 @@ MYPY_SEED := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/remuda/mypy.tar
 help: ## What can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
-$(READY): pyproject.toml
+# Only what the program itself needs, for make demo. Everything else also needs the development tools.
+$(RUNTIME): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Remuda needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version). Try: make PYTHON=python3.12 ..." >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --no-compile --editable . --group dev
+	@$(PYTHON) examples/with_progress.py "Creating a virtual environment in $(VENV)" $(PYTHON) -m venv $(VENV)
+	@$(PYTHON) examples/with_progress.py "Installing Remuda and its run-time dependencies" \
+	  $(BIN)/python -m pip install --disable-pip-version-check --no-compile --editable .
+	@touch $@
+
+$(READY): $(RUNTIME)
+	@$(PYTHON) examples/with_progress.py "Upgrading pip" $(BIN)/python -m pip install --upgrade 'pip>=25.1'
+	@$(PYTHON) examples/with_progress.py "Installing the development tools" $(BIN)/python -m pip install --no-compile --group dev
 	@# Compiled here, on all processors: else each of several test workers compiles all of it. Few tests import the rest.
 	@$(BIN)/python -m compileall -q -j 0 -x '/($(RARELY_IMPORTED))/' $(VENV)/lib src tests/lab || true
 	@touch $@
 
 setup: $(READY) ## A virtual environment in .venv with Remuda and its development tools
 
-demo: $(READY) ## From nothing to a live cluster, changed in place; DEMO_EXIT=1 cleans up and ends
+demo: $(RUNTIME) ## From nothing to a live cluster, changed in place; DEMO_EXIT=1 cleans up and ends
 	@$(BIN)/python examples/demo.py
 
-demo-clean: $(READY) ## Stop what make demo has left running, and remove it
+demo-clean: $(RUNTIME) ## Stop what make demo has left running, and remove it
 	@$(BIN)/python examples/demo.py clean
 
 test: $(READY) ## Each part alone, and the controllers on the embedded engine: only Python is needed

@@ -15,23 +15,26 @@ import json
 import os
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from ground import Ground, Impossible, K3s, choose
+from ground import Impossible, K3s, choose
+from with_progress import lines
 
 FOLDER = Path("remuda-demo")
-LOG, PID = FOLDER / "up.log", FOLDER / "up.pid"
+LOG = FOLDER / "log" / "up.log"
 ADMIN, INSIDE, FILE = FOLDER / "admin.kubeconfig", FOLDER / "prairie.kubeconfig", FOLDER / "prairie.yaml"
 REMUDA = Path(sys.executable).with_name("remuda")
-CLUSTER = "prairie"
+CLUSTER, NAMESPACE = "prairie", "fleet-default"
 K3S_EXAMPLE, K3S_EXAMPLE_CLUSTER = Path(__file__).with_name("k3s-nspawn.yaml"), "pampas"
 
-_START_SECONDS, _STOP_SECONDS, _LABEL_SECONDS = 60, 30, 60
+_LABEL_SECONDS = 60
+_QUIET_SECONDS = 4.0
 _TERMINAL = sys.stdout.isatty()
 BOLD, DIM, GREEN, RED, PLAIN = (
     ("\033[1m", "\033[2m", "\033[32m", "\033[31m", "\033[0m") if _TERMINAL else ("", "", "", "", "")
@@ -40,6 +43,10 @@ BOLD, DIM, GREEN, RED, PLAIN = (
 
 class Failed(Exception):
     """The demo cannot continue; the text says why."""
+
+
+class OthersUse(Failed):
+    """The management plane of the demo has clusters that the demo did not create."""
 
 
 # ---- output ----------------------------------------------------------------------------------------------------------
@@ -70,14 +77,28 @@ def remuda(*words: str, into: Path | None = None, kubeconfig: Path = ADMIN) -> N
     """Print a command, and run it with its output."""
     shown = shlex.join(("remuda", *words)) + (f" > {into}" if into else "")
     type_(shown)
-    target = into.open("w") if into else None
-    try:
-        done = subprocess.run([REMUDA, *words], env=_environment(kubeconfig), stdout=target, check=False)
-    finally:
-        if target:
-            target.close()
-    if done.returncode:
-        raise Failed(f"`{shown}` failed with exit code {done.returncode}")
+    if into:
+        into.write_text(ask(*words, kubeconfig=kubeconfig))
+        return
+    environment = _environment(kubeconfig)
+    if _TERMINAL:  # the command itself shows the elapsed time there
+        code = subprocess.run([REMUDA, *words], env=environment, check=False).returncode
+    else:
+        code = _run_with_clock(words, environment)
+    if code:
+        raise Failed(f"`{shown}` failed with exit code {code}")
+
+
+def _run_with_clock(words: Sequence[str], environment: dict[str, str]) -> int:
+    """Print the elapsed time whenever the command is silent."""
+    began = time.monotonic()
+    command = [str(REMUDA), *words]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        for line in lines(process, _QUIET_SECONDS):
+            print(f"{time.monotonic() - began:5.0f}s  …\n" if line is None else line, end="", flush=True)
+    return process.returncode
 
 
 def ask(*words: str, kubeconfig: Path = ADMIN) -> str:
@@ -97,72 +118,70 @@ def _environment(kubeconfig: Path) -> dict[str, str]:
 # ---- the management plane --------------------------------------------------------------------------------------------
 
 
-def start(ground: Ground) -> None:
-    words = ["up", "--data-dir", str(FOLDER), "--listen", ground.listen]
-    type_(f"remuda {shlex.join(words)} > {LOG} 2>&1 &")
-    say(launch(words))
-
-
-def launch(words: list[str]) -> str:
-    """Start `remuda up` in its own session, so that Ctrl-C does not reach it, and return its ready line."""
-    LOG.touch(mode=0o600)
-    began = LOG.stat().st_size
-    with LOG.open("ab") as log:
-        process = subprocess.Popen(
-            [REMUDA, *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-    PID.write_text(str(process.pid))
-    deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        printed = LOG.read_bytes()[began:].decode(errors="replace").splitlines()
-        for line in printed:
-            if line.startswith("remuda ready at "):
-                return line
-        if process.poll() is not None:
-            raise Failed("\n".join(["`remuda up` has exited:", *printed[-5:]]))
-        time.sleep(0.05)
-    raise Failed(f"`remuda up` is not ready after {_START_SECONDS} s; see {LOG}")
+def start(listen: str) -> None:
+    remuda("up", "--detach", "--data-dir", str(FOLDER), "--listen", listen)
 
 
 def running() -> int:
-    """Return the process id of a running demo, or 0. An id that another process has by now does not count."""
-    try:
-        pid = int(PID.read_text())
-        command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except (OSError, ValueError):
-        return 0
-    return pid if b"up" in command and str(FOLDER).encode() in command else 0
-
-
-def stop(pid: int) -> None:
-    os.kill(pid, signal.SIGTERM)
-    deadline = time.monotonic() + _STOP_SECONDS
-    while running() == pid:
-        try:
-            os.waitpid(pid, os.WNOHANG)  # ours to collect, if this demo started it
-        except ChildProcessError:
-            pass
-        if time.monotonic() > deadline:
-            raise Failed(f"`remuda up` (process {pid}) does not stop")
-        time.sleep(0.05)
+    """Return the process id of the demo's management plane, or 0."""
+    command = [str(REMUDA), "status", "--data-dir", str(FOLDER), "-o", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return int(json.loads(done.stdout or "{}").get("pid", 0))
 
 
 def clean() -> None:
     """Remove the machines, processes and files of a demo. A management plane that was killed is started once more,
-    because only it knows its machines."""
+    because only it knows its machines. Raises OthersUse before anything is removed."""
     if not FOLDER.exists():
         return
     if (FOLDER / "state.db").exists():
-        pid = running()
-        if not pid:
-            launch(["up", "--data-dir", str(FOLDER), "--listen", _listened()])
-            pid = running()
-        remuda("delete", "cluster", CLUSTER, "--yes", "--ignore-not-found", "--timeout", "3m")
-        stop(pid)
-    elif pid := running():
-        stop(pid)
+        if not running():
+            start(_listened())
+        refuse_others()
+        remuda("delete", "cluster", CLUSTER, "-n", NAMESPACE, "--yes", "--ignore-not-found", "--timeout", "3m")
+    if running():
+        remuda("down", "--data-dir", str(FOLDER))
     shutil.rmtree(FOLDER)
     show(f"the cluster, its machines, `remuda up` and {FOLDER} are removed")
+
+
+def refuse_others() -> None:
+    """Raise OthersUse if clusters of the user would lose their management plane while their hosts run on."""
+    names = {_place(one, one["metadata"]["name"]): 0 for one in _items("clusters.provisioning.cattle.io")}
+    for machine in _items("machines.cluster.x-k8s.io"):
+        place = _place(machine, machine["spec"]["clusterName"])
+        names[place] = names.get(place, 0) + 1
+    names.pop((NAMESPACE, CLUSTER), None)
+    if not names:
+        return
+    known = [
+        f"  {namespace}/{name}: {amount} {'machine' if amount == 1 else 'machines'}"
+        for (namespace, name), amount in sorted(names.items())
+    ]
+    advice = [f"  {_command()} delete cluster {name} -n {namespace}" for namespace, name in sorted(names)]
+    raise OthersUse(
+        "\n".join(
+            [
+                f"{FOLDER} also manages clusters that the demo did not create. Nothing was removed:",
+                *known,
+                "Their hosts would go on running without it. Delete these clusters, then repeat `make demo-clean`:",
+                f"  export KUBECONFIG={ADMIN.absolute()}",
+                *advice,
+            ]
+        )
+    )
+
+
+def _items(kind: str) -> list[dict[str, Any]]:
+    return list(json.loads(ask("get", kind, "-o", "json"))["items"])
+
+
+def _place(obj: dict[str, Any], name: str) -> tuple[str, str]:
+    return str(obj["metadata"]["namespace"]), name
+
+
+def _command() -> str:
+    return "remuda" if shutil.which("remuda") else str(REMUDA)
 
 
 def _listened() -> str:
@@ -189,7 +208,7 @@ def demo() -> None:
         say("They run nano, a stand-in for K3s that runs no Pods; everything else is real.")
     title("1. Start the management plane: one process, nothing to install")
     FOLDER.mkdir(mode=0o700)
-    start(ground)
+    start(ground.listen)
     type_(f"export KUBECONFIG={ADMIN}")
     title("2. Create a cluster of three machines")
     if ground.k3s:
@@ -246,11 +265,15 @@ def label_workers() -> None:
 def until_labelled() -> None:
     """Wait for the label on the Nodes, which appears a moment after the last machine has restarted."""
     deadline = time.monotonic() + _LABEL_SECONDS
+    said = time.monotonic()
     while (
         len(json.loads(ask("get", "nodes", "-l", "tier=web", "-o", "json", "--kubeconfig", str(INSIDE)))["items"]) < 2
     ):
         if time.monotonic() > deadline:
             raise Failed(f"the workers do not have the label after {_LABEL_SECONDS} s")
+        if time.monotonic() - said > _QUIET_SECONDS:
+            said = time.monotonic()
+            say("waiting until the Nodes have the label")
         time.sleep(0.5)
 
 
@@ -296,6 +319,9 @@ def main() -> int:
     except KeyboardInterrupt:
         say(f"\n{BOLD}Interrupted:{PLAIN} deleting the cluster and stopping the management plane.")
         return _cleaned() or 130
+    except OthersUse as others:
+        say(f"{RED}✗{PLAIN} {others}")
+        return 1
     except Failed as failed:
         say(f"{RED}✗{PLAIN} {failed}")
         show_log()
@@ -320,6 +346,9 @@ def _cleaned() -> int:
     except KeyboardInterrupt:
         say("\nInterrupted: some parts may be left. To remove them, run `make demo-clean`.")
         return 130
+    except OthersUse as others:
+        say(f"{RED}✗{PLAIN} {others}")
+        return 1
     except Failed as failed:
         say(f"{RED}✗{PLAIN} {failed}\nSome parts are left: see {LOG}, and run `make demo-clean` again.")
         return 1

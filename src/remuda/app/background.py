@@ -20,7 +20,7 @@ from remuda.app.log_setup import private
 from remuda.app.server_record import ServerRecord
 
 _POLL_SECONDS = 0.05
-_NOTE_SECONDS = 5.0
+_NOTE_SECONDS = 4.0
 _LONGEST_SECONDS = 600.0
 _MOST_LINES = 20
 
