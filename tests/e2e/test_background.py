@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from remuda.apiserver.storage.directory import DirectoryLock
+from remuda.cli import down, local_server
 from tests.e2e.program import COMMAND, Ended, mode, run
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import Server
@@ -107,6 +110,19 @@ def test_killed_server_is_not_running_and_its_process_id_is_not_signalled(folder
         bystander.communicate()
     start()
     assert state()["server"] == "ready"
+
+
+def test_down_spares_a_process_that_is_no_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `remuda fsck`, which holds the same lock."""
+    (folder / "remuda-data").mkdir()
+    monkeypatch.setattr(local_server, "_WAIT_SECONDS", 0.1)
+    lock = DirectoryLock(folder / "remuda-data")
+    try:
+        refused = CliRunner().invoke(down.command)
+    finally:
+        lock.release()
+    assert refused.exit_code == 1
+    assert f"process {os.getpid()} uses the data directory remuda-data" in refused.output
 
 
 def test_failed_start_in_background_shows_the_reason(folder: Path) -> None:

@@ -83,9 +83,15 @@ def _stop(data_dir: Path, timeout: float) -> int:
     """Terminate the server and return its process id. Raises _Ended, and ClickException."""
     from remuda.app import server_record
 
-    pid = server_record.find(data_dir).pid
+    found = server_record.find(data_dir)
+    pid = found.pid
     if not pid:
         raise _Ended
+    if found.record is None:
+        raise click.ClickException(
+            f"process {pid} uses the data directory {data_dir}, but has not reported that it serves: it may be "
+            f"`remuda fsck`. If it is a server, stop it with: kill {pid}"
+        )
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -42,17 +42,18 @@ def is_starting(data_dir: Path) -> bool:
 
 
 def wait_while_starting(data_dir: Path) -> None:
-    """Return when the server of the data directory is ready, or none is starting. Raises NoManagementPlane."""
+    """Return when the server of the data directory is ready, or none is starting, or after a minute.
+
+    The caller then tries to connect: a server with a full disk cannot report that it is ready, but answers.
+    """
     if not is_starting(data_dir):
         return
     print_note(f"waiting for the server of {data_dir}, which is starting")
     deadline = time.monotonic() + _WAIT_SECONDS
     while is_starting(data_dir):
         if time.monotonic() > deadline:
-            raise NoManagementPlane(
-                f"the server of {data_dir} is not ready after {_WAIT_SECONDS:.0f} s{log_advice(data_dir)}; "
-                f"`remuda status{flag(data_dir)}` shows its state"
-            )
+            print_note(f"the server of {data_dir} is not ready after {_WAIT_SECONDS:.0f} s{log_advice(data_dir)}")
+            return
         time.sleep(_POLL_SECONDS)
 
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from remuda.apiserver.storage.directory import LOCK, DirectoryLock
@@ -49,6 +50,20 @@ def test_record_of_earlier_server_is_ignored(tmp_path: Path, lock: DirectoryLock
     assert server_record.find(tmp_path).state == "starting"
 
 
+def test_record_of_earlier_server_with_same_process_id_is_ignored(tmp_path: Path, lock: DirectoryLock) -> None:
+    """As in a container, where every server has the same process id."""
+    server_record.write(tmp_path, READY)
+    path = tmp_path / server_record.FILE
+    earlier = msgspec.structs.replace(msgspec.json.decode(path.read_bytes(), type=ServerRecord), ticks=1)
+    path.write_bytes(msgspec.json.encode(earlier))
+    assert server_record.find(tmp_path).state == "starting"
+
+
+def test_unwritable_record_does_not_stop_the_server(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    server_record.write(tmp_path / "missing", READY)
+    assert "cannot write" in caplog.text
+
+
 def test_process_that_does_not_hold_the_lock_is_not_taken_for_its_holder(tmp_path: Path, lock: DirectoryLock) -> None:
     (tmp_path / LOCK).write_text(f"{os.getppid()}\n")
     assert server_record.find(tmp_path).state == "stopped"
@@ -78,10 +93,12 @@ def test_client_does_not_wait_for_ready_or_stopped_server(tmp_path: Path, capsys
     assert capsys.readouterr() == ("", "")
 
 
-def test_wait_ends_after_its_limit(tmp_path: Path, lock: DirectoryLock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_ends_after_its_limit(
+    tmp_path: Path, lock: DirectoryLock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr(local_server, "_WAIT_SECONDS", 0.1)
-    with pytest.raises(NoManagementPlane, match="is not ready after 0 s; `remuda status --data-dir"):
-        local_server.wait_while_starting(tmp_path)
+    local_server.wait_while_starting(tmp_path)
+    assert f"the server of {tmp_path} is not ready after 0 s\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flags", [(), ("--data-dir", "remuda-data"), ("--data-dir=remuda-data",)])
