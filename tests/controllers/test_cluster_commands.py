@@ -99,7 +99,6 @@ async def test_edit_shows_the_plan_and_asks_before_machines_are_deleted(
     assert "no etcd member would be left" in done.err or "machinePools" in done.err
     assert await quantity() == 3
     done = await edit(r"^\(    - \|      \)name: servers$", r"\1name: others")  # the pool, not its Config
-    assert done.code == 1, done.out
     assert any(line.split()[1:2] == ["delete"] and named(machine) in line for line in done.out.splitlines())
     assert (done.code, "repeat the command with --yes" in done.err) == (3, True), done.err
     saved = Path(done.err.rpartition(" saved in ")[2].strip())
