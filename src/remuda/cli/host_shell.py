@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from remuda.cli.ssh_client import interrupts_are_for_the_child
 from remuda.providers.machine.access import LocalHost, NoAccess
-from remuda.providers.shared.drivers.process.host import Details, Host
+from remuda.providers.shared.drivers.process.host import Details, ProcessHost
 from remuda.providers.shared.drivers.spi import TAG_MACHINE
 
 _TERMINAL = ("TERM", "COLORTERM", "LINES", "COLUMNS")
@@ -21,7 +21,7 @@ _TERMINAL = ("TERM", "COLORTERM", "LINES", "COLUMNS")
 def open_shell(found: LocalHost, words: Sequence[str]) -> int:
     """Run a command or a shell on the host; as with ssh, a shell parses the words. Return the exit code. Raises
     NoAccess."""
-    host = Host(found.directory)
+    host = ProcessHost(found.directory)
     variables = host.environment(_details(host, found))
     variables["PATH"] = f"{host.root}/usr/local/bin:{variables['PATH']}"  # its systemctl is there
     variables |= {name: os.environ[name] for name in _TERMINAL if name in os.environ}
@@ -31,7 +31,7 @@ def open_shell(found: LocalHost, words: Sequence[str]) -> int:
     return ended.returncode if ended.returncode >= 0 else 128 - ended.returncode
 
 
-def _details(host: Host, found: LocalHost) -> Details:
+def _details(host: ProcessHost, found: LocalHost) -> Details:
     """Return the host's details. The path comes from a Secret that other users may write: the directory must be a host
     of this machine's name, and belong to this user. Raises NoAccess."""
     elsewhere = (

@@ -21,7 +21,7 @@ from remuda.providers.shared.types.machine import (
 )
 from remuda.provisioning import blocker, tree
 from remuda.provisioning import status as provisioning_status
-from remuda.provisioning.status import Facts, Problem
+from remuda.provisioning.status import ClusterStatusInputs, Problem
 from remuda.provisioning.tree import Branch
 from remuda.provisioning.types import Cluster
 
@@ -526,7 +526,7 @@ def test_declared_cluster_with_invalid_reference_fails_permanently() -> None:
     missing = Problem("Error", "machine pool servers: Secret fleet-default/cloud does not exist")
     status: Json = {}
     cluster = Cluster(metadata=ObjectMeta(name="prairie", namespace=PLACE, generation=2))
-    provisioning_status.write(status, cluster, Facts(not_made=missing))
+    provisioning_status.write(status, cluster, ClusterStatusInputs(not_made=missing))
     made = obj("Cluster", "prairie", group="provisioning.cattle.io/v1", generation=2)
     assert blocker.permanent_failure(tree.branch({**made, "status": status})) is not None
     # The user has changed the Cluster, and the controller has not seen it.
