@@ -134,11 +134,20 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def log_settings(
-    *, log_format: str, log_level: str | None, verbose: int, audit_log: str = "-", data_dir: Path | None = None
+    *,
+    log_format: str,
+    log_level: str | None,
+    verbose: int,
+    audit_log: str = "-",
+    data_dir: Path | None = None,
+    log_file: Path | None = None,
 ) -> LogSettings:
     from remuda.app.log_setup import LogSettings, audit_path
 
     level = log_level or ("warning", "info", "debug")[min(verbose, 2)]
     return LogSettings(
-        format=cast("Format", log_format), level=cast("Level", level), audit=audit_path(audit_log, data_dir)
+        format=cast("Format", log_format),
+        level=cast("Level", level),
+        audit=audit_path(audit_log, data_dir),
+        file=log_file,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,7 @@ from remuda.cli.server_options import (
 from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
-    from remuda.app.log_setup import LogSettings
     from remuda.app.server_record import ServerRecord
-    from remuda.app.up import UpSettings
 
 
 @click.command(name="up", cls=ServerCommand)
@@ -83,44 +82,45 @@ def command(
       remuda up --listen 0.0.0.0:443 --server-url https://remuda.example.com \\
         --tls-cert chain.pem --tls-key key.pem
     """
-    from remuda.access.types import Quota
-    from remuda.app.up import UpSettings, run
-    from remuda.providers.bootstrap.setup import BootstrapSettings
-    from remuda.providers.shared.jobs.settings import MachineSettings
 
-    settings = UpSettings(
-        server=server_settings(**options),
-        controllers=controllers,
-        health=health_listen,
-        site=site_settings(server_url, server_ca, tls_cert, tls_key, assets, artefacts),
-        bootstrap=BootstrapSettings(token_ttl_seconds=bootstrap_token_ttl),
-        machine=MachineSettings(job_seconds=int(job_timeout), rancher_machine=rancher_machine),
-        user_quota=Quota(**user_quota),
-    )
-    logs = log_settings(
-        log_format=log_format,
-        log_level=log_level,
-        verbose=verbose,
-        audit_log=audit_log,
-        data_dir=settings.server.data_dir,
-    )
+    def serve(log_file: Path | None = None) -> int:
+        from remuda.access.types import Quota
+        from remuda.app.up import UpSettings, run
+        from remuda.providers.bootstrap.setup import BootstrapSettings
+        from remuda.providers.shared.jobs.settings import MachineSettings
+
+        settings = UpSettings(
+            server=server_settings(**options),
+            controllers=controllers,
+            health=health_listen,
+            site=site_settings(server_url, server_ca, tls_cert, tls_key, assets, artefacts),
+            bootstrap=BootstrapSettings(token_ttl_seconds=bootstrap_token_ttl),
+            machine=MachineSettings(job_seconds=int(job_timeout), rancher_machine=rancher_machine),
+            user_quota=Quota(**user_quota),
+            log_file=log_file,
+        )
+        logs = log_settings(
+            log_format=log_format,
+            log_level=log_level,
+            verbose=verbose,
+            audit_log=audit_log,
+            data_dir=settings.server.data_dir,
+            log_file=log_file,
+        )
+        return run(settings, logs)
+
     if detach:
-        _run_in_background(settings, logs)
+        _run_in_background(options["data_dir"], serve)
     else:
-        raise SystemExit(run(settings, logs))
+        raise SystemExit(serve())
 
 
-def _run_in_background(settings: UpSettings, logs: LogSettings) -> None:
-    import msgspec
-
+def _run_in_background(data_dir: Path, serve: Callable[[Path], int]) -> None:
+    """Start a server in the background. The child imports the program, so that this process can report progress."""
     from remuda.app import background, server_record
     from remuda.app.log_setup import SERVER_FILE
-    from remuda.app.up import run
 
-    data_dir = settings.server.data_dir
     log = (data_dir / SERVER_FILE).absolute()
-    settings = msgspec.structs.replace(settings, log_file=log)
-    logs = msgspec.structs.replace(logs, file=log)
     local_server.wait_while_starting(data_dir)
     found = server_record.find(data_dir)
     if found.record is not None:
@@ -128,7 +128,7 @@ def _run_in_background(settings: UpSettings, logs: LogSettings) -> None:
         _print_started(data_dir, found.record)
         return
     try:
-        record = background.start(data_dir, log, lambda: run(settings, logs), print_note)
+        record = background.start(data_dir, log, lambda: serve(log), print_note)
     except background.StartFailed as error:
         raise click.ClickException(str(error)) from None
     _print_started(data_dir, record)
