@@ -248,7 +248,7 @@ async def test_apply_of_an_undeclared_deployment_that_deletes_machines_needs_yes
 
 async def test_upgrade_changes_version_and_lists_each_machine(declared: Declared) -> None:
     before = await declared.cluster()
-    done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW)
+    done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW, "--allow-unknown-version")
     assert done.code == 0, done.err
     machines = await declared.harness.engine.list(MACHINE.target, declared.harness.namespace)
     for machine in machines:
@@ -258,9 +258,13 @@ async def test_upgrade_changes_version_and_lists_each_machine(declared: Declared
     assert after["spec"] == before["spec"] | {"kubernetesVersion": NEW}
 
 
-async def test_dry_run_of_an_upgrade_changes_nothing(declared: Declared) -> None:
+async def test_dry_run_of_an_upgrade_changes_nothing(declared: Declared, tmp_path: Path) -> None:
+    channels = tmp_path / "channels.yaml"
+    channels.write_text(json.dumps({"distributions": {"k3s": {"channels": {"stable": NEW}}}}))
     before = await declared.harness.versions()
-    done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW, "--dry-run", "-o", "json")
+    done = await declared.run(
+        *("upgrade", "prairie", "--kubernetes-version", "stable", "--channels", channels, "--dry-run", "-o", "json")
+    )
     assert done.code == 0, done.err
     (found,) = json.loads(done.out)
     assert {step["action"] for step in found["steps"]} == {"restart"}
@@ -292,7 +296,7 @@ async def test_upgrade_rejects_version_older_than_running_nodes(declared: Declar
     )
     info = {**dict.fromkeys([*keys.split(), "systemUUID"], "x"), "kubeletVersion": "v1.34.3+k3s1"}
     await engine.status(MACHINE.target, namespace, name, {"nodeInfo": info})
-    done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW)
+    done = await declared.run("upgrade", "prairie", "--kubernetes-version", NEW, "--allow-unknown-version")
     assert done.code == 1
     assert f"Machine {name} runs v1.34.3+k3s1" in done.err
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from remuda.cli.channels import channels_option
 from remuda.cli.connection import kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, TABLE, YAML, output_option, print_value
@@ -17,6 +18,7 @@ from remuda.cli.text_wrap import print_note
 if TYPE_CHECKING:
     from remuda.cli.artefact_stores import Store
     from remuda.providers.controlplane.artefacts.administration import StoredArtefact
+    from remuda.providers.shared.distros.channels import Channels
 
 _SUM = re.compile("[0-9a-fA-F]{64}", re.ASCII)
 
@@ -61,7 +63,7 @@ def command() -> None:
     is decided when its version is set.
 
     \b
-      remuda artefacts add k3s v1.36.4+k3s1 k3s sha256sum-amd64.txt
+      remuda artefacts add k3s stable
       remuda artefacts list
       remuda artefacts verify
     """
@@ -79,6 +81,8 @@ def command() -> None:
 )
 @click.option("--sha256", default="", metavar="SUM", help="Expected checksum, if there is one FILE.")
 @click.option("--replace", is_flag=True, help="Overwrite a stored file of the same name and version that differs.")
+@click.option("--images/--no-images", default=True, show_default=True, help="Download the images of the release, too.")
+@channels_option
 def add(
     distro: str,
     version: str,
@@ -89,14 +93,20 @@ def add(
     arch: str,
     sha256: str,
     replace: bool,
+    images: bool,
+    channels_file: Path | None,
 ) -> None:
-    """Store the files of one version and architecture of a distribution.
+    """Store the files of one version and architecture of a distribution. VERSION may be a channel, such as stable.
+
+    Without FILEs, the command downloads the release from the URL of its channel, checks it against the checksums of the
+    release and stores it. If a download is interrupted, run the command again: it continues where it stopped.
 
     FILEs must have the names under which they were released. If a release's sha256sum-ARCH.txt is among them, the
     others are checked against it. `add nano [VERSION]` needs no files: the server builds the bundle from its own
     installation, as it also does when a cluster first needs it.
 
     \b
+      remuda artefacts add k3s stable
       remuda artefacts add k3s v1.36.4+k3s1 \\
         k3s k3s-airgap-images-amd64.tar.zst sha256sum-amd64.txt
       remuda artefacts add nano
@@ -109,24 +119,90 @@ def add(
 
     clean_up_when_terminated()
     store = _store(kubeconfig, data_dir, directory)
+    # The server's own channels count only where its own store is meant.
+    channels = _Channels(kubeconfig, channels_file, local=data_dir is not None or directory is not None)
     try:
-        check_version(distro, version or _default_version(distro))
-        if distro == nano_bundles.DISTRO and not files:
-            added = store.pack(version or nano_bundles.VERSION, replace=replace)
-        else:
+        version = channels.version(distro, version)
+        check_version(distro, version)
+        if files:
             added = _add_files(store, distro, version, files, arch, sha256, replace)
+        elif distro == nano_bundles.DISTRO:
+            added = store.pack(version, replace=replace)
+        else:
+            added = _download(store, distro, version, channels.download(distro, version), arch, images, replace)
     except (BadArtefact, BadVersion, Unknown) as error:
         raise click.ClickException(str(error)) from None
     for artefact in added:
         click.echo(_line(artefact))
 
 
-def _default_version(distro: str) -> str:
-    from remuda.providers.controlplane.artefacts import nano_bundles
+class _Channels:
+    """Channels, loaded when they are first needed: a version with its files needs none."""
 
-    if distro != nano_bundles.DISTRO:
-        raise click.UsageError("missing VERSION, for example v1.36.4+k3s1")
-    return nano_bundles.VERSION
+    def __init__(self, kubeconfig: Path | None, file: Path | None, *, local: bool) -> None:
+        self._kubeconfig, self._file, self._local = kubeconfig, file, local
+
+    def version(self, distro: str, text: str) -> str:
+        """Return the version that a version or a channel means. Raises ClickException."""
+        from remuda.providers.controlplane.artefacts import nano_bundles
+        from remuda.providers.shared.distros.channels import NoSuchChannel, is_channel
+
+        if not text:
+            if distro != nano_bundles.DISTRO:
+                raise click.UsageError("missing VERSION, for example stable or v1.36.4+k3s1")
+            return nano_bundles.VERSION
+        if not is_channel(text):
+            return text
+        try:
+            return self._load().version(distro, text)
+        except NoSuchChannel as error:
+            raise click.UsageError(str(error)) from None
+
+    def download(self, distro: str, version: str) -> str:
+        """Return the URL of the folder with the release's files. Raises ClickException."""
+        if url := self._load().download(distro, version):
+            return url
+        raise click.UsageError(f"missing FILE: the channels name no URL to download {distro} from")
+
+    def _load(self) -> Channels:
+        from remuda.cli import channels
+        from remuda.providers.shared.distros.channels import shipped
+
+        return shipped() if self._local and self._file is None else channels.load(self._kubeconfig, self._file)
+
+
+def _download(
+    store: Store, distro: str, version: str, url: str, arch: str, images: bool, replace: bool
+) -> list[StoredArtefact]:
+    """Download what the store lacks of a release, and store it."""
+    import shutil
+
+    from remuda.cli import downloads
+    from remuda.providers.controlplane.artefacts import file_names, nano_bundles
+    from remuda.providers.controlplane.installation import default_archives
+    from remuda.providers.shared.distros import of, parse_version
+
+    arch = file_names.architecture(arch) if arch else nano_bundles.architecture()
+    parsed = parse_version(version)
+    wanted = [file_names.program(distro, arch)]
+    wanted += default_archives(of(parsed), parsed, arch) if images else []
+    listed = f"{url}/{file_names.list_of_sums(arch)}"
+    sums = file_names.sums(downloads.read_text(listed))
+    if absent := [name for name in wanted if name not in sums]:
+        raise click.ClickException(f"{listed} does not list {', '.join(absent)}")
+    names = {name: file_names.named(distro, name).name for name in wanted}
+    stored = {one.name: one for one in store.listing().items if (one.version, one.arch) == (version, arch)}
+    present = [name for name, short in names.items() if short in stored and stored[short].sha256 == sums[name]]
+    for name in present:
+        print_note(f"{name}: already stored")
+    missing = [name for name in wanted if name not in present]
+    folder = downloads.folder() / distro / version / arch
+    files = {names[name]: downloads.fetch(f"{url}/{name}", folder / name, sums[name]) for name in missing}
+    added = [stored[names[name]] for name in present]
+    if files:
+        added += store.add(distro, version, arch, files, {names[name]: sums[name] for name in missing}, replace=replace)
+    shutil.rmtree(folder, ignore_errors=True)
+    return added
 
 
 def _add_files(

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
-from remuda.cli.connection import chosen_kubeconfig
+from remuda.cli.connection import chosen_kubeconfig, show_warning
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
+    from remuda.providers.shared.distros.channels import Channels
 
 DISTRIBUTIONS = ("k3s", "rke2", "nano")
 _LOCAL = "process"
+_EXAMPLES = {"k3s": "v1.36.4+k3s1", "rke2": "v1.36.4+rke2r1", "nano": "v1.36.4+nano1"}
 _ANSWER_SECONDS = 10.0  # the list is a hint: not worth a longer wait
 
 
@@ -29,6 +30,7 @@ def driver(kubeconfig: Path | None) -> str:
     from remuda.kube import kubeconfig as kubeconfigs
     from remuda.providers.shared.drivers.nspawn.commands import judge_machine
     from remuda.providers.shared.drivers.spi import BadOptions
+    from remuda.providers.shared.manager_address import is_address_here, is_loopback
 
     try:
         judge_machine()
@@ -36,42 +38,113 @@ def driver(kubeconfig: Path | None) -> str:
         server = kubeconfigs.load(path, context).server
     except (BadOptions, kubeconfigs.KubeconfigError, click.ClickException):
         return _LOCAL
-    return "nspawn" if _is_here(urlsplit(server).hostname or "") else _LOCAL
+    host = urlsplit(server).hostname or ""
+    return "nspawn" if is_address_here(host) and not is_loopback(host) else _LOCAL
 
 
-def _is_here(host: str) -> bool:
-    """Return whether the host is a non-loopback address of this machine."""
+@dataclass(frozen=True)
+class Offer:
+    """Versions that clusters can be made of, as far as a management plane knows."""
+
+    channels: Channels
+    stored: Sequence[str] = ()  # versions with artefacts, oldest first
+    running: frozenset[str] = frozenset()  # versions that ready clusters have
+
+    def has(self, version: str) -> bool:
+        return version in self.stored or version in self.running or self.channels.lists(version)
+
+
+def offer(kubeconfig: Path | None, channels_file: Path | None) -> Offer:
+    """Return the versions on offer; those of this installation if no management plane answers."""
+    from remuda.cli import channels
+    from remuda.cli.connection import NoManagementPlane, connected
+    from remuda.providers.shared.distros.channels import shipped
+
+    given = channels.from_file(channels_file) if channels_file is not None else None
+
+    async def ask(client: HttpClient) -> Offer:
+        found = given or await channels.of_server(client) or shipped()
+        return Offer(found, await versions(client), await _running(client))
+
     try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    if address.is_loopback:
-        return False
-    with socket.socket(socket.AF_INET if address.version == 4 else socket.AF_INET6) as probe:
-        try:
-            probe.bind((host, 0))
-        except OSError:
-            return False
-    return True
+        return connected(kubeconfig, ask, timeout_seconds=_ANSWER_SECONDS)
+    except NoManagementPlane:
+        return Offer(given or shipped())
 
 
-def version(distribution: str, driver: str, kubeconfig: Path | None) -> str:
-    """Return the newest version that the server has artefacts of. Raises UsageError if there is none."""
-    from remuda.providers.controlplane.artefacts import nano_bundles
+async def _running(client: HttpClient) -> frozenset[str]:
+    from remuda.kube.client import list_all
+    from remuda.kube.conditions import is_true
+    from remuda.kube.errors import StatusError
+    from remuda.provisioning.types import CLUSTER
 
-    distribution = distribution or ("nano" if driver == _LOCAL else "k3s")
-    known = available_versions(kubeconfig)
-    found = [text for text in known if _distro(text) == distribution]
-    if found:
-        return found[-1]
-    if distribution == nano_bundles.DISTRO:
-        return nano_bundles.VERSION
-    available = f"the server has artefacts of {', '.join(known)}" if known else "the server has no artefacts"
-    example = {"k3s": "v1.36.4+k3s1", "rke2": "v1.36.4+rke2r1"}[distribution]
+    try:
+        listed = await list_all(client, CLUSTER.target, "")
+    except StatusError:
+        return frozenset()
+    clusters = [CLUSTER.decode(value) for value in listed.items]
+    return frozenset(one.spec.kubernetes_version for one in clusters if is_true(one.status.conditions, "Ready"))
+
+
+def version(text: str, distribution: str, offered: Offer) -> str:
+    """Return the version that a version or a channel means; "" is the channel stable. Raises UsageError."""
+    from remuda.providers.shared.distros.channels import STABLE, NoSuchChannel, is_channel
+
+    if text and not is_channel(text):
+        return checked_version(text, distribution)
+    try:
+        return offered.channels.version(distribution, text or STABLE)
+    except NoSuchChannel as error:
+        raise click.UsageError(
+            f"{error}. Choose a version with --kubernetes-version, for example {_EXAMPLES[distribution]}"
+        ) from None
+
+
+def distribution_for(text: str, distribution: str, driver: str) -> str:
+    """Return the distribution of a new cluster: the one requested, that of the version, else the driver's default."""
+    from remuda.providers.shared.distros import BadVersion, parse_version
+
+    if distribution:
+        return distribution
+    try:
+        return parse_version(text).distro
+    except BadVersion:
+        return "nano" if driver == _LOCAL else "k3s"
+
+
+def check_exists(version: str, offered: Offer) -> None:
+    """Raise UsageError for a version that nobody has, as far as can be known, before anything is created."""
+    from remuda.cli.downloads import release_exists
+
+    if offered.has(version):
+        return
+    url = offered.channels.download(_distro(version), version)
+    exists = release_exists(url) if url else None
+    if exists:
+        return
+    upstream = f", and there is no release at {url}" if exists is False else ""
+    upstream = f", and {url} cannot be reached" if url and exists is None else upstream
+    others = ", ".join(dict.fromkeys([*_channel_versions(offered, _distro(version)), *offered.stored]))
     raise click.UsageError(
-        f"no default version of {distribution}: {available}. Choose one with --kubernetes-version, for example "
-        f"{example}, or use `--distribution nano`, a stand-in that runs no Pods and needs no artefacts."
+        f"nobody has version {version}: no channel names it, the server has no artefacts of it, no ready cluster runs "
+        f"it{upstream}. Known versions: {others or 'none'}. If nodes can install it all the same, add "
+        "--allow-unknown-version"
     )
+
+
+def _channel_versions(offered: Offer, distribution: str) -> list[str]:
+    found = offered.channels.distributions.get(distribution)
+    return [] if found is None else [*found.channels.values(), *found.versions]
+
+
+def warn_of_missing_artefacts(version: str, offered: Offer) -> None:
+    """Warn if the server has artefacts of the distribution, but none of this version. nano needs none."""
+    stored = [one for one in offered.stored if _distro(one) == _distro(version)]
+    if stored and version not in stored and _distro(version) != "nano":
+        show_warning(
+            f"the server has no artefacts of {version}, only of {', '.join(stored)}: nodes will download it "
+            "themselves, unless you add it with `remuda artefacts add`"
+        )
 
 
 def available_versions(kubeconfig: Path | None) -> list[str]:

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from remuda.cli import choices, exit_codes, progress, shell_completion
+from remuda.cli import choices, exit_codes, own_servers, progress, shell_completion
+from remuda.cli.channels import channels_option
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, YAML, print_text, print_value
+from remuda.cli.text_wrap import print_note
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -45,21 +47,40 @@ def command() -> None:
     "--driver",
     default="",
     shell_complete=shell_completion.drivers,
-    help="Node driver that creates the machines. Default: nspawn if you are root and its hosts can reach the "
-    "management plane, else process. Both create them locally.",
+    help="Node driver that creates the machines. Default: existing if you name hosts; nspawn if you are root and its "
+    "hosts can reach the management plane; else process. The latter two create them locally.",
 )
 @click.option(
     "--distribution",
     type=click.Choice(choices.DISTRIBUTIONS),
-    help="Use the newest version of this distribution that the server has artefacts of. Default: nano with the driver "
-    "process, else k3s.",
+    help="Kubernetes distribution. Default: nano with the driver process, else k3s.",
 )
 @click.option(
     "--kubernetes-version",
     default="",
     metavar="VERSION",
     shell_complete=shell_completion.versions,
-    help="Kubernetes version, for example v1.36.4+k3s1.",
+    help="Kubernetes version, for example v1.36.4+k3s1, or a channel: stable, latest, v1.36. Default: stable.",
+)
+@click.option(
+    "--allow-unknown-version",
+    is_flag=True,
+    help="Accept a version that no channel, artefact or cluster has: your nodes can install it all the same.",
+)
+@channels_option
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="[USER@]ADDRESS[:PORT]",
+    help="Server that you own, for the driver existing; the first ones become servers, the others workers. Repeatable, "
+    "or a list with commas.",
+)
+@click.option(
+    "--ssh-key",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Private SSH key for the hosts, stored in the Secret NAME-ssh-key.",
 )
 @click.option(
     "--servers", type=click.IntRange(min=1), default=1, show_default=True, help="Number of control plane nodes."
@@ -67,9 +88,8 @@ def command() -> None:
 @click.option(
     "--workers",
     type=click.IntRange(min=0),
-    default=1,
-    show_default=True,
-    help="Number of workers. With 0, the servers also run Pods.",
+    default=None,
+    help="Number of workers. With 0, the servers also run Pods. Default: 1, or all hosts that are not servers.",
 )
 @click.option(
     "--option",
@@ -105,6 +125,10 @@ def cluster(
     options: tuple[str, ...],
     labels: tuple[str, ...],
     config: tuple[str, ...],
+    allow_unknown_version: bool,
+    channels_file: Path | None,
+    hosts: tuple[str, ...],
+    ssh_key: Path | None,
     wait: bool,
     timeout: float,
     dry_run: bool,
@@ -119,9 +143,11 @@ def cluster(
 
     \b
       remuda create cluster prairie --wait
+      remuda create cluster ranch --host 192.0.2.10,192.0.2.11 \\
+        --ssh-key ~/.ssh/id_ed25519 --kubernetes-version stable
       remuda create cluster prairie --servers 3 --workers 2 --driver nspawn \\
         --kubernetes-version v1.36.4+k3s1 --config secrets-encryption=true
-      remuda create cluster ranch --driver amazonec2 --credential aws \\
+      remuda create cluster range --driver amazonec2 --credential aws \\
         --option ami=ami-0123456789 --option instanceType=t3.medium --workers 4
       remuda create cluster prairie --dry-run > prairie.yaml
 
@@ -131,42 +157,81 @@ def cluster(
     interactive = not name
     if interactive and (yes or not (sys.stdin.isatty() and sys.stdout.isatty())):
         raise click.UsageError("missing NAME: remuda create cluster NAME")
-    if kubernetes_version:
-        choices.checked_version(kubernetes_version, distribution or "")
+    driver = rest["driver"] or (own_servers.DRIVER if hosts else choices.driver(kubeconfig))
     given: Json = {
         "name": name,
         "namespace": namespace,
-        "driver": rest["driver"] or choices.driver(kubeconfig),
+        "driver": driver,
         "servers": rest["servers"],
-        "workers": rest["workers"],
+        "workers": 1 if rest["workers"] is None else rest["workers"],
         "credential": rest["credential"],
         "labels": dict(choices.pairs(labels, "--label")),
         "config": _values(choices.pairs(config, "--config")),
     }
+    key = _use_hosts(given, hosts, ssh_key, rest["workers"])
+    offered = choices.offer(kubeconfig, channels_file)
+
+    def version(text: str, driver: str) -> str:
+        distro = choices.distribution_for(text, distribution or "", driver)
+        found = choices.version(text, distro, offered)
+        if not allow_unknown_version:
+            choices.check_exists(found, offered)
+        return found
+
     if interactive:
         from remuda.cli.prompts import ask, existing_names
 
         taken = existing_names(kubeconfig, namespace)
-        given |= ask(given, kubernetes_version, distribution or "", kubeconfig, taken=taken)
+        given |= ask(given, kubernetes_version, version, taken=taken, fixed=bool(hosts))
+    else:
+        given["version"] = version(kubernetes_version, driver)
     given["self_heal"] = rest["self_heal"] and _can_replace(given["driver"])
+    choices.warn_of_missing_artefacts(given["version"], offered)
     given["options"] = _options(given["driver"], choices.pairs(options, "--option"), kubeconfig)
-    if not interactive:
-        given["version"] = kubernetes_version or choices.version(distribution or "", given["driver"], kubeconfig)
+    if key:
+        given["credential"] = own_servers.key_secret_name(given["name"])
     wanted, objects = _declared(given)
+    if dry_run or interactive:
+        _print(objects, output)
+        if key:
+            _tell_of_key(wanted, ssh_key)
     if dry_run:
-        _print(objects, output)
         return
-    if interactive:
-        _print(objects, output)
-        if not click.confirm("Create it?", default=True, err=True):
-            click.echo("nothing was created", err=True)
-            raise SystemExit(exit_codes.NO)
-    connected(kubeconfig, lambda client: create(client, wanted, objects))
+    if interactive and not click.confirm("Create it?", default=True, err=True):
+        click.echo("nothing was created", err=True)
+        raise SystemExit(exit_codes.NO)
+    secrets = [own_servers.key_secret(namespace, wanted.name, key)] if key else []
+    connected(kubeconfig, lambda client: create(client, wanted, [*secrets, *objects]))
     print_text(f"Cluster {wanted.name} created: {wanted.version}, {_counts(wanted)}, driver {wanted.driver}")
     if wait:
         progress.wait(kubeconfig, namespace, wanted.name, timeout=timeout)
     else:
         click.echo(f"to follow its progress: {progress.watch_command(namespace, wanted.name)}", err=True)
+
+
+def _use_hosts(given: Json, hosts: Sequence[str], ssh_key: Path | None, workers: int | None) -> str:
+    """Distribute the hosts over the pools, and return the private key; empty if there is none. Raises UsageError."""
+    if not hosts and ssh_key is None:
+        return ""
+    if given["driver"] != own_servers.DRIVER or not hosts:
+        raise click.UsageError(
+            f"--host and --ssh-key belong together, and to the driver {own_servers.DRIVER}: remuda create cluster NAME "
+            f"--driver {own_servers.DRIVER} --host ADDRESS,ADDRESS --ssh-key FILE"
+        )
+    if (ssh_key is None) == (not given["credential"]):
+        raise click.UsageError("--host needs a private key: --ssh-key FILE, or --credential SECRET (with privateKey)")
+    found = own_servers.hosts(hosts)
+    given["servers"], given["workers"] = own_servers.counts(len(found), given["servers"], workers)
+    of_servers, of_workers = own_servers.pool_options(found, given["servers"], given["workers"])
+    given["pool_options"] = {"servers": of_servers, "workers": of_workers}
+    return own_servers.read_key(ssh_key) if ssh_key is not None else ""
+
+
+def _tell_of_key(wanted: ClusterDeclaration, ssh_key: Path | None) -> None:
+    print_note(
+        f"The private key is not printed. To create its Secret: kubectl create secret generic {wanted.credential} "
+        f"-n {wanted.namespace} --from-file={own_servers.KEY}={ssh_key}"
+    )
 
 
 def _declared(given: Mapping[str, Any]) -> tuple[ClusterDeclaration, list[Json]]:
@@ -272,12 +337,24 @@ async def create(client: HttpClient, wanted: ClusterDeclaration, objects: Sequen
     try:
         for obj in objects:
             made.append(await _create(client, obj))
+        await _own_secrets(client, made)
     # Also for Ctrl-C: objects without their Cluster must not stay.
     except BaseException as error:
         await _roll_back(client, made)
         if isinstance(error, StatusError):
             raise click.ClickException(f"{error}\nThe objects created so far were deleted again.") from None
         raise
+
+
+async def _own_secrets(client: HttpClient, made: Sequence[Json]) -> None:
+    """Let the Cluster own the Secrets that were created for it: they are deleted after its last machine."""
+    cluster = made[-1]
+    owner = {"apiVersion": cluster["apiVersion"], "kind": cluster["kind"], "controller": True}
+    owner |= {name: cluster["metadata"][name] for name in ("name", "uid")}
+    for obj in made:
+        if obj["kind"] == "Secret":
+            key = obj["metadata"]["namespace"], obj["metadata"]["name"]
+            await client.patch(_target(obj), *key, {"metadata": {"ownerReferences": [owner]}})
 
 
 async def _dry_run(client: HttpClient, objects: Sequence[Json]) -> None:

@@ -31,6 +31,7 @@ _SECTIONS = {
         "restore": ("restore", "Create a data directory from a backup."),
         "fsck": ("fsck", "Find and repair damaged objects in a data directory."),
         "artefacts": ("artefacts", "Manage the binaries and images served to nodes."),
+        "channels": ("channels", "List or replace the versions of release channels."),
         "manifest": ("manifest", "Print a manifest to install Remuda on Kubernetes."),
     },
     "Clusters": {

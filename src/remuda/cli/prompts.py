@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from remuda.cli import choices
 from remuda.cli.connection import connected
 from remuda.cli.text_wrap import print_note
 
@@ -25,31 +24,33 @@ _NAMES = ("prairie", "meadow", "canyon", "mesa", "ranch")
 def ask(
     given: Mapping[str, Any],
     version: str,
-    distribution: str,
-    kubeconfig: Path | None,
+    resolve: Callable[[str, str], str],
     *,
     taken: Collection[str] = (),
+    fixed: bool = False,
 ) -> dict[str, Any]:
     """Ask for the remaining settings of a cluster; values given by flags are the defaults.
 
-    `taken`: names of clusters that exist.
+    `resolve` returns the version that a version or a channel means for a driver. `taken`: names of clusters that exist.
+    `fixed`: the machines are given.
     """
     print_note(
         "Create a cluster. Press Return for the default in brackets, Ctrl-C to stop without creating anything.\n\n"
     )
     name = _prompt("Name", free_name(taken), lambda text: _name(text, taken))
-    driver = _prompt(f"Driver ({', '.join(_drivers())})", given["driver"], _driver)
-    if not version:
-        try:
-            version = choices.version(distribution, driver, kubeconfig)
-        except click.UsageError:
-            version = ""
-    known = choices.available_versions(kubeconfig)
-    available = f" (available: {', '.join(known)})" if known else ""
-    return {
+    driver = given["driver"] if fixed else _prompt(f"Driver ({', '.join(_drivers())})", given["driver"], _driver)
+    try:
+        default = resolve(version, driver)
+    except click.UsageError:
+        default = version
+    found = {
         "name": name,
         "driver": driver,
-        "version": _prompt(f"Version{available}", version or None, choices.checked_version),
+        "version": _prompt("Version, or a channel such as latest", default or None, lambda text: resolve(text, driver)),
+    }
+    if fixed:
+        return found
+    return found | {
         "servers": _prompt("Servers", str(given["servers"]), lambda text: _count(text, 1)),
         "workers": _prompt("Workers", str(given["workers"]), lambda text: _count(text, 0)),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from remuda.cli import choices, cluster_edits, exit_codes, plan, progress, shell_completion
-from remuda.cli.connection import connected, kubeconfig_option, show_warning
+from remuda.cli.channels import channels_option
+from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP, namespace_option
 from remuda.cli.output import TABLE, output_option, print_value
 from remuda.cli.subjects import cluster_argument
@@ -35,8 +37,12 @@ _OTHERWISE = (
     default="",
     metavar="VERSION",
     shell_complete=shell_completion.versions,
-    help="Target version, for example v1.36.4+k3s1.",
+    help="Target version, for example v1.36.4+k3s1, or a channel: stable, latest, v1.36.",
 )
+@click.option(
+    "--allow-unknown-version", is_flag=True, help="Accept a version that no channel, artefact or cluster has."
+)
+@channels_option
 @namespace_option("cluster")
 @progress.wait_options
 @click.option("--dry-run", is_flag=True, help="Show what would happen, and change nothing.")
@@ -46,6 +52,8 @@ _OTHERWISE = (
 def command(
     name: str,
     version: str,
+    allow_unknown_version: bool,
+    channels_file: Path | None,
     namespace: str,
     wait: bool,
     timeout: float,
@@ -68,14 +76,17 @@ def command(
     """
     from remuda.provisioning.edits import declared_version, version_patch
 
-    if version:
-        choices.checked_version(version)
+    offered = choices.offer(kubeconfig, channels_file) if version else None
 
     async def look(client: HttpClient) -> tuple[Json, Preview | None]:
+        nonlocal version
         cluster = await cluster_edits.find(client, namespace, name, _OTHERWISE)
-        if not version:
+        if offered is None:
             raise click.UsageError(_choice(name, declared_version(cluster), await choices.versions(client)))
+        version = _resolved(version, declared_version(cluster), offered)
         await _check_version(client, cluster, version)
+        if version != declared_version(cluster) and not allow_unknown_version:
+            await asyncio.to_thread(choices.check_exists, version, offered)
         patch = version_patch(cluster, version)
         return cluster, await cluster_edits.preview(client, cluster, patch) if patch else None
 
@@ -93,8 +104,8 @@ def command(
     cluster, found = connected(kubeconfig, look)
     key = cluster["metadata"]["namespace"], name
     summary = f"{declared_version(cluster)} → {version}"
-    if found is not None:
-        _warn_of_missing_artefacts(version, choices.available_versions(kubeconfig))
+    if found is not None and offered is not None:
+        choices.warn_of_missing_artefacts(version, offered)
     if output != TABLE:
         print_value([] if found is None else [found], output)
     elif found is not None:
@@ -114,6 +125,13 @@ def command(
         progress.wait(kubeconfig, *key, timeout=timeout)
     elif found is not None:
         print_note(f"to follow its progress: {progress.watch_command(*key)}")
+
+
+def _resolved(text: str, present: str, offered: choices.Offer) -> str:
+    """Return the target version; a channel is one of the cluster's distribution."""
+    from remuda.providers.shared.distros.channels import is_channel
+
+    return choices.version(text, choices.distribution_for(present if is_channel(text) else text, "", ""), offered)
 
 
 async def _check_version(client: HttpClient, cluster: Json, version: str) -> None:
@@ -147,11 +165,3 @@ def _choice(name: str, present: str, known: list[str]) -> str:
         f"cluster {name} has version {present}. Choose the target with --kubernetes-version; the server has "
         f"{available} (`remuda artefacts list` shows them, `remuda artefacts add` adds more)"
     )
-
-
-def _warn_of_missing_artefacts(version: str, known: list[str]) -> None:
-    if known and version not in known:
-        show_warning(
-            f"the server has no artefacts of {version}, only of {', '.join(known)}: nodes will download it themselves, "
-            "unless you add it with `remuda artefacts add`"
-        )

@@ -47,6 +47,7 @@ class ClusterDeclaration(msgspec.Struct, frozen=True, kw_only=True):
     servers: int = 1
     workers: int = 1
     options: Mapping[str, Any] = {}  # of the driver
+    pool_options: Mapping[str, Mapping[str, Any]] = {}  # of the driver, of one pool only
     credential: str = ""
     labels: Mapping[str, str] = {}
     config: Mapping[str, Any] = {}  # of the distribution, for all nodes
@@ -97,7 +98,8 @@ def _pool(wanted: ClusterDeclaration, name: str, quantity: int) -> Json:
 def _config(wanted: ClusterDeclaration, pool: str) -> Json:
     kind = config_kind(wanted.driver)
     metadata = {"name": f"{wanted.name}-{pool}", "namespace": wanted.namespace}
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **wanted.options}
+    options = {**wanted.options, **wanted.pool_options.get(pool, {})}
+    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **options}
 
 
 def read_options(

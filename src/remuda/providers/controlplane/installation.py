@@ -161,6 +161,12 @@ def needed_images(distro: Distro, version: Version, config: ClusterConfiguration
     return {name for name in found if f"{distro.name}-{name}" not in disabled}
 
 
+def default_archives(distro: Distro, version: Version, arch: str) -> list[str]:
+    """Return the released names of the image archives that a cluster without settings of its own needs."""
+    archives = _bringing(distro, version, needed_images(distro, version, ClusterConfiguration()))
+    return [archive.file.replace("<arch>", arch) for archive in archives]
+
+
 def chosen_files(distro: Distro, version: Version, config: ClusterConfiguration, files: Files) -> dict[str, str]:
     """Return the files that nodes get: as few archives as contain everything needed."""
     offered = {archive.name: archive for archive in _archives(distro, version) if archive.name in files}

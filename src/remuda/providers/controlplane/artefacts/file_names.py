@@ -33,6 +33,11 @@ _PATTERNS = {
 _SUMS = re.compile(rf"sha256sum-{_ARCHITECTURE}\.txt|SHA256SUMS")
 
 
+# k3s and its list of checksums call 32-bit arm by two names, and amd64 is the architecture without one.
+_PROGRAMS = {"k3s": {"amd64": "k3s", "arm": "k3s-armhf"}}
+_PROGRAM = {"k3s": "k3s-{arch}", "rke2": "rke2.linux-{arch}.tar.gz"}
+
+
 class Unknown(ValueError):
     """Unknown file name, with a message for users."""
 
@@ -59,6 +64,18 @@ def check_stored(distro: str, name: str) -> None:
     """Raises Unknown for what no install script asks for."""
     if named(distro, name).name != name:
         raise Unknown(f"{name} must be stored as {named(distro, name).name}")
+
+
+def program(distro: str, arch: str) -> str:
+    """Return the released name of the file with the distribution's program. Raises Unknown."""
+    if distro not in _PROGRAM:
+        raise Unknown(f"unknown distribution {distro!r}: releases of {', '.join(_PROGRAM)} can be downloaded")
+    return _PROGRAMS.get(distro, {}).get(arch) or _PROGRAM[distro].format(arch=arch)
+
+
+def list_of_sums(arch: str) -> str:
+    """Return the released name of the list of checksums."""
+    return f"sha256sum-{arch}.txt"
 
 
 def is_list_of_sums(file: str) -> bool:
