@@ -39,6 +39,7 @@ from remuda.providers import guards
 from remuda.providers import setup as providers
 from remuda.provisioning import admission as provisioning_admission
 from remuda.provisioning import setup as provisioning
+from remuda.provisioning.admission import reach
 from remuda.runtime.definitions import ForeignDefinitions, NotEstablished
 from remuda.runtime.definitions import install as install_definitions
 from remuda.runtime.manager import Manager
@@ -66,10 +67,10 @@ def admission_functions(user_quota: Quota = NO_LIMITS) -> tuple[AdmissionRegistr
     )
 
 
-def embedded_admission(user_quota: Quota = NO_LIMITS) -> tuple[AdmissionRegistration, ...]:
+def embedded_admission(user_quota: Quota = NO_LIMITS, only_here: str = "") -> tuple[AdmissionRegistration, ...]:
     """Return the same for the embedded API server, with the admission of Jobs: there the manager is known by its
-    user."""
-    return (*admission_functions(user_quota), *job_admission.FUNCTIONS)
+    user. `only_here`: URL that hosts are given, if only hosts on this machine can use it."""
+    return (*admission_functions(user_quota), *job_admission.FUNCTIONS, *reach.registrations(only_here))
 
 
 ADMISSION = admission_functions()

@@ -67,6 +67,11 @@ class SiteSettings(msgspec.Struct, frozen=True, kw_only=True):
             )
         return host
 
+    def only_here(self, listen: Address) -> str:
+        """Return the URL that hosts are given, if only hosts on this machine can use it; else an empty string."""
+        url = self.server_url or f"https://{shown(listen)}".removesuffix(":0")
+        return Site(server_url=url, ca_pem=b"").only_here
+
     def settled(self, listen: Address, ca_pem: bytes) -> Site:
         """Return the Site with the actual port and the CAs of the certificates that are served there."""
         self.name(listen)

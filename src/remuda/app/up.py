@@ -53,7 +53,9 @@ async def serve(settings: UpSettings, stop: asyncio.Event) -> int:
     controllers_missing = "the controllers have not started yet"
     server = await apiserver.start(
         wanted,
-        admission=controllers.embedded_admission(settings.user_quota),
+        admission=controllers.embedded_admission(
+            settings.user_quota, settings.site.only_here((wanted.host, wanted.port))
+        ),
         routes=routes,
         presented=presented,
         readiness={"kinds": lambda: kinds_missing, "controllers": lambda: controllers_missing},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from remuda.cli import get_kubeconfig, shell_completion
+from remuda.cli import get_kubeconfig, get_registration, shell_completion
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import (
@@ -56,6 +56,7 @@ def command() -> None:
 
 
 command.add_command(get_kubeconfig.command)
+command.add_command(get_registration.command)
 
 
 @click.command(name="get", context_settings=HELP)

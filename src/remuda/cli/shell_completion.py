@@ -63,7 +63,7 @@ def names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[s
 
 
 def kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str | CompletionItem]:
-    own = [name for name in ("kubeconfig",) if ctx.info_name == "get" and name.startswith(incomplete)]
+    own = [name for name in ("kubeconfig", "registration") if ctx.info_name == "get" and name.startswith(incomplete)]
     return [*own, *_query(ctx, incomplete, _kinds)]
 
 

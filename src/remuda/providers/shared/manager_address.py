@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import socket
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,12 +19,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def only_here(self) -> str:
         """Return the URL if it is a loopback address, which only this machine can use; else an empty string."""
-        host = urlsplit(self.server_url).hostname or ""
-        try:
-            found = ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            found = host == "localhost"
-        return self.server_url if found else ""
+        return self.server_url if is_loopback(urlsplit(self.server_url).hostname or "") else ""
 
     @property
     def ca_checksum(self) -> str:
@@ -39,3 +35,26 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     def digest(self) -> str:
         """Return a digest that changes when hosts need new connection settings."""
         return hashlib.sha256(f"{self.server_url}\n{self.ca_checksum}".encode()).hexdigest()[:16]
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_address_here(host: str) -> bool:
+    """Return whether the host is an address of this machine, loopback or not. Names are not resolved."""
+    if is_loopback(host):
+        return True
+    try:
+        family = socket.AF_INET if ipaddress.ip_address(host).version == 4 else socket.AF_INET6
+    except ValueError:
+        return False
+    with socket.socket(family) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError:
+            return False
+    return True

@@ -259,6 +259,12 @@ class Driver(ABC, Generic[O]):
         self.options = options
         self.context = context
 
+    @classmethod
+    def shares_loopback(cls, options: Mapping[str, Any]) -> bool:
+        """Return whether servers with these options (JSON names) are on the manager's machine, as far as is known: only
+        they reach a manager on a loopback address."""
+        return not cls.own_loopback
+
     @property
     def takes_user_data(self) -> bool:
         """Return whether `create` passes the bootstrap data to the server. Otherwise the Job runs the script over SSH,

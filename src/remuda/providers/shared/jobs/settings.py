@@ -28,7 +28,12 @@ class MachineSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Return why hosts of that driver could never reach the manager, as a message; empty if they could."""
         if not own_loopback or not self.only_here:
             return ""
-        return (
-            f"hosts of driver {driver} cannot reach the manager at {self.only_here}, a loopback address: start the "
-            "manager with --listen and --server-url set to an address that they can reach"
-        )
+        return out_of_reach(driver, self.only_here)
+
+
+def out_of_reach(driver: str, url: str) -> str:
+    """Return the message about hosts that cannot reach a manager on a loopback address."""
+    return (
+        f"hosts of driver {driver} cannot reach the manager at {url}, a loopback address: start the manager with "
+        "--listen and --server-url set to an address that they can reach"
+    )

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
+from urllib.parse import urlsplit
 
 from remuda.providers.shared.drivers.amazonec2 import groups
 from remuda.providers.shared.drivers.amazonec2.errors import in_words, tolerated
@@ -31,6 +32,7 @@ from remuda.providers.shared.drivers.spi import (
     ServerState,
     SshAccess,
 )
+from remuda.providers.shared.manager_address import is_loopback
 from remuda.runtime.steps import step
 
 MAKE_GROUP = step("amazonec2.make-security-group", "creates a missing security group")
@@ -76,6 +78,10 @@ class Amazonec2(Driver[Amazonec2Options]):
     _made: Any = None
 
     # the interface
+
+    @classmethod
+    def shares_loopback(cls, options: Mapping[str, Any]) -> bool:
+        return is_loopback(urlsplit(str(options.get("endpoint") or "")).hostname or "")  # a stand-in for the cloud
 
     async def check(self, order: Order) -> None:
         options = self.options

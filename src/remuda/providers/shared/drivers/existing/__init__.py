@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar
 
 import asyncssh
@@ -29,6 +29,7 @@ from remuda.providers.shared.drivers.spi import (
     Server,
     SshAccess,
 )
+from remuda.providers.shared.manager_address import is_address_here
 from remuda.runtime.steps import step
 
 TAKE = step("existingdriver.take-server", "the driver existing writes its claim on a server")
@@ -95,6 +96,14 @@ class Existing(Driver[ExistingOptions]):
     address_options: ClassVar[tuple[str, ...]] = ("address", "addresses")
     user_data_format = "script"
     replaceable: ClassVar[bool] = False
+
+    @classmethod
+    def shares_loopback(cls, options: Mapping[str, Any]) -> bool:
+        given = [options.get("address"), *(options.get("addresses") or ())]
+        try:
+            return all(is_address_here(remote.place(str(text), 22, "").host) for text in given if text)
+        except BadOptions:
+            return True  # the driver itself explains what is wrong with it
 
     @property
     def takes_user_data(self) -> bool:
