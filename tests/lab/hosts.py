@@ -133,7 +133,9 @@ class Network:
             await host.remove()
         await run("ip", "link", "delete", self.bridge)
 
-    async def host(self, name: str, *, user_data: bytes = b"", binds: Sequence[str] = ()) -> Host:
+    async def host(
+        self, name: str, *, user_data: bytes = b"", binds: Sequence[str] = (), system_calls: Sequence[str] = ()
+    ) -> Host:
         """A new one, whose sshd answers. With user data, cloud-init is at work in it."""
         driver = Nspawn(
             NspawnOptions(
@@ -141,6 +143,7 @@ class Network:
                 bridge=self.bridge,
                 subnet=str(self.subnet),
                 binds=binds,
+                system_calls=system_calls,
             ),
             Context(credentials={}, record=_Forgetful(), say=lambda text: None, directory=self.folder / "hosts"),
         )
