@@ -228,6 +228,9 @@ def test_colours_are_used_only_on_terminals_without_no_color(fleet: Fleet, ready
         ("create cluster meadow --driver wings", 1, "installed drivers: amazonec2"),
         ("create cluster meadow --option wings=2", 1, "remuda drivers describe process"),
         ("create cluster meadow --kubernetes-version 1.36", 2, "v1.36.4+k3s1"),
+        ("create cluster meadow --kubernetes-version v9.9.9+nano1", 2, "--allow-unknown-version"),
+        ("create cluster meadow --host 192.0.2.10 --credential key", 1, "--listen and --server-url"),
+        ("get registration nowhere", 1, "remuda get clusters"),
         ("descrbe cluster prairie", 2, "did you mean"),
         ("get clusters --kubeconfig nowhere", 4, "remuda up"),
     ],
@@ -238,6 +241,14 @@ def test_cli_error_suggests_next_step(fleet: Fleet, ready_cluster: str, words: s
     assert "Traceback" not in text
     assert not too_wide(text)
     assert "meadow" not in fleet.names(PROVISIONING)
+
+
+def test_registration_line_has_roles_and_the_servers_script(fleet: Fleet, ready_cluster: str) -> None:
+    done = fleet.remuda("get", "registration", ready_cluster, "--role", "server")
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    assert "/system-agent-install.sh | sudo sh -s - --server https://127.0.0.1:" in line
+    assert line.endswith(" --etcd --controlplane")
 
 
 # ---- manifests of Rancher --------------------------------------------------------------------------------------------
