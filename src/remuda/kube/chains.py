@@ -72,7 +72,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(pem: bytes, key_pem: bytes) -> Chain:
-    """Parse a chain and its key. Raise Unfit."""
+    """Parse a chain and its key. Raise UnusableChain."""
     try:
         found = x509.load_pem_x509_certificates(pem)
     except ValueError:
@@ -93,7 +93,7 @@ def parse(pem: bytes, key_pem: bytes) -> Chain:
 
 
 def judge(chain: Chain, host: str, authorities: bytes, now: datetime.datetime) -> None:
-    """Raise Unfit if clients that trust only these authorities would not trust the chain at that host. If the host is
+    """Raise UnusableChain if clients that trust only these authorities would not trust the chain at that host. If the host is
     empty, the first name of the certificate is used."""
     leaf = chain.leaf
     if now >= leaf.not_valid_after_utc:

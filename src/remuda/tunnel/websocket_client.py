@@ -75,7 +75,7 @@ def trust(authorities: str) -> ssl.SSLContext:
 def reach(
     url: str, context: ssl.SSLContext, headers: Iterable[tuple[str, str]], seconds: float
 ) -> tuple[ssl.SSLSocket, bytes]:
-    """Open a WebSocket; return the socket and the bytes that followed the response. Raises Unreachable and
+    """Open a WebSocket; return the socket and the bytes that followed the response. Raises TunnelUnreachable and
     ValueError."""
     place = parse(url)
     until = time.monotonic() + seconds

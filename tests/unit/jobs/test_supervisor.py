@@ -136,7 +136,7 @@ def test_program_exit_before_signal_setup_is_detected(tmp_path: Path) -> None:
         "if child == 0: os._exit(7)\n"
         "os.close(into)\n"
         "os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)\n"
-        "sys.exit(supervisor._guard(child, output, log_file.Writer(pathlib.Path(sys.argv[1]))))\n"
+        "sys.exit(supervisor._guard(child, output, log_file.LogWriter(pathlib.Path(sys.argv[1]))))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", scenario, str(tmp_path / "log")], stdin=subprocess.PIPE)
     try:

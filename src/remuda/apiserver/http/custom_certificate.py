@@ -33,7 +33,7 @@ Seen = tuple[tuple[int, int, int], ...]
 
 class CustomCertificate:
     """Load and check the certificate. `host` is the name that clients use, `authorities` the CAs that they should
-    trust; empty: the root of the chain. Raise Unfit.
+    trust; empty: the root of the chain. Raise UnusableChain.
     """
 
     def __init__(self, certificate: Path, key: Path, host: str, authorities: bytes = b"") -> None:

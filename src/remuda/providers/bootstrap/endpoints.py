@@ -40,7 +40,8 @@ _OURS = "x-cattle-"
 
 
 class Registrar(Protocol):
-    """`registration.Registration`, as far as it is used here. Headers are by lower-case names. Each raises Refusal."""
+    """`registration.RegistrationService`, as far as it is used here. Header names are in lower case. Each raises
+    HostRefused."""
 
     async def connect(self, token: str, headers: Mapping[str, str]) -> ConnectionInfo: ...
 

@@ -65,7 +65,7 @@ class Callers:
 
     async def admit(self, text: str, headers: Mapping[str, str], *, use: bool) -> AuthenticatedHost:
         """Return the host that the token authenticates. With `use`, mark the token as used and register an unknown
-        host. Raises Refusal."""
+        host. Raises HostRefused."""
         headers = {name.lower(): value for name, value in headers.items()}
         try:
             id = custom.machine_id(headers)

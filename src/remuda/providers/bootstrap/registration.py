@@ -51,7 +51,7 @@ class RegistrationService:
         self._callers = Callers(client, events, hold_seconds)
 
     async def connect(self, token: str, headers: Mapping[str, str]) -> ConnectionInfo:
-        """`headers` by lower-case names. Raises Refusal."""
+        """`headers` by lower-case names. Raises HostRefused."""
         host = await self._callers.admit(token, headers, use=True)
         account_token = await self._account_token(host.bootstrap)
         await self._identify(host)
@@ -67,7 +67,7 @@ class RegistrationService:
         )
 
     async def cluster_info(self, token: str, headers: Mapping[str, str]) -> str:
-        """Return the value that the header `X-Cattle-Field` asks for. Raises Refusal."""
+        """Return the value that the header `X-Cattle-Field` asks for. Raises HostRefused."""
         host = await self._callers.admit(token, headers, use=False)
         field = headers.get("x-cattle-field", "").strip().lower()
         if field != "kubernetesversion":
@@ -77,7 +77,7 @@ class RegistrationService:
         return host.machine.spec.version
 
     async def config_yaml(self, token: str, headers: Mapping[str, str]) -> str:
-        """The distribution's config file of the host's plan. Raises Refusal."""
+        """The distribution's config file of the host's plan. Raises HostRefused."""
         host = await self._callers.admit(token, headers, use=False)
         name = names.plan_secret(host.bootstrap.metadata.name)
         plan = await objects.find(self._client, SECRET, Key(host.bootstrap.metadata.namespace, name))

@@ -217,7 +217,7 @@ class Hosts:
         return [ProcessHost(path) for path in sorted(self._directory.iterdir()) if not path.name.startswith(".")]
 
     def claim(self, wanted: Details, network: ipaddress.IPv4Network) -> Details:
-        """Create the host's directory, or find it. Raises Taken."""
+        """Create the host's directory, or find it. Raises NameTaken."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         with self._locked():
             host = self.host(wanted.name)
