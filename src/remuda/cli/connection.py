@@ -25,8 +25,6 @@ __all__ = ["DATA_DIR", "NoManagementPlane", "chosen_kubeconfig", "connected", "k
 
 T = TypeVar("T")
 
-_ADMIN = "admin.kubeconfig"  # in a data directory
-
 kubeconfig_option = click.option(
     "--kubeconfig",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -106,14 +104,14 @@ def _default_path(path: Path | None) -> Path | None:
     if path is not None or os.environ.get("KUBECONFIG"):
         return path
     directory = server_config.data_dir()
-    local = directory / _ADMIN
+    local = directory / local_server.ADMIN
     return local if local.exists() or local_server.is_starting(directory) else None
 
 
 def _data_dir_of(path: Path | None) -> Path | None:
     """Return the data directory that a kubeconfig lies in, if it is one of a server."""
     named = path or Path(os.environ.get("KUBECONFIG", ""))
-    return named.parent if named.name == _ADMIN else None
+    return named.parent if named.name == local_server.ADMIN else None
 
 
 def chosen_kubeconfig(path: Path | None) -> tuple[Path, str]:

@@ -73,7 +73,7 @@ def _hosts(data_dir: Path) -> list[ClusterHosts]:
     from remuda.cli.connection import connected
 
     try:
-        return connected(data_dir / "admin.kubeconfig", running_hosts.find, timeout_seconds=_ASK_SECONDS)
+        return connected(data_dir / local_server.ADMIN, running_hosts.find, timeout_seconds=_ASK_SECONDS)
     except click.ClickException as error:
         print_note(f"cannot list the hosts that go on running: {error.message.splitlines()[0]}")
         return []

@@ -47,13 +47,14 @@ def command(cluster: str, role: str, namespace: str, kubeconfig: Path | None) ->
 async def _line(client: HttpClient, namespace: str, name: str) -> str:
     """Raises ClickException."""
     from remuda.capi.remote import secret_data
+    from remuda.cli.describe import no_such_cluster
     from remuda.providers.bootstrap.clusters import COMMAND, registration_secret
     from remuda.provisioning import tree_loader
 
     try:
         place = await tree_loader.find(client, namespace, name)
     except tree_loader.NoSuchCluster as error:
-        raise click.ClickException(str(error)) from None
+        raise no_such_cluster(error) from None
     data = await secret_data(client, place, registration_secret(name))
     if not data or COMMAND not in data:
         raise click.ClickException(

@@ -13,8 +13,11 @@ from remuda.app import DATA_DIR
 from remuda.cli import exit_codes
 from remuda.cli.text_wrap import print_note
 
+ADMIN = "admin.kubeconfig"  # of the administrator, in a data directory
+
 _WAIT_SECONDS = 60.0  # for a server that starts; a busy machine may take that long
 _POLL_SECONDS = 0.05
+_CONNECT_SECONDS = 1.0
 _SERVERS = ("up", "apiserver")
 
 
@@ -37,8 +40,26 @@ def is_starting(data_dir: Path) -> bool:
     """Return whether a server of the data directory runs that is not ready yet."""
     from remuda.app import server_record
 
-    state = server_record.find(data_dir).state
-    return state == "starting" or (state == "stopped" and _process_of(data_dir) != 0)
+    server = server_record.find(data_dir)
+    if server.pid and server.record is None:
+        # It has not come so far as to write its record, or it writes none: an earlier release, a full disk, an engine
+        # inside another program. One that accepts connections needs no waiting.
+        return not _accepts_connections(data_dir)
+    return server.state == "starting" or (server.state == "stopped" and _process_of(data_dir) != 0)
+
+
+def _accepts_connections(data_dir: Path) -> bool:
+    import socket
+    from urllib.parse import urlsplit
+
+    from remuda.kube import kubeconfig
+
+    try:
+        url = urlsplit(kubeconfig.load(data_dir / ADMIN).server)
+        with socket.create_connection((url.hostname or "", url.port or 443), timeout=_CONNECT_SECONDS):
+            return True
+    except (OSError, ValueError, kubeconfig.KubeconfigError):
+        return False
 
 
 def wait_while_starting(data_dir: Path) -> None:

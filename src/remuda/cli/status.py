@@ -62,7 +62,7 @@ def _facts(state: str, troubles: list[str], data_dir: Path, found: LocalServer) 
         "url": record.url if record else "",
         "version": record.version if record else "",
         "dataDirectory": str(data_dir.absolute()),
-        "kubeconfig": str(data_dir.absolute() / "admin.kubeconfig") if record else "",
+        "kubeconfig": str(data_dir.absolute() / local_server.ADMIN) if record else "",
         "log": log,
     }
     return {name: value for name, value in facts.items() if value}
@@ -84,6 +84,6 @@ def _troubles(data_dir: Path) -> list[str]:
         return []
 
     try:
-        return connected(data_dir / "admin.kubeconfig", ask, timeout_seconds=_READY_SECONDS)
+        return connected(data_dir / local_server.ADMIN, ask, timeout_seconds=_READY_SECONDS)
     except NoManagementPlane as error:
         return [error.message.splitlines()[0]]

@@ -93,8 +93,8 @@ def parse(pem: bytes, key_pem: bytes) -> Chain:
 
 
 def judge(chain: Chain, host: str, authorities: bytes, now: datetime.datetime) -> None:
-    """Raise UnusableChain if clients that trust only these authorities would not trust the chain at that host. If the host is
-    empty, the first name of the certificate is used."""
+    """Raise UnusableChain if clients that trust only these authorities would not trust the chain at that host. If the
+    host is empty, the first name of the certificate is used."""
     leaf = chain.leaf
     if now >= leaf.not_valid_after_utc:
         raise UnusableChain(f"the certificate expired on {leaf.not_valid_after_utc:%Y-%m-%d %H:%M} UTC: renew it")

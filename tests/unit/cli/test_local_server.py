@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -129,3 +130,15 @@ def test_error_without_server_names_the_command_that_starts_it(tmp_path: Path) -
 
     with pytest.raises(NoManagementPlane, match=f"Start it with: remuda up --detach --data-dir {tmp_path}"):
         connected(tmp_path / "admin.kubeconfig", ask)
+
+
+def test_server_without_record_is_starting_only_until_it_accepts_connections(
+    tmp_path: Path, lock: DirectoryLock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert local_server.is_starting(tmp_path)  # there is no kubeconfig yet
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = f"https://127.0.0.1:{listener.getsockname()[1]}"
+        kubeconfig.write(tmp_path / local_server.ADMIN, kubeconfig.build(server))
+        local_server.wait_while_starting(tmp_path)
+    assert capsys.readouterr().err == ""
+    assert local_server.is_starting(tmp_path)
