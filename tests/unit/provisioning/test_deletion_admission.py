@@ -24,8 +24,8 @@ KINDS = (
     (CAPI, "MachineDeployment", "remuda scale prairie -n fleet-default --pool all=N"),
     (RKE, "RKEControlPlane", "remuda delete cluster prairie -n fleet-default"),
     (RKE, "RKECluster", "remuda delete cluster prairie -n fleet-default"),
-    (RKE, "RKEBootstrapTemplate", "kubectl edit clusters.provisioning.cattle.io prairie -n fleet-default"),
-    (MACHINES, "SimMachineTemplate", "kubectl edit clusters.provisioning.cattle.io prairie -n fleet-default"),
+    (RKE, "RKEBootstrapTemplate", "remuda edit prairie -n fleet-default"),
+    (MACHINES, "SimMachineTemplate", "remuda edit prairie -n fleet-default"),
 )
 NOW = "2026-01-01T00:00:00Z"
 

@@ -165,7 +165,7 @@ def _reason(owner: Json) -> str:
 
 def _advice(review: Review, old: Json, owner: Json) -> str:
     name, place = owner["metadata"]["name"], f"-n {owner['metadata']['namespace']}"
-    edit = f"kubectl edit {CLUSTER.plural}.{CLUSTER.group} {name} {place}"
+    edit = f"remuda edit {name} {place}"
     if review.resource == CAPI_CLUSTER.plural:
         return f"To delete the cluster with its machines: remuda delete cluster {name} {place}"
     if review.resource == MACHINE_DEPLOYMENT.plural:
