@@ -1,7 +1,8 @@
 """A newcomer reads a page and types its commands, line by line: on a terminal, without root, with an empty home, and
 with the program installed from its wheel. The commands are those of the page: every line of its blocks marked `sh`.
 
-To add a page, add a `Page`. Lines of programs that this machine lacks (`Page.optional`) are left out.
+To add a page, add a `Page`. Lines of programs that this machine lacks (`Page.optional`) are left
+out, with a warning.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -21,6 +23,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.lab.limits import LIMIT_SECONDS
+from tests.lab.page_commands import commands
 from tests.lab.peers import peer_path
 from tests.lab.ports import free_port
 from tests.lab.terminal import Session
@@ -28,8 +31,6 @@ from tests.lab.terminal import Session
 ROOT = Path(__file__).parents[2]
 USER = 65534  # nobody
 _SOURCES = ("src", "examples", "docs", "Makefile", "pyproject.toml", "README.md", "LICENSE")
-_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_CONTINUED = re.compile(r"\\\n\s*")
 _INSTALLERS = re.compile(r"`((?:pipx|uv tool) install dist/[^`]+)`")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 _PROMPT = re.compile(r"newcomer:([0-9]+)> $")
@@ -44,12 +45,6 @@ class Page(NamedTuple):
 
 
 PAGES = [Page("README.md"), Page("docs/quickstart.md", optional=("kubectl",))]
-
-
-def commands(page: str) -> list[str]:
-    """Return the commands that a page tells the reader to type."""
-    lines = [line for block in _BLOCK.findall(page) for line in _CONTINUED.sub(" ", block).splitlines()]
-    return [line for line in lines if line.strip() and not line.startswith("#")]
 
 
 class Newcomer:
@@ -171,6 +166,7 @@ def test_commands_of_page_work_as_typed(newcomer: Newcomer, page: Page) -> None:
         until_prompt(shell, 0)
         for line in typed:
             if line.split()[0] in lacking:
+                warnings.warn(f"not typed, because this machine lacks the program: {line}", stacklevel=1)
                 continue
             begin = len(shell.shown)
             shell.type(f"{line}\n")

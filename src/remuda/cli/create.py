@@ -19,7 +19,7 @@ from remuda.cli.channels import channels_option
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import JSON, YAML, print_text, print_value
-from remuda.cli.text_wrap import print_note
+from remuda.cli.text_wrap import counted, print_note
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -48,7 +48,7 @@ def command() -> None:
     default="",
     shell_complete=shell_completion.drivers,
     help="Node driver that creates the machines. Default: existing if you name hosts; nspawn if you are root and its "
-    "hosts can reach the management plane; else process. The latter two create them locally.",
+    "hosts can reach the management plane; else process. nspawn and process create machines on this computer.",
 )
 @click.option(
     "--distribution",
@@ -254,8 +254,7 @@ def _print(objects: Sequence[Json], output: str) -> None:
 
 
 def _counts(wanted: ClusterDeclaration) -> str:
-    servers = f"{wanted.servers} server{'s' * (wanted.servers != 1)}"
-    return f"{servers}, {wanted.workers} worker{'s' * (wanted.workers != 1)}"
+    return f"{counted(wanted.servers, 'server')}, {counted(wanted.workers, 'worker')}"
 
 
 def _values(given: Sequence[tuple[str, str]]) -> Json:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from remuda.cli.text_wrap import counted
+
 if TYPE_CHECKING:
     from remuda.providers.shared.drivers.existing.remote import SshAddress
 
@@ -100,8 +102,8 @@ def counts(hosts: int, servers: int, workers: int | None) -> tuple[int, int]:
     found = max(hosts - servers, 0) if workers is None else workers
     if servers + found > hosts:
         raise click.UsageError(
-            f"{servers + found} machines ({_count(servers, 'server')}, {_count(found, 'worker')}) need as many hosts, "
-            f"and --host names {hosts}: add hosts, or set --servers and --workers"
+            f"{servers + found} machines ({counted(servers, 'server')}, {counted(found, 'worker')}) need as many "
+            f"hosts, and --host names {hosts}: add hosts, or set --servers and --workers"
         )
     return servers, found
 
@@ -122,7 +124,3 @@ def _options(hosts: Sequence[Host], pool: str) -> Json:
         )
     found: Json = {"addresses": [str(one.place) for one in hosts]}
     return found | ({"sshUser": users.pop()} if users - {"root"} else {})
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"

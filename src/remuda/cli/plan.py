@@ -15,7 +15,7 @@ from remuda.cli import exit_codes, manifest_files
 from remuda.cli.connection import connected, kubeconfig_option
 from remuda.cli.options import HELP
 from remuda.cli.output import TABLE, output_option, print_value, table_with_reasons, terminal_width
-from remuda.cli.text_wrap import print_note
+from remuda.cli.text_wrap import counted, print_note
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -96,7 +96,7 @@ def show_preview(found: Preview, *, changes_only: bool = False, err: bool = Fals
     elif not unchanged:
         click.echo("no machines affected", err=err)
     if unchanged:
-        click.echo(f"{_count(unchanged, 'machine')} unchanged", err=err)
+        click.echo(f"{counted(unchanged, 'machine')} unchanged", err=err)
     if found.etcd.loses_margin:
         click.echo(click.style(_margin(found), fg="red"), err=err)
 
@@ -109,7 +109,7 @@ def losses(previews: Sequence[Preview]) -> str:
         for action, words in (("delete", "deletes"), ("replace", "replaces"))
         if (count := sum(1 for step in steps if step.action == action))
     }
-    found = [f"{words} {_count(count, 'machine')}" for words, count in counts.items()]
+    found = [f"{words} {counted(count, 'machine')}" for words, count in counts.items()]
     found += [_margin(each) for each in previews if each.etcd.loses_margin]
     return "; ".join(found)
 
@@ -119,13 +119,9 @@ def _margin(found: Preview) -> str:
 
     before, after = found.etcd.before, found.etcd.after
     return (
-        f"etcd of {found.cluster} shrinks from {before} to {_count(after, 'member')}, which "
+        f"etcd of {found.cluster} shrinks from {before} to {counted(after, 'member')}, which "
         f"tolerate{'s' if after == 1 else ''} the failure of {tolerated(after)} instead of {tolerated(before)}"
     )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _table(rows: list[tuple[str, ...]], err: bool) -> None:

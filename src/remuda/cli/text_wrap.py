@@ -100,3 +100,7 @@ def with_hint(error: click.ClickException) -> click.ClickException:
 
 def _with(error: click.UsageError, advice: str) -> click.UsageError:
     return click.UsageError(f"{error.message.rstrip('.')}: {advice}", error.ctx)
+
+
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
