@@ -34,7 +34,7 @@ def seconds_to_wait(folder: str) -> float:
         return _MAX_PENDING_SECONDS
     left = since + _MAX_PENDING_SECONDS - now
     if left <= 0:
-        log.warning(f"ignoring {path}: no restart of the agent for {_MAX_PENDING_SECONDS:.0f} s after the request")
+        log.warning(f"ignoring the request to restart, {path}: it is older than {_MAX_PENDING_SECONDS:.0f} s")
         disk.remove(path)
         return 0.0
     return left

@@ -181,7 +181,7 @@ class JobRunner:
         except NotRunnable as error:
             return await self._finish(job, found, Finish(False, decisions.NOT_RUNNABLE, str(error)))
         if before := self._follows(job):
-            return Requeue(_FOLLOW_SECONDS, f"the program of Job {before} is still being stopped")
+            return Requeue(_FOLLOW_SECONDS, f"waiting until the process of the earlier Job {before} has stopped")
         if not self._slots.ask(job.key):
             others = (
                 f"{self._slots.taken} other Jobs run, which is the limit, and {self._slots.waiting - 1} others wait"

@@ -150,7 +150,7 @@ class Disk:
             objects = rows.read_objects(self._connection)
             # With damaged rows the index stays as it is: it may hold the only intact copy of their keys.
             if objects.index_is_wrong and not objects.damaged:
-                _log.warning("the index of %s was damaged; rebuilt it from the objects", self.path)
+                _log.warning("the SQLite index of %s was damaged; rebuilt it from the stored objects", self.path)
                 self._connection.execute("REINDEX objects_by_key")
             history, revision = self._load_history(objects.tables, max_events, max_bytes)
         return Loaded(objects.tables, history, revision, objects.damaged)

@@ -219,7 +219,7 @@ class HandoverReceiver:
             )
             self._follower.remember(intent.successor)
         except (NoAnswer, UnexpectedAnswer, ArchiveError, OSError) as error:
-            log.warning("cannot take over the data: %s", error)
+            log.warning("cannot copy the data of the previous leader: %s", error)
             return text(503, f"{error}\n")
         finally:
             self._busy = False

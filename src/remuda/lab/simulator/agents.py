@@ -124,7 +124,11 @@ class Agents:
             self._run_periodic(work, plan, applied)
             self._probe(work, plan)
         await self._report(work)
-        return Requeue(min(work.waits), "waiting for the next run or probe of the plan") if work.waits else DONE
+        return (
+            Requeue(min(work.waits), "waiting until the plan's next periodic instruction or probe is due")
+            if work.waits
+            else DONE
+        )
 
     def _apply(self, work: _Pass, plan: Plan) -> bool:
         """Run the one-time instructions if they are due; return whether they ran now."""

@@ -298,7 +298,7 @@ class TestMachines:
             "* Machine w: no power",
         )
 
-    def test_new_machine_without_up_to_date_condition_is_ignored(self) -> None:
+    def test_workers_up_to_date_ignores_new_machine_without_condition(self) -> None:
         young = machine("young", *good("Ready"), created=JUST_NOW)
         old = machine("old", *good("Ready"))
         sure = machine("sure", *good("Ready", "UpToDate"), created=JUST_NOW)

@@ -163,7 +163,7 @@ def test_machine_conditions_are_aggregated() -> None:
     assert by_type(seen())["MachinesReady"].reason == "NoReplicas"
 
 
-def test_new_machine_without_up_to_date_condition_is_ignored() -> None:
+def test_machines_up_to_date_ignores_new_machine_without_condition() -> None:
     young = machine("young")
     assert status.judged([young], clock.parse(CREATED) + 5) == []
     assert len(status.judged([young], clock.parse(CREATED) + 11)) == 1

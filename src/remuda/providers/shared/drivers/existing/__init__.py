@@ -34,7 +34,7 @@ from remuda.runtime.steps import step
 
 TAKE = step("existingdriver.take-server", "the driver existing writes its claim on a server")
 UNINSTALL = step("existingdriver.uninstall-agent", "the driver existing uninstalls the agent from a server")
-RELEASE = step("existingdriver.release-server", "the driver existing removes its claim from a server")
+RELEASE = step("existingdriver.release-server", "the driver `existing` removes its claim from a server")
 
 _LOOK_SECONDS = 30.0
 _UNINSTALL_SECONDS = 300.0
