@@ -96,7 +96,7 @@ class KubeconfigController:
         except Conflict:
             raise
         except StatusError as error:
-            self._events.warning(plane, "KubeconfigFailed", f"cannot write its kubeconfig: {error}")
+            self._events.warning(plane, "KubeconfigFailed", f"cannot write the kubeconfig of the cluster: {error}")
             raise
 
     async def _keep(self, plane: RKEControlPlane) -> Outcome:

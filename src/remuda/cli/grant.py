@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @click.argument("user")
 @click.argument("cluster", shell_complete=shell_completion.clusters)
 @click.argument("role", required=False, default="")
-@click.option("--group", is_flag=True, help="USER is the name of a group.")
+@click.option("--group", is_flag=True, help="Grant access to a group: USER is its name.")
 @click.option("--revoke", is_flag=True, help="Revoke ROLE; without ROLE, revoke all roles of USER in CLUSTER.")
 @kubeconfig_option
 def command(user: str, cluster: str, role: str, group: bool, revoke: bool, kubeconfig: Path | None) -> None:

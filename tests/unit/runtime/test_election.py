@@ -200,7 +200,7 @@ async def test_slow_renewal_response_loses_leadership(server: ApiServer) -> None
 
 
 @virtually
-async def test_stolen_lease_loses_leadership_and_names_new_holder(server: ApiServer) -> None:
+async def test_leader_stops_and_names_new_holder_when_lease_is_stolen(server: ApiServer) -> None:
     client = server.client()
     first = Candidate(client, "first")
     await asyncio.sleep(10)

@@ -274,7 +274,7 @@ class Transport:
             if old is None:
                 raise
             # The certificate file was replaced a moment before its key file. They match again soon.
-            log.warning("%s; still using the previous credentials", error)
+            log.warning("cannot reload the credentials of the kubeconfig: %s; still using the previous ones", error)
             return
         self._link = Link(identity, context, self._connector)
         if old is not None:

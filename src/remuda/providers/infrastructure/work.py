@@ -62,7 +62,7 @@ async def ensure(scope: InfrastructureScope) -> Outcome:
         return rest
     if job is not None:
         await job_start.stop(scope.inputs, job)
-        return _busy(scope, job, "deleting the Job of the previous attempt; the next attempt starts then")
+        return _busy(scope, job, job_start.PREVIOUS_JOB)
     return await _start(scope, retry)
 
 
@@ -212,7 +212,7 @@ async def _remove_again(scope: InfrastructureScope, job: Job | None) -> Outcome:
         scope.draft.status["infrastructure"]["retried"] = retry
     if job is not None:
         await job_start.stop(scope.inputs, job)
-        return _busy(scope, job, "deleting the Job of the previous attempt; the next attempt starts then")
+        return _busy(scope, job, job_start.PREVIOUS_JOB)
     try:
         driver = await asyncio.to_thread(drivers.find_cluster, scope.wanted.driver)
         inputs = await job_start.inputs_for_removal(scope.context, scope.inputs)

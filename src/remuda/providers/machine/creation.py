@@ -139,7 +139,9 @@ async def _try(scope: InfraMachineScope, owner: Machine, job: Job | None) -> Out
         # All Jobs of a machine have the same name: the next one can be created when this one is gone.
         await job_start.stop(scope.inputs, job)
         return Blocked(
-            "WaitingForJob", _named(job), "deleting the Job of the previous attempt; the next attempt starts then"
+            "WaitingForJob",
+            _named(job),
+            job_start.PREVIOUS_JOB,
         )
     try:
         return await _start(scope, owner)

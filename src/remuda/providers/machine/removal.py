@@ -81,7 +81,9 @@ async def _attempt(scope: InfraMachineScope, job: Job | None) -> Outcome:
     if job is not None:
         await job_start.stop(scope.inputs, job)
         return Blocked(
-            "WaitingForJob", _named(job), "deleting the Job of the previous attempt; the next attempt starts then"
+            "WaitingForJob",
+            _named(job),
+            job_start.PREVIOUS_JOB,
         )
     try:
         return await _start(scope)

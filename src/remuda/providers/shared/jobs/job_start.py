@@ -37,6 +37,7 @@ CLEAR = step("drivermachine.clear", "deletes a Secret or a permission that no Jo
 
 Json = dict[str, Any]
 
+PREVIOUS_JOB = "waiting until the Job of the previous attempt is deleted; then the next attempt starts"
 _RIGHTS_SECONDS = 60.0  # until an author's rights are asked about again
 _HEAD = Kind("", "", "", Object)
 
