@@ -241,9 +241,11 @@ class Trial:
         body["spec"]["versions"][0].update(version or {})
         body["spec"].update(spec or {})
         self.quietly("POST", CRDS, body)
-        path = f"/apis/{self.group(group)}/{body['spec']['versions'][0]['name']}/{plural}"
+        version_path = f"/apis/{self.group(group)}/{body['spec']['versions'][0]['name']}"
+        path = f"{version_path}/{plural}"
         if wait:
             self.until_served(path)
+            self.until_served(version_path)  # kube-apiserver builds discovery on its own, and may do so later
         return path
 
     def group(self, start: str = "") -> str:
