@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from remuda.providers.shared.names import machine_log
 from tests.lab.limits import LIMIT_SECONDS
 from tests.lab.server import Server
 
@@ -80,12 +81,12 @@ class ProcessMachines:
         self.eventually(lambda: not self._left(name), "something is left")
 
     def _left(self, name: str) -> list[str]:
-        """What belonged to a machine, by its name."""
+        """What belonged to a machine, by its name, but its log, which is kept as long as its Cluster."""
         return [
             f"{item['kind']} {found}"
             for path in _OF_MACHINES
             for item in self.items(path)
-            if name in (found := item["metadata"]["name"])
+            if name in (found := item["metadata"]["name"]) and found != machine_log(name)
         ]
 
     def clear(self) -> None:
