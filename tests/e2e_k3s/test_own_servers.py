@@ -1,4 +1,4 @@
-"""docs/own-servers.md, typed line by line: from two servers to a Pod on real k3s, and back.
+"""docs/own-servers.md, typed line by line on a terminal, without root: from two servers to a Pod on real k3s, and back.
 
 The commands are those of the page. Only addresses differ, and the channels: the release is one of this machine, on an
 HTTPS server whose certificate authority the user trusts. The servers are hosts in systemd-nspawn, prepared for k3s by
@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import asyncssh
@@ -19,9 +17,10 @@ import pytest
 import yaml
 
 from tests.e2e_k3s import images
-from tests.e2e_k3s.k3s_cluster import FILES, PATIENCE_SECONDS, PLACE, ROOT, VERSION, needed, require_packages
+from tests.e2e_k3s.k3s_cluster import FILES, PLACE, ROOT, VERSION, needed, require_packages
 from tests.e2e_k3s.k3s_cluster import room_for_watches as room
 from tests.lab.hosts import Host, Network, open_network
+from tests.lab.newcomer import Newcomer, Typist
 from tests.lab.page_commands import commands, substituted
 from tests.lab.peers import require_peer
 from tests.lab.release_server import ReleaseServer
@@ -52,31 +51,23 @@ def releases(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 class Owner:
-    """A user with two servers, a key for them and a folder."""
+    """A newcomer with two servers and a key for them."""
 
-    def __init__(self, network: Network, releases: ReleaseServer, home: Path) -> None:
-        (kubectl,) = require_peer("kubectl")
-        self.home = home
-        (home / ".ssh").mkdir(mode=0o700)
+    def __init__(self, network: Network, releases: ReleaseServer, newcomer: Newcomer) -> None:
+        self.network = network
+        self.newcomer = newcomer
         key = asyncssh.generate_private_key("ssh-ed25519")
-        path = home / ".ssh/id_ed25519"
-        path.touch(mode=0o600)
-        path.write_bytes(key.export_private_key())
+        self.private_key = key.export_private_key().decode()
         self.public_key = key.export_public_key().decode().strip()
-        (home / "channels.yaml").write_text(releases.channels(VERSION))
-        programs = home / "bin"
-        programs.mkdir()
-        (programs / "kubectl").symlink_to(kubectl)
-        (programs / "remuda").symlink_to(Path(sys.executable).with_name("remuda"))
+        newcomer.write(".ssh/id_ed25519", self.private_key)
+        channels = newcomer.write("channels.yaml", releases.channels(VERSION))
+        authority = newcomer.write("releases.pem", releases.ca.read_text())
         self.environment = {
-            "HOME": str(home),
-            "PATH": f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin",
-            "LANG": "C.UTF-8",
-            "REMUDA_CHANNELS": str(home / "channels.yaml"),
-            "SSL_CERT_FILE": str(releases.ca),
+            "PATH": f"{newcomer.home}/.remuda/bin:{newcomer.environment['PATH']}",
+            "REMUDA_CHANNELS": str(channels),
+            "SSL_CERT_FILE": str(authority),
             "NO_PROXY": network.address,
         }
-        self.network = network
 
     async def server(self, name: str, *, server: bool) -> Host:
         """Set up a server, as its owner prepares it for k3s."""
@@ -94,49 +85,22 @@ class Owner:
         await host.run("cat >>~/.ssh/authorized_keys", stdin=f"{self.public_key}\n")
         return host
 
-    def types(self, command: str) -> str:
-        """Return what a command prints; it ends well. An export holds for those after it."""
-        words = shlex.split(command)
-        if words[0] == "export":
-            name, _, value = words[1].partition("=")
-            self.environment[name] = value.replace("$PWD", str(self.home))
-            return ""
-        done = subprocess.run(
-            ["bash", "-c", command],
-            cwd=self.home,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}: exit {done.returncode}\n{done.stdout[-4000:]}\n{self._log()}"
-        return done.stdout
-
-    def _log(self) -> str:
-        found = [path for path in (self.home / "remuda-data").rglob("*.log") if path.is_file()]
-        return "\n".join(path.read_text(errors="replace")[-2000:] for path in found)
-
-    def ends(self) -> None:
-        """End the management plane, whatever has failed before."""
-        subprocess.run(
-            [self.home / "bin/remuda", "down"],
-            cwd=self.home,
-            env=self.environment,
-            check=False,
-            timeout=PATIENCE_SECONDS,
-        )
+    def type_page(self, addresses: Mapping[str, str]) -> dict[str, str]:
+        """Type the commands of the page with these addresses, and return what each one shows."""
+        with self.newcomer.shell(self.environment) as shell:
+            typist = Typist(shell, PAGE.name)
+            return {line: typist.type(substituted(line, addresses)) for line in commands(PAGE.read_text())}
 
 
 @pytest.fixture
-def owner(network: Network, releases: ReleaseServer, tmp_path: Path) -> Iterator[Owner]:
-    found = Owner(network, releases, tmp_path)
+def owner(network: Network, releases: ReleaseServer) -> Iterator[Owner]:
+    newcomer = Newcomer()
     try:
-        yield found
+        assert newcomer.has("kubectl"), "build it with interop/build kubectl"
+        newcomer.install()
+        yield Owner(network, releases, newcomer)
     finally:
-        found.ends()
+        newcomer.leave()
 
 
 def test_page_leads_from_two_servers_to_a_pod(owner: Owner, capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,7 +113,7 @@ def test_page_leads_from_two_servers_to_a_pod(owner: Owner, capsys: pytest.Captu
         "192.0.2.10": first.address,
         "192.0.2.11": second.address,
     }
-    printed = {line: owner.types(substituted(line, addresses)) for line in commands(PAGE.read_text())}
+    printed = owner.type_page(addresses)
 
     def output(beginning: str) -> str:
         (found,) = [text for line, text in printed.items() if line.startswith(beginning)]
@@ -160,13 +124,14 @@ def test_page_leads_from_two_servers_to_a_pod(owner: Owner, capsys: pytest.Captu
         print(f"\n{said}", end="")
     assert f"k3s version {VERSION}" in said
     assert "k3s: downloading" in output("remuda artefacts add")
-    assert f"Cluster ranch created: {VERSION}, 1 server, 1 worker, driver existing" in output("remuda create cluster")
+    created = " ".join(output("remuda create cluster").split())  # wrapped at the terminal's width
+    assert f"Cluster ranch created: {VERSION}, 1 server, 1 worker, driver existing" in created
     nodes = output("kubectl --kubeconfig ranch.kubeconfig get nodes")
-    assert [line.split()[4] for line in nodes.splitlines()[1:]] == [VERSION] * 2
-    pod = output("kubectl --kubeconfig ranch.kubeconfig get pod").splitlines()[1].split()
+    assert [line.split()[4] for line in nodes.splitlines() if " Ready " in line] == [VERSION] * 2
+    pods = output("kubectl --kubeconfig ranch.kubeconfig get pod").splitlines()
+    (pod,) = [line.split() for line in pods if line.startswith("hello ")]
     assert (pod[2], pod[6]) == ("Running", "second")
-    key = (owner.home / ".ssh/id_ed25519").read_text()
-    assert not [line for line, text in printed.items() if key.splitlines()[1] in text]
+    assert not [line for line, text in printed.items() if owner.private_key.splitlines()[1] in text]
     assert (
         asyncio.run(second.run("ls /etc/remuda/claim.json", check=False)).strip().endswith("No such file or directory")
     )
