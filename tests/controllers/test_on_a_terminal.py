@@ -18,6 +18,7 @@ from tests.lab.terminal import COLUMNS, Session
 
 CTRL_C = "\x03"
 OLD, NEW = "v1.34.1+k3s1", "v1.34.2+k3s1"
+UNKNOWN = "--allow-unknown-version"  # no request to the publisher
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -64,8 +65,8 @@ async def test_colours_are_used_only_on_terminals_without_no_color(harness: Prov
 async def test_output_fits_terminal_width(harness: ProvisioningHarness, tmp_path: Path) -> None:
     for words in (
         ("scale", "prairie", "--servers", "3", "--dry-run"),
-        ("upgrade", "prairie", "--kubernetes-version", NEW, "--dry-run"),
-        ("upgrade", "prairie", "--kubernetes-version", "v1.36.0+k3s1"),
+        ("upgrade", "prairie", "--kubernetes-version", NEW, UNKNOWN, "--dry-run"),
+        ("upgrade", "prairie", "--kubernetes-version", "v1.36.0+k3s1", UNKNOWN),
         ("upgrade", "prairie"),
         ("diagnose", "prairie", "-o", str(tmp_path / "b.tar.gz")),
     ):
@@ -76,7 +77,7 @@ async def test_output_fits_terminal_width(harness: ProvisioningHarness, tmp_path
 
 
 async def test_upgrade_asks_for_confirmation(harness: ProvisioningHarness) -> None:
-    words = command(harness, "upgrade", "prairie", "--kubernetes-version", NEW)
+    words = command(harness, "upgrade", "prairie", "--kubernetes-version", NEW, UNKNOWN)
     code, text = await shown(words, "n\r", "Upgrade ")
     assert code == 1
     assert "nothing was changed" in text
