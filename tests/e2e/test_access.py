@@ -288,7 +288,7 @@ def test_user_cannot_see_clusters_or_create_tokens_of_other_users(access: Cluste
         audited(access.fleet, "", user=user, code=403, verb="get", path=f"{FLEET_SECRETS}/open-kubeconfig")
     looked = access.remuda("get", "kubeconfig", "open", kubeconfig=earl)
     assert looked.code == 1
-    assert "cluster open not found; existing clusters: none" in looked.err
+    assert "cluster open not found. Existing clusters: none" in looked.err
     others = access.remuda("token", "create", "--user", "faye", kubeconfig=earl)
     assert others.code == 1
     assert "may create tokens only for itself" in others.err
@@ -456,7 +456,7 @@ def test_administrator_reaches_cluster_with_client_certificate(access: ClusterAc
     assert "remuda user create NAME" in told.err
     absent = access.remuda("get", "kubeconfig", "shut", "--user", "anybody")
     assert absent.code == 1
-    assert f"existing clusters: fleet-default/open ({access.id})" in absent.err
+    assert f"Existing clusters: fleet-default/open ({access.id})" in absent.err
 
 
 def test_cluster_deletion_removes_its_grants_and_its_user(access: ClusterAccess) -> None:
