@@ -22,6 +22,7 @@ SUM = hashlib.sha256(CONTENT).hexdigest()
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "k3s-arm64").write_bytes(CONTENT)
     (tmp_path / "k3s-airgap-images-arm64.tar.zst").write_bytes(b"images")
+    (tmp_path / "channels.yaml").write_text(f"distributions: {{k3s: {{versions: [{VERSION}]}}}}")  # no download
     return tmp_path
 
 
@@ -51,11 +52,11 @@ def test_release_files_are_stored_listed_and_verified(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (("k3s", "v1.36.4", "k3s-arm64"), "not a version of a distribution"),
+        (("k3s", "v1.36.4", "k3s-arm64"), "k3s has no channel 'v1.36.4'"),
         (("k3s", "v1.36.4+rke2r1", "k3s-arm64"), "is a version of rke2"),
         (("k3s", VERSION, "k3s-arm64", "--arch", "amd64"), "several architectures"),
         (("k3s", VERSION, "k3s-arm64", "--sha256", "0" * 64), "wrong checksum of"),
-        (("k3s", VERSION), "name the files to add"),
+        (("k3s", VERSION, "--channels", "channels.yaml"), "missing FILE"),
         (("rke2", "v1.36.4+rke2r1", "k3s-arm64"), "its name must be"),
     ],
 )

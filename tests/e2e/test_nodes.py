@@ -43,7 +43,7 @@ def command(process_machines: ProcessMachines) -> str:
     for obj in yaml.safe_load_all(CLUSTER):
         path = f"/apis/{obj['apiVersion']}/namespaces/default/{obj['kind'].lower()}s"
         assert process_machines.server.http("POST", path, json.dumps(obj)).code == 201
-    secret = process_machines.until(SECRETS, "corral-registration", lambda obj: "command" in (obj.get("data") or {}))
+    secret = process_machines.until(SECRETS, "prairie-registration", lambda obj: "command" in (obj.get("data") or {}))
     return base64.b64decode(secret["data"]["command"]).decode()
 
 

@@ -48,7 +48,8 @@ PROVIDERS = "remuda-manager-providers"  # their story is told in test_permission
 PROVISIONING = "remuda-manager-provisioning"  # … in test_permissions_provisioning
 ACCESS = "remuda-manager-access"  # … in test_permissions_access
 MANAGER = User(f"system:serviceaccount:{NAMESPACE}:remuda-manager", groups=("system:authenticated",))
-CLUSTER_REFERENCE = EventObject(CLUSTER.api_version, CLUSTER.name, "default", "prairie")
+EXAMPLE = "savanna"  # name of the Cluster in examples/cluster.yaml
+CLUSTER_REFERENCE = EventObject(CLUSTER.api_version, CLUSTER.name, "default", EXAMPLE)
 SECRETS = Target("v1", "secrets")
 CLUSTER_ROLES = Target("rbac.authorization.k8s.io/v1", "clusterroles")
 
@@ -160,17 +161,17 @@ async def a_life(world: World) -> None:
     """Made, changed in place, healed in both ways, rolled, deleted."""
     for obj in manifest():
         await apply(world, obj)
-    await world.available("prairie")
-    await edit(world, MACHINE_DEPLOYMENT, "prairie-workers", {"template": {"metadata": {"labels": {"a": "b"}}}})
+    await world.available(EXAMPLE)
+    await edit(world, MACHINE_DEPLOYMENT, f"{EXAMPLE}-workers", {"template": {"metadata": {"labels": {"a": "b"}}}})
     await world.until(lambda: all(one.metadata.labels.get("a") == "b" for one in workers(world)), "in place")
-    await edit(world, MACHINE_DEPLOYMENT, "prairie-workers", {"template": {"metadata": {"labels": {"a": None}}}})
+    await edit(world, MACHINE_DEPLOYMENT, f"{EXAMPLE}-workers", {"template": {"metadata": {"labels": {"a": None}}}})
     await world.until(lambda: not any("a" in one.metadata.labels for one in workers(world)), "taken away again")
     await remediated_by_its_owner(world)
     await remediated_by_somebody_else(world)
-    await edit(world, NEW.control_plane, "prairie", {"version": "v1.36.0"})
-    await edit(world, MACHINE_DEPLOYMENT, "prairie-workers", {"template": {"spec": {"version": "v1.36.0"}}})
-    await world.until(lambda: {one.spec.version for one in world.machines("prairie")} == {"v1.36.0"}, "rolled")
-    await world.delete_cluster("prairie")
+    await edit(world, NEW.control_plane, EXAMPLE, {"version": "v1.36.0"})
+    await edit(world, MACHINE_DEPLOYMENT, f"{EXAMPLE}-workers", {"template": {"spec": {"version": "v1.36.0"}}})
+    await world.until(lambda: {one.spec.version for one in world.machines(EXAMPLE)} == {"v1.36.0"}, "rolled")
+    await world.delete_cluster(EXAMPLE)
 
 
 async def remediated_by_its_owner(world: World) -> None:
@@ -178,7 +179,7 @@ async def remediated_by_its_owner(world: World) -> None:
     name = workers(world)[0].metadata.name
     await annotate(world, name, "")
     await world.until(lambda: world.machine(name) is None, "replaced")
-    await world.available("prairie")
+    await world.available(EXAMPLE)
     await world.client.delete(MACHINE_HEALTH_CHECK.target, "default", "workers")
 
 
@@ -237,7 +238,7 @@ async def lead_and_serve(client: Client) -> None:
 
 
 def workers(world: World) -> list[Machine]:
-    return [one for one in world.machines("prairie") if not one.is_control_plane]
+    return [one for one in world.machines(EXAMPLE) if not one.is_control_plane]
 
 
 async def create(world: World, kind: Kind[Any], name: str, spec: Json) -> None:
@@ -255,8 +256,8 @@ async def annotate(world: World, machine: str, value: str | None) -> None:
 
 
 async def check(world: World, remediation: Json) -> None:
-    selector = {"matchLabels": {names.DEPLOYMENT_NAME: "prairie-workers"}}
-    spec = {"clusterName": "prairie", "selector": selector, "checks": {"nodeStartupTimeoutSeconds": 600}}
+    selector = {"matchLabels": {names.DEPLOYMENT_NAME: f"{EXAMPLE}-workers"}}
+    spec = {"clusterName": EXAMPLE, "selector": selector, "checks": {"nodeStartupTimeoutSeconds": 600}}
     await create(world, MACHINE_HEALTH_CHECK, "workers", spec | ({"remediation": remediation} if remediation else {}))
 
 

@@ -94,7 +94,7 @@ class Process(Driver[ProcessOptions]):
         if await do(host.needs_start):
             async with START:
                 await do(host.start, details)
-            self.context.say(f"host {order.name} has address {details.address}; its bootstrap script has started")
+            self.context.say(f"host {order.name}, {details.address}: started the bootstrap script")
         await self._finish(host)
         return await self._settled(host, details)
 
