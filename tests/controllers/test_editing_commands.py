@@ -224,6 +224,21 @@ async def test_apply_of_a_config_that_replaces_machines_needs_yes(declared: Decl
     assert await harness.versions() == versions
 
 
+async def test_apply_of_a_config_without_defaulted_fields_does_not_ask(declared: Declared, tmp_path: Path) -> None:
+    """Another tool had set a field to its default. The apply drops it, and the server sets the default again."""
+    harness = declared.harness
+    cloud = (await harness.get(CONFIG, "workers"))["cloud"]
+    await harness.engine.client.patch(
+        CONFIG.target, harness.namespace, "workers", {"cloud": "other"}, field_manager="kubectl-client-side-apply"
+    )
+    await harness.engine.client.patch(
+        CONFIG.target, harness.namespace, "workers", {"cloud": cloud}, field_manager="kubectl-client-side-apply"
+    )
+    done = await declared.apply(declared.write(tmp_path / "config.yaml", CONFIG, "workers"))
+    assert (done.code, "the change" in done.err) == (0, False), done.err
+    assert (await harness.get(CONFIG, "workers"))["cloud"] == cloud
+
+
 async def test_apply_of_an_undeclared_deployment_that_deletes_machines_needs_yes(
     declared: Declared, tmp_path: Path
 ) -> None:

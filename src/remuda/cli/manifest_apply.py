@@ -22,6 +22,7 @@ from remuda.cli import CliError
 from remuda.cli.kinds import CLUSTERS, Kinds, Resource, discover
 from remuda.kube.errors import Conflict, NotFound, StatusError
 from remuda.kube.objects import Key
+from remuda.kube.patches import create_merge_patch
 
 if TYPE_CHECKING:
     from remuda.kube.http import HttpClient
@@ -147,8 +148,23 @@ class Applying:
         if live is None:
             return Applied(resource, key, "created", made)
         if dry_run:
-            made = without_dropped(made, live)
+            made = await self._after_take_over(resource, key, live, made)
         return Applied(resource, key, "unchanged" if _same(live, made) else "configured", made)
+
+    async def _after_take_over(self, resource: Resource, key: Key, live: Json, made: Json) -> Json:
+        """Return the result of the dry run without the fields that the take-over drops. The server fills in defaults of
+        dropped fields again: only it knows them."""
+        wanted = without_dropped(made, live)
+        if wanted == made:
+            return made
+        before, after = (
+            {name: value for name, value in obj.items() if name not in ("metadata", "status")} for obj in (live, wanted)
+        )
+        patch = create_merge_patch(before, after)
+        if not patch:
+            return {**live, "metadata": made["metadata"]}
+        found: Json = msgspec.json.decode(await self._client.patch(resource.target, *key, patch, dry_run=True))
+        return {**found, "metadata": made["metadata"]}
 
     async def _live(self, resource: Resource, key: Key) -> Json | None:
         try:
