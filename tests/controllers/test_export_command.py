@@ -53,7 +53,7 @@ async def harness(engine: Engine) -> ProvisioningHarness:
 
 
 def content(obj: Json) -> Json:
-    """What a user declares."""
+    """The fields that a user declares."""
     made = {name: value for name, value in deepcopy(obj).items() if name not in ("metadata", "status")}
     return {**made, "name": obj["metadata"]["name"], "labels": obj["metadata"].get("labels")}
 

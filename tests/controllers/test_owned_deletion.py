@@ -86,7 +86,7 @@ async def test_deleting_the_namespace_completes(harness: ProvisioningHarness) ->
 
 
 async def test_moved_objects_are_deletable(harness: ProvisioningHarness, user: Client) -> None:
-    """As `clusterctl move` does it: a note on each object, then its deletion, here as a dry run."""
+    """Annotate each object and then delete it, as `clusterctl move` does; here as a dry run."""
     for kind in GUARDED:
         for name in await harness.names(kind):
             note = {"metadata": {"annotations": {DELETE_FOR_MOVE: ""}}}

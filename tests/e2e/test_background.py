@@ -48,7 +48,7 @@ def start() -> Ended:
 
 
 def create_machine(folder: Path) -> None:
-    """Of a driver that nobody has: no host is created."""
+    """Create a Machine of a provider that does not exist, so that no host is created."""
     ref = {"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "RemoteMachine", "name": "m"}
     spec = {"clusterName": "prairie", "bootstrap": {"dataSecretName": "s"}, "infrastructureRef": ref}
     machine = {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m"}, "spec": spec}
@@ -113,7 +113,7 @@ def test_killed_server_is_not_running_and_its_process_id_is_not_signalled(folder
 
 
 def test_down_spares_a_process_that_is_no_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `remuda fsck`, which holds the same lock."""
+    """Another program holds the lock, as `remuda fsck` does."""
     (folder / "remuda-data").mkdir()
     monkeypatch.setattr(local_server, "_WAIT_SECONDS", 0.1)
     lock = DirectoryLock(folder / "remuda-data")

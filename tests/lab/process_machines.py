@@ -81,7 +81,7 @@ class ProcessMachines:
         self.eventually(lambda: not self._left(name), "something is left")
 
     def _left(self, name: str) -> list[str]:
-        """What belonged to a machine, by its name, but its log, which is kept as long as its Cluster."""
+        """Return the objects named after a machine, except its log, which is kept until its Cluster is deleted."""
         return [
             f"{item['kind']} {found}"
             for path in _OF_MACHINES

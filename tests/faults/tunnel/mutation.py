@@ -19,7 +19,7 @@ _LENGTHS = (0, 1, 125, 126, 127, 65535, 65536, 1 << 24, 1 << 31, 1 << 63, (1 << 
 
 
 def recorded(chance: Random, *, of_client: bool) -> tuple[list[Message], int]:
-    """What one side says in a scenario, and how many streams the other side opens in it."""
+    """Messages of one side in a scenario, and the number of streams that the other side opens."""
     world = World()
     world.play(script_of(chance, chance.randrange(20, 200)))
     world.deliver()

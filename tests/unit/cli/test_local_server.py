@@ -52,7 +52,7 @@ def test_record_of_earlier_server_is_ignored(tmp_path: Path, lock: DirectoryLock
 
 
 def test_record_of_earlier_server_with_same_process_id_is_ignored(tmp_path: Path, lock: DirectoryLock) -> None:
-    """As in a container, where every server has the same process id."""
+    """In a container, every server has the same process id."""
     server_record.write(tmp_path, READY)
     path = tmp_path / server_record.FILE
     earlier = msgspec.structs.replace(msgspec.json.decode(path.read_bytes(), type=ServerRecord), ticks=1)
@@ -106,7 +106,7 @@ def test_wait_ends_after_its_limit(
 def test_process_that_has_not_locked_its_data_directory_yet_is_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ) -> None:
-    """As right after `remuda up &`: Python still loads the program."""
+    """Right after `remuda up &`, Python still loads the program."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     (tmp_path / "remuda").write_text("import sys; print(flush=True); sys.stdin.read()")
